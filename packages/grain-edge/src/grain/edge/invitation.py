@@ -1,21 +1,24 @@
-"""Invitations: a direct connection between two processes that a third one brings together.
+"""Invitations: direct connections between processes that a third one brings together.
 
-    async with invite(CODEC) as door:               # on one host
+    async with invite(CODEC) as door:               # in one process
         ...  door.invitation  ...                   # bytes, which travel to the guest by some way
         async with door.guest() as channel: ...
 
-    async with accept(invitation, CODEC) as visit: ...     # on the other
+    async with accept(invitation, CODEC) as visit: ...     # in the other
 
 The host makes an authority of its own for each invitation, as a head does for each leadership. So
 a process that has the bytes may join, and only that host can answer it. Whoever carries the bytes
-has to keep them secret: they hold a key.
+has to keep them secret: they hold a key. The way is TCP with TLS.
 
-There is no other way than TCP, since programs that are started by such a connection talk to each
-other over the same network.
+Within one kernel a Unix socket is faster, and needs no key: both sides ask the kernel for the other
+one's user. It is not the default: if programs that talk to each other over the network are to be
+started by such a connection, it has to take the same way.
 """
 
 from __future__ import annotations
 
+import secrets
+import socket
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,7 +34,7 @@ from grain.edge.connecting.race import Route, race
 from grain.edge.errors import DialError, EdgeError, RemoteProtocolError
 from grain.edge.meeting.host import this_process
 from grain.edge.messages import PROTOCOL, Hello, Welcome
-from grain.edge.transports import tcp
+from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import (
     HEAD,
     Credential,
@@ -51,6 +54,7 @@ from grain.edge.transports.tls import TlsStream
 from grain.edge.version import package_version
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Sequence
 
     from grain.edge.errors import Attempt
@@ -62,19 +66,22 @@ _ROLE = "guest"
 _TRY = 5.0  # seconds for each address
 
 
-class _Invitation(msgspec.Struct, frozen=True, array_like=True):
+class _Invitation(msgspec.Struct, array_like=True):
     """The content of an invitation.
 
     Attributes:
-        boot: of the host's kernel; its loopback addresses are for guests of the same one.
+        boot: of the host's kernel; its loopback addresses and its name are for guests of the same
+            one.
         authority, certificate, key: the guest's credential.
+        name: of a Unix socket without a file (unix(7), "abstract"); empty for none.
     """
 
     addresses: tuple[tuple[str, int], ...]
     boot: str
-    authority: str
-    certificate: str
-    key: str
+    authority: str = ""
+    certificate: str = ""
+    key: str = ""
+    name: str = ""
 
 
 class Visit(NamedTuple):
@@ -82,8 +89,8 @@ class Visit(NamedTuple):
 
     Attributes:
         channel: to the host.
-        address: of this guest, in the network by which it has come.
-        host: the address of the host there.
+        address: of this guest, in the network by which it has come; empty within one kernel.
+        host: the address of the host there; likewise.
     """
 
     channel: FramedChannel
@@ -95,56 +102,67 @@ class Door:
     """The host's side of an invitation, which `invite` opens and closes.
 
     Attributes:
-        invitation: the bytes for the guest, some 2 kB; secret.
+        invitation: the bytes for the guests, some 2 kB; secret.
     """
 
     def __init__(self, codec: Codec, heartbeat: Heartbeat | None) -> None:
         self._codec = codec
         self._heartbeat = heartbeat
         self._handshakes = Handshakes()
-        mine, theirs = make_credentials()
-        self._context = listening_context(mine)
-        self._theirs = theirs
+        self._context: ssl.SSLContext | None = None
         self._send, self._receive = trio.open_memory_channel[GreetedStream](0)
         self.invitation = b""
 
-    async def listen(self) -> list[trio.SocketListener]:
-        """Listen on the interfaces of this host that ``GRAIN_INTERFACES`` allows."""
-        addresses = listening("", wanted()).addresses
-        if addresses is None:
-            listeners = await tcp.listen("", 0)
-            targets = reachable(tcp.ports(listeners), *local_addresses())
-        else:
-            listeners = await tcp.listen_on(addresses)
-            targets = tcp.targets(listeners)
-        self.invitation = msgspec.msgpack.encode(
-            _Invitation(
-                tuple(targets),
-                this_process().boot,
-                self._theirs.authority,
-                self._theirs.certificate,
-                self._theirs.key,
-            )
-        )
+    async def listen(self, *, within: bool, network: bool) -> list[trio.SocketListener]:
+        """Listen within this kernel, or on the interfaces that ``GRAIN_INTERFACES`` allows."""
+        listeners: list[trio.SocketListener] = []
+        content = _Invitation((), this_process().boot)
+        if network:
+            mine, theirs = make_credentials()
+            self._context = listening_context(mine)
+            addresses = listening("", wanted()).addresses
+            if addresses is None:
+                listeners = await tcp.listen("", 0)
+                targets = reachable(tcp.ports(listeners), *local_addresses())
+            else:
+                listeners = await tcp.listen_on(addresses)
+                targets = tcp.targets(listeners)
+            content.addresses = tuple(targets)
+            content.authority = theirs.authority
+            content.certificate, content.key = theirs.certificate, theirs.key
+        if within:
+            content.name = f"grain-{secrets.token_hex(16)}"
+            listeners.append(await unix.listen_by_name(content.name))
+        self.invitation = msgspec.msgpack.encode(content)
         return listeners
 
     async def admit(self, stream: trio.SocketStream) -> None:
         """Authenticate and greet a connection, and hand it to `guest`; closes all others."""
-        host = tcp.peer_host(stream)
-        with self._handshakes.limited(host) as admitted:
-            if not host or not admitted:
+        secure: trio.abc.Stream = stream
+        host = ""
+        if stream.socket.family == socket.AF_UNIX:
+            try:
+                unix.check_peer(stream.socket)
+            except EdgeError:
                 await trio.aclose_forcefully(stream)
                 return
-            try:
-                secure = await tcp.secure_accepted(stream, self._context, None)
-            except EdgeError:
-                return
+        else:
+            assert self._context is not None
+            host = tcp.peer_host(stream)
+            with self._handshakes.limited(host) as admitted:
+                if not host or not admitted:
+                    await trio.aclose_forcefully(stream)
+                    return
+                try:
+                    secure = await tcp.secure_accepted(stream, self._context, None)
+                except EdgeError:
+                    return
         try:
             me = this_process()
             answer = Welcome(PROTOCOL, package_version(), me.host, me.pid)
             with trio.fail_after(_TRY):
                 hello, decoder = await welcome(secure, answer, self._codec)
-                greeted = GreetedStream(secure, hello, decoder, "tcp", host)
+                greeted = GreetedStream(secure, hello, decoder, "tcp" if host else "unix", host)
                 await self._send.send(greeted)
         except (EdgeError, trio.BrokenResourceError, trio.TooSlowError):
             await trio.aclose_forcefully(secure)
@@ -154,25 +172,33 @@ class Door:
 
     @asynccontextmanager
     async def guest(self) -> AsyncIterator[FramedChannel]:
-        """Wait for the guest, and open a channel to it for the block."""
+        """Wait for the next guest, and open a channel to it for the block."""
         greeted = await self._receive.receive()
         async with greeted.channel(self._codec, self._heartbeat) as channel:
             yield channel
 
 
 @asynccontextmanager
-async def invite(codec: Codec, heartbeat: Heartbeat | None = None) -> AsyncIterator[Door]:
-    """Open a door for one guest during the block.
+async def invite(
+    codec: Codec,
+    heartbeat: Heartbeat | None = None,
+    *,
+    within: bool = False,
+    network: bool = True,
+) -> AsyncIterator[Door]:
+    """Open a door for guests during the block.
 
     Args:
         codec: the messages of the channel.
         heartbeat: its times; those of `Heartbeat` by default.
+        within: True to take in guests within this kernel by a Unix socket.
+        network: False to take in no others.
 
     Raises:
         OSError: this host cannot listen.
     """
     door = Door(codec, heartbeat)
-    listeners = await door.listen()
+    listeners = await door.listen(within=within, network=network)
     failed: Exception | None = None
     async with trio.open_nursery() as nursery:
         for listener in listeners:
@@ -202,7 +228,7 @@ async def accept(
     """Connect to the host of an invitation, and open a channel to it for the block.
 
     Raises:
-        DialError: it cannot be reached; says by which addresses it was tried.
+        DialError: it cannot be reached; says by which addresses it was tried, if by any.
         RemoteProtocolError: these bytes are not an invitation.
     """
     try:
@@ -215,28 +241,41 @@ async def accept(
         raise DialError("the other host cannot be reached", tuple(tried))
     async with greeted.channel(codec, heartbeat) as channel:
         stream = greeted.stream
-        assert isinstance(stream, TlsStream)
-        own, host = tcp.own_host(stream.transport) or "", tcp.peer_host(stream.transport)
+        own = host = ""
+        if isinstance(stream, TlsStream):
+            own, host = tcp.own_host(stream.transport) or "", tcp.peer_host(stream.transport)
         yield Visit(channel, own, host)
 
 
 def _routes(content: _Invitation, codec: Codec) -> Sequence[Route[GreetedStream]]:
-    context = dialling_context(Credential(content.authority, content.certificate, content.key))
     me = this_process()
+    near = content.boot == me.boot
     hello = Hello(PROTOCOL, package_version(), _ROLE, _ROLE, me.host, me.pid)
 
-    async def dial(host: str, port: int) -> GreetedStream:
-        secure = await tcp.secure_dialled(await tcp.connect(host, port), context, HEAD)
+    async def greet(stream: trio.abc.Stream, transport: str, target: str) -> GreetedStream:
         try:
-            answer, decoder = await introduce(secure, hello, codec)
-            await join(secure)
+            answer, decoder = await introduce(stream, hello, codec)
+            await join(stream)
         except BaseException:
-            await trio.aclose_forcefully(secure)
+            await trio.aclose_forcefully(stream)
             raise
-        return GreetedStream(secure, answer, decoder, "tcp", join_host(host, port))
+        return GreetedStream(stream, answer, decoder, transport, target)
 
-    return [
-        Route("tcp", join_host(host, port), partial(dial, host, port), deadline=_TRY)
-        for host, port in content.addresses
-        if content.boot == me.boot or not host.startswith(("127.", "::1"))
-    ]
+    async def dial_within() -> GreetedStream:
+        return await greet(await unix.dial_name(content.name), "unix", content.name)
+
+    async def dial(context: ssl.SSLContext, host: str, port: int) -> GreetedStream:
+        secure = await tcp.secure_dialled(await tcp.connect(host, port), context, HEAD)
+        return await greet(secure, "tcp", join_host(host, port))
+
+    routes = []
+    if near and content.name:
+        routes.append(Route("unix", content.name, dial_within, deadline=_TRY))
+    if content.addresses:
+        context = dialling_context(Credential(content.authority, content.certificate, content.key))
+        routes += [
+            Route("tcp", join_host(host, port), partial(dial, context, host, port), deadline=_TRY)
+            for host, port in content.addresses
+            if near or not host.startswith(("127.", "::1"))
+        ]
+    return routes

@@ -94,10 +94,12 @@ class Submit(Message, frozen=True):
     Attributes:
         task: its number, larger than all before on this connection.
         request: the number of its `Request`.
-        function: the digest of its function, which was sent before.
+        function: the digest of its function, which was sent before; `grain.worker.messages.LANE`
+            for a lane, whose payload is the mission's invitation.
         worker: the id of the worker on which it ran by the last report, empty if it did not run.
         crashes: its crashes so far.
         urgency: of tasks of one request those of larger urgency start first.
+        lane: the lane that held it, if its number does not ascend; 0 for others.
     """
 
     max_payload = 256 * 1024**2
@@ -108,6 +110,7 @@ class Submit(Message, frozen=True):
     worker: str = ""
     crashes: tuple[Crash, ...] = ()
     urgency: float = 0.0
+    lane: int = 0
 
 
 class Synced(Message, frozen=True):

@@ -48,6 +48,7 @@ from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, Submit, Trou
 from grain.head.scheduler.outlived import had_most, lasts_too_long
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
+from grain.remote_exer.lanes import Lanes
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
 from grain.resource import from_data, to_data
@@ -206,6 +207,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             finder = GnawConnector(address, name=self.name)
             connect, until_direct = finder.connect, finder.until_direct
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event, until_direct)
+        self._lanes = Lanes(self._session, self._deliver, self._link.wake)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
         self._large: set[str] = set()  # functions that were reported as large
@@ -282,23 +284,32 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         )
         if worker:
             record.worker = worker
-        task = self._session.submit(record, number)
+        traffic = self._lanes.of(request)
+        boarded = bool(traffic.idle) and not (number or worker)
+        if boarded:
+            task = self._lanes.board(traffic, record)
+        else:
+            task = self._session.submit(record, number)
         unsent = len(self._session.to_head)
         first, run_log = not self._link.awake, self._run_log
         if run_log is not None:
-            if first:
+            if first or boarded:
                 # Of the tasks that leave together, the first has the clock read; as has every end.
                 run_log.tick()
             record.submitted = run_log.now
         kind.left += 1
         self._tasks[task] = record
-        if worker:
+        if boarded or worker:
             # A scheduler says where a task runs only if that differs from what it was told.
             self._session.running[task] = trio.current_time()
             if run_log is not None:
-                run_log.started((task,), worker, run_log.now)
+                run_log.started((task,), record.worker, run_log.now)
+            if boarded:
+                return task
         if first:
             self._link.on_task()
+            if not self._session.lasts:
+                self._lanes.on_submitted(request, len(self._session.running))
         elif unsent and not unsent % AT_ONCE:
             self._link.flush()
         return task
@@ -332,8 +343,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         Of a lasting mission the task may be that of another process, or one that has an outcome and
         still runs somewhere: then this is tried once, if there is a connection.
         """
-        self._session.cancel(task)
-        self._link.wake()
+        if not self._lanes.cancel(task):
+            self._session.cancel(task)
+            self._link.wake()
 
     def note_retry(self, task: int) -> None:
         """Have the scheduler count no failure of a task that is going to be submitted again."""
@@ -415,13 +427,15 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                     scope = await nursery.start(self._link.run)
                     self._phase = ExecutorPhase.OPEN
                     try:
-                        yield
-                        await self.join()
+                        async with self._lanes.open():
+                            yield
+                            await self.join()
                     except BaseException:
                         if self._session.lasts:
                             raise
                         for task in list(self._tasks):
-                            self._session.cancel(task)
+                            if not self._lanes.cancel(task):
+                                self._session.cancel(task)
                         self._link.wake()
                         raise
                     finally:
@@ -460,7 +474,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._link.wake()
         if session.outlived:
             self._report_outlived()  # while they are among the tasks
-        self._resolve(taken(session.resolved))
+        if session.lanes_started:
+            self._lanes.on_started()
+        if session.lanes_over:
+            self._lanes.on_over()
+        self._deliver()
         if session.notifications:
             self._report_notices()
         if session.registered is not None:
@@ -477,6 +495,10 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if session.explanations:
             self._answered.set()
             self._answered = trio.Event()
+
+    def _deliver(self) -> None:
+        """Hand over the outcomes that have arrived."""
+        self._resolve(taken(self._session.resolved))
 
     def _describe(self, task: int) -> str:
         """Return the call of a task, as text; "" if it is not known any more."""
@@ -570,6 +592,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         counting = run_log is not None and not run_log.room
         function = request = alike = None
         count, seconds, submitted = 0, 0.0, 0.0
+        last, ran = None, None
         for resolution in resolutions:
             task, ending, _, _, _, report, began = resolution
             record = self._tasks.pop(task, None)
@@ -610,8 +633,12 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 self._note_use(record, report, now)
             begun = bool(record.worker)
             self._hand_over(task, record, ended, cancelled=cancelled, begun=begun, seconds=ran)
+            last = record
         if run_log is not None and alike is not None:
             run_log.count(alike, count, seconds, submitted)
+        if last is not None and ran is not None:
+            # One of those that end together is enough.
+            self._lanes.of(last.asked).on_ended(ran)
 
     @staticmethod
     def _note_use(record: RemoteTask, report: bytes, now: float) -> None:

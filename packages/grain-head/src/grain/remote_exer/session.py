@@ -19,7 +19,7 @@ from grain.edge.errors import RemoteProtocolError
 from grain.edge.mission_ids import lasts
 from grain.edge.questions import LoadAnswer, WhyAnswer, unpack
 from grain.edge.version import Versions
-from grain.head.base import SubmittedTask
+from grain.head.base import CallKind, SubmittedTask
 from grain.head.messages import (
     AckTasks,
     Answer,
@@ -50,7 +50,8 @@ from grain.head.messages import (
     WorkerEnded,
     WorkerFacts,
 )
-from grain.worker.messages import DefineFunction, Disconnect
+from grain.resource import ZERO
+from grain.worker.messages import LANE, DefineFunction, Disconnect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,6 +173,22 @@ class RemoteTask(SubmittedTask, eq=False, kw_only=True):
     retracted: bool = False
 
 
+class LaneOver(NamedTuple):
+    """The end of a lane, as its scheduler reports it.
+
+    Attributes:
+        lane: its number.
+        ending, payload, crashes: as in `Resolution`.
+        report: of its worker on the run that crashed; empty if there is none.
+    """
+
+    lane: int
+    ending: Literal["value", "error", "crashed", "cancelled"]
+    payload: Payload
+    crashes: tuple[Crash, ...]
+    report: Report = b""
+
+
 class MissionSession:
     """A mission, from its start to its end.
 
@@ -187,6 +204,7 @@ class MissionSession:
         to_head: messages for the head, until `take_mail`. There are none while there is no
             connection: the next one begins with everything.
         resolved: outcomes of tasks; this list and those that follow are emptied by `taken`.
+        lanes_started, lanes_over: the numbers of lanes that have a worker, and lanes that are over.
         notifications: requests that cannot start, by number, with the reason, workers of other
             versions, and troubles of the head.
         blocked: reports of tasks that block their worker.
@@ -206,6 +224,8 @@ class MissionSession:
         now: the time at which messages arrive, by any clock, which the shell around sets.
         pending: the unresolved tasks, by number.
         running: those of them that run, with the time at which the mission learned of that.
+        aboard: those of them that a lane has, each with the number of the lane. The scheduler knows
+            the lane, and not them.
         functions: the functions that tasks may call, by digest: the only store of their bytes.
         stuck: the last message about each request that no worker can meet, by its number.
         label: the mission's name in commands, as its head has it.
@@ -234,6 +254,8 @@ class MissionSession:
         )
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
+        self.lanes_started: list[int] = []
+        self.lanes_over: list[LaneOver] = []
         self.notifications: list[Unschedulable | OtherVersions | Trouble | LastAway] = []
         # The troubles of this head, by where they are, and the troubles that the head before it
         # had.
@@ -267,6 +289,7 @@ class MissionSession:
         self.now = 0.0
         self.pending: dict[int, RemoteTask] = {}
         self.running: dict[int, float] = {}
+        self.aboard: dict[int, int] = {}
         self._outlook: Outlook | None = None
         self.functions: dict[bytes, Function] = {}
         self.epoch = 0
@@ -360,6 +383,64 @@ class MissionSession:
             self.to_head.append((message, record.arguments))
         return task
 
+    # ---- lanes, see `grain.remote_exer.lanes`
+
+    def open_lane(self, request: int, invitation: bytes) -> int:
+        """Ask for a lane for calls of a request; return its number."""
+        return self.submit(
+            RemoteTask(
+                LANE, ZERO, CallKind("", 0.0), digest=LANE, arguments=invitation, asked=request
+            )
+        )
+
+    def worker_name(self, worker: str) -> str:
+        """Return the name of a worker by its id; "" if it is not known."""
+        return self._workers.get(worker, "")
+
+    def board(self, record: RemoteTask, lane: int) -> int:
+        """Take in a task that goes into a lane; return its number."""
+        self._last_task = task = max(self._last_task + 1, self._first)
+        record.worker = self.pending[lane].worker
+        self.pending[task] = record
+        self.running[task] = self.now
+        self.aboard[task] = lane
+        return task
+
+    def on_lane_ended(
+        self, task: int, ending: Literal["value", "error", "cancelled"], payload: Payload, report: Report
+    ) -> None:
+        """Resolve a task that a lane had."""
+        del self.aboard[task]
+        self._resolve(task, ending, payload, (), report)
+
+    def leave_lane(self, task: int, crashes: tuple[Crash, ...] = (), report: Report = b"") -> None:
+        """Submit a task whose lane is over without an outcome of it.
+
+        Args:
+            crashes: if it may have crashed with its lane.
+            report: as of `Crashed`.
+        """
+        lane = self.aboard.pop(task)
+        record = self.pending[task]
+        if record.retracted:
+            self._resolve(task, "cancelled", None, crashes, report)
+            return
+        self.running.pop(task, None)
+        record.worker = ""
+        record.crashes = (*record.crashes, *crashes)
+        self._queued[record.asked] += 1
+        for crash in crashes:
+            self._report(Crashed(task, crash, report))
+        self._report(Started("", (task,)))
+        message = Submit(
+            task, record.asked, record.digest, "", record.crashes, record.urgency, lane
+        )
+        self._send(message, record.arguments)
+
+    def waiting_of(self, request: int) -> int:
+        """Return how many tasks of a request wait."""
+        return self._queued[request]
+
     def cancel(self, task: int) -> None:
         """Retract a task; it is resolved as cancelled when nothing of it is left.
 
@@ -373,7 +454,8 @@ class MissionSession:
         elif not record.retracted:
             record.retracted = True
             record.arguments = None
-            self._send(Retract((task,)))
+            if task not in self.aboard:
+                self._send(Retract((task,)))
 
     def retry(self, task: int) -> None:
         """Note that a task which has failed is tried again: the head counts it as no failure."""
@@ -402,8 +484,12 @@ class MissionSession:
         """
         self.id = id
         self._registration = msgspec.structs.replace(self._registration, mission=id)
-        for record in self.pending.values():
-            if record.worker:
+        for task in list(self.aboard):
+            self.leave_lane(task)
+        for task, record in list(self.pending.items()):
+            if record.digest == LANE:
+                self._resolve(task, "crashed", None, ())
+            elif record.worker:
                 record.worker = ""
                 self._queued[record.asked] += 1
         self.running.clear()
@@ -419,10 +505,13 @@ class MissionSession:
         for function in self.functions.values():
             self._send(_definition(function), function.payload)
         for task, p in self.pending.items():  # ascending: tasks are added in that order
-            if not p.retracted:
+            if not p.retracted and task not in self.aboard:
                 message = Submit(task, p.asked, p.digest, p.worker, p.crashes, p.urgency)
                 self._send(message, p.arguments)
-        self._send_in_parts(Retract, [task for task, p in self.pending.items() if p.retracted])
+        retracted = [
+            task for task, p in self.pending.items() if p.retracted and task not in self.aboard
+        ]
+        self._send_in_parts(Retract, retracted)
         self._send(Synced())
         if self._outlook is not None:
             self._send(self._outlook)
@@ -528,7 +617,7 @@ class MissionSession:
             # One look at all tasks, however many workers are lost at once.
             self._held = {}
             for task, record in self.pending.items():
-                if record.worker:
+                if record.worker and record.digest != LANE:
                     self._held.setdefault(record.worker, []).append(task)
         tasks = self._held.get(message.worker, [])
         self.lost.append(LostWorker(name, message.silent or 0.0, tasks))
@@ -609,7 +698,9 @@ class MissionSession:
             record = self.pending.get(task)
             if record is not None:
                 self._queued[record.asked] -= bool(message.worker) - bool(record.worker)
-                if not message.worker:
+                if record.digest == LANE:
+                    self.lanes_started.append(task)
+                elif not message.worker:
                     self.running.pop(task, None)
                 elif message.worker != record.worker and not (
                     message.over and task in self.running  # it has begun when it did
@@ -630,6 +721,10 @@ class MissionSession:
         record = self.pending.pop(task, None)
         if record is None:
             return  # it comes again, as its confirmation was lost
+        if record.digest == LANE:
+            self._queued[record.asked] -= not record.worker
+            self.lanes_over.append(LaneOver(task, ending, payload, crashes, report))
+            return
         began = self.running.pop(task, 0.0)
         if not record.worker:
             self._queued[record.asked] -= 1

@@ -4,6 +4,7 @@ Three ends exchange them:
 
 - A mission's executor and its local worker, or an agent and its runner: `StartRun`, `Cancel`,
   `Ended`; and, where these are two processes, `Ready`, `DefineFunction` and `ForgetFunctions`.
+- A mission and a runner, in a lane: the same, with `LaneOpen` in place of `Ready`, and `AckRuns`.
 - Head and agent: all others. docs/protocol.md has every field, docs/protocol-rules.md the rules.
 
 The identity of a run is its *attempt*: the epoch of the head that began it, and a number that this
@@ -34,6 +35,10 @@ Attempt = tuple[int, int]
 Status = Literal["value", "error", "cancelled", "crashed", "returned"]
 """The status of a run that has ended: see `RunEnded`."""
 
+
+LANE = b"lane"
+"""What stands in place of a function's digest for a *lane*: a run that takes brief calls straight
+from its mission, one after the other (`grain.worker.runner.lanes`)."""
 
 TIME_OVER = "its worker's time was over"
 """The detail, as text, of a run that its worker has handed back for that reason."""
@@ -139,7 +144,8 @@ class Cancel(Message, frozen=True):
     """End a run; `Ended` reports its end.
 
     Attributes:
-        waiting: end it only if it waits in a chain; its status is then ``"returned"``.
+        waiting: end it only if it waits in a chain; its status is then ``"returned"``. A lane ends
+            when the call that it has is over.
     """
 
     attempt: Attempt
@@ -287,6 +293,16 @@ class RunEnded(Message, frozen=True):
     report: Report = b""
     outlived: Outlived | None = None
     lost: str = ""
+
+
+class LaneOpen(Message, frozen=True):
+    """The first message of a runner to a mission: it takes the calls of a lane.
+
+    Attributes:
+        task: the number of the lane among the tasks of the mission.
+    """
+
+    task: int
 
 
 class LoopBlocked(Message, frozen=True):
@@ -457,6 +473,15 @@ class Revoke(Message, frozen=True):
     attempt: Attempt
 
 
+class Recall(Message, frozen=True):
+    """End a lane when the call that it has is over; its `RunEnded` reports its end.
+
+    No effect on other runs. From a runner to the mission it says that no call begins any more.
+    """
+
+    attempt: Attempt
+
+
 class AckRuns(Message, frozen=True):
     """The outcomes of these runs have reached their missions, or are not wanted: forget them."""
 
@@ -521,6 +546,7 @@ HEAD = (
     Lease,
     MemberOpen,
     Revoke,
+    Recall,
     AckRuns,
     Inspect,
     Drain,
@@ -531,7 +557,24 @@ HEAD = (
 CODEC = Codec(*AGENT, *HEAD)
 """The codec of the connection between head and agent."""
 
+LANE_CODEC = Codec(DefineFunction, StartRun, Cancel, AckRuns, LaneOpen, Ended, Recall)
+"""The codec between mission and runner in a lane."""
+
 
 def chain_of(run: StartRun | Lease) -> Attempt:
     """Return the chain that a run waits in or has begun: the attempt that began it."""
     return (run.attempt[0], run.chain) if run.chain else run.attempt
+
+
+_KEPT: msgspec.msgpack.Decoder[list[tuple[Ended, bytes | None]]] = msgspec.msgpack.Decoder(
+    list[tuple[Ended, bytes | None]]
+)
+
+
+def kept_by_lane(outcome: Any) -> list[tuple[Ended, bytes | None]]:
+    """Return the outcomes that a lane has kept, from the outcome of its own run.
+
+    Raises:
+        msgspec.MsgspecError: that is not the outcome of a lane.
+    """
+    return _KEPT.decode(outcome)

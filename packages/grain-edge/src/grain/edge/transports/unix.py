@@ -247,9 +247,38 @@ async def dial(path: str) -> trio.SocketStream:
     """
     with files.open_directory(str(Path(path).parent)):
         pass
+    return await _connect(path)
+
+
+async def listen_by_name(name: str) -> trio.SocketListener:
+    """Listen at a name without a file, in this network namespace (unix(7), "abstract").
+
+    Any user may connect there, so `check_peer` must follow.
+    """
     sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        await sock.connect(path)
+        await sock.bind(f"\0{name}")
+        sock.listen(BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return trio.SocketListener(sock)
+
+
+async def dial_name(name: str) -> trio.SocketStream:
+    """Connect to a socket that has a name and no file, in this network namespace; as `dial`.
+
+    Raises:
+        NotAuthenticated: the process of another user.
+        OSError: no process listens.
+    """
+    return await _connect(f"\0{name}")
+
+
+async def _connect(address: str) -> trio.SocketStream:
+    sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        await sock.connect(address)
         check_peer(sock)
         return trio.SocketStream(sock)
     except BaseException:

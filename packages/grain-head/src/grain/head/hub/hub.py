@@ -32,6 +32,7 @@ from grain.head.hub.registry import Registry
 from grain.head.hub.reports import MissionReports
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS, TaskState
 from grain.head.hub.tasks.gangs import Gangs
+from grain.head.hub.tasks.lanes import Lanes
 from grain.head.hub.tasks.outcomes import Outcomes
 from grain.head.hub.tasks.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.tasks.quarantine import Quarantine
@@ -92,6 +93,7 @@ class Parts(NamedTuple):
     workers: type[Workers] = Workers
     quarantine: type[Quarantine] = Quarantine
     gangs: type[Gangs] = Gangs
+    lanes: type[Lanes] = Lanes
     guard: type[StarvationGuard] = StarvationGuard
 
 
@@ -135,14 +137,23 @@ class Hub:
         self.waiting = parts.waiting(registry, self.quarantine, reports)
         self.outcomes = parts.outcomes(registry, self.waiting)
         self.gangs = parts.gangs(registry.outgoing, self.waiting, self.outcomes, reports)
+        self.lanes = parts.lanes(registry, self.waiting, self.outcomes, self.quarantine)
         self.runs = parts.runs(
-            registry, self.waiting, self.outcomes, self.gangs, self.prefetch, functions, reports
+            registry,
+            self.waiting,
+            self.outcomes,
+            self.gangs,
+            self.lanes,
+            self.prefetch,
+            functions,
+            reports,
         )
         self.missions = parts.missions(
             registry,
             self.waiting,
             self.outcomes,
             self.gangs,
+            self.lanes,
             functions,
             reports,
             grace=grace,
@@ -244,6 +255,7 @@ class Hub:
         alone = self.quarantine.ready(now)
         leases = [self.runs.start_alone(task, emptied, now) for task, emptied in alone]
         leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
+        self.lanes.end_asked()
         leases += self.runs.send_prefetched()
         started: dict[tuple[Link | None, str, int], list[int]] = {}
         taken = self.scheduler.taken
@@ -265,6 +277,8 @@ class Hub:
             for at in range(0, len(numbers), _AT_ONCE):
                 some = tuple(numbers[at : at + _AT_ONCE])
                 self._outgoing.post(link, Started(worker, some, alternative))
+        if self.lanes.leases:
+            self.lanes.recall()
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
         """Return the messages to be sent, by link, and to be sent in this order.

@@ -51,7 +51,7 @@ from grain.head.messages import (
 )
 from grain.head.scheduler.outlived import given_up
 from grain.head.validation import request_of
-from grain.worker.messages import DefineFunction
+from grain.worker.messages import LANE, DefineFunction
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import Link
     from grain.head.hub.tasks.gangs import Gangs
+    from grain.head.hub.tasks.lanes import Lanes
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.messages import Ask
@@ -85,6 +86,7 @@ class Missions:
         waiting: Waiting,
         outcomes: Outcomes,
         gangs: Gangs,
+        lanes: Lanes,
         functions: FunctionTable,
         reports: MissionReports,
         *,
@@ -98,6 +100,7 @@ class Missions:
         self._waiting = waiting
         self._outcomes = outcomes
         self._gangs = gangs
+        self._lanes = lanes
         self._functions = functions
         self._reports = reports
         self._grace = grace
@@ -173,6 +176,8 @@ class Missions:
     def _on_confirmed(self, mission: MissionRecord, message: AckTasks) -> None:
         for task in message.tasks:
             self._outcomes.on_confirmed(mission, task)
+        if mission.left_lanes:
+            mission.left_lanes.difference_update(message.tasks)
         for task in message.retried:
             self._outcomes.on_confirmed(mission, task, retried=True)
 
@@ -223,6 +228,7 @@ class Missions:
         # again, and gets each message again.
         mission.requests.clear()
         mission.refused.clear()
+        mission.left_lanes.clear()
         mission.unschedulable.clear()
         mission.outlook = None
         mission.last_away = frozenset()
@@ -241,12 +247,14 @@ class Missions:
         self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
     ) -> None:
         # It comes twice (rule 1). Its task may be over since, and must not be made again.
-        if message.task <= mission.last_submitted:
+        if message.task <= mission.last_submitted and not self._lanes.admits(mission, message):
             return
         function = mission.functions.get(message.function)
+        if message.function == LANE:
+            function = LANE, None
         if message.request not in mission.requests or function is None:
             raise BadMessage(f"task {message.task} refers to an undefined request or function")
-        mission.last_submitted = message.task
+        mission.last_submitted = max(mission.last_submitted, message.task)
         mission.retracted.discard(message.task)
         task = mission.tasks.get(message.task)
         # What only waits is forgotten with its connection: what is still here ran, or runs.
@@ -279,7 +287,7 @@ class Missions:
             task.claimed = True
             self._outcomes.retract(mission, task.number)
             return
-        self._claim(task, ran_on, now)
+        self._claim(task, ran_on, now, has_run=has_run)
         if (message.worker or task.lease is not None) and task.ending is None:
             by = None
             runs_on, over = task.awaits, False
@@ -296,10 +304,11 @@ class Missions:
                     mission.link, Started(runs_on, (task.number,), alternative, over)
                 )
 
-    def _claim(self, task: TaskRecord, worker: str, now: float) -> None:
+    def _claim(self, task: TaskRecord, worker: str, now: float, *, has_run: bool) -> None:
         """Take a task that its mission has submitted on this connection.
 
         Args:
+            has_run: False if it is new.
             task: with its queue, age and arguments.
             worker: the id of the worker whose report it has to wait for, because it ran there under
                 another head; empty if there is none.
@@ -317,12 +326,15 @@ class Missions:
             elif worker:
                 self._waiting.hold_back(task, worker)
             else:
-                self._waiting.enqueue(task, now)
+                self._waiting.enqueue(task, now, has_run=has_run)
                 if self._gangs.hold_some:
                     self._gangs.hold_back(task)
         elif lease.scheduler_id is not None and not lease.alone:
             assert task.queue is not None
             self._scheduler.on_reclassified(lease.scheduler_id, task.queue, task.age)
+            if task.function == LANE:
+                lease.lane = True
+                self._lanes.on_run(lease)
 
     def _has_reported(self, worker: str) -> bool:
         """Return True if a worker has reported to this head what it has, or will not any more."""

@@ -173,6 +173,8 @@ class MissionRecord(PeerRecord):
     # that was away, or whose connection was lost meanwhile, is informed when it is back.
     cancelled_by: str = ""
     cancelled: dict[int, str] = field(default_factory=dict)
+    # Lanes that are over and not confirmed, whose calls were submitted on this link.
+    left_lanes: set[int] = field(default_factory=set)
     # The tasks of these that the mission submitted on this link all the same.
     refused: set[int] = field(default_factory=set)
     # Of a lasting mission, the tasks that it has retracted: a worker that was away may still
@@ -298,6 +300,9 @@ class LeaseRecord:
     began: float = 0.0
     revoked: bool = False
     alone: bool = False
+    # True if it is a lane's; and if that was recalled.
+    lane: bool = False
+    recalled: bool = False
     # The session of the worker in which the lease was sent or last confirmed, and its place
     # among those sent in that session, from 1: a worker reports how many have arrived. 0 says
     # that it has arrived for certain: a later session counts from the beginning, and cannot

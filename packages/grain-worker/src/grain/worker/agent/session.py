@@ -20,6 +20,7 @@ from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.messages import (
     FUNCTIONS,
+    LANE,
     PRINTED,
     TIME_OVER,
     AckRuns,
@@ -43,6 +44,7 @@ from grain.worker.messages import (
     LoopBlocked,
     MemberOpen,
     Outlived,
+    Recall,
     RegisterWorker,
     Revoke,
     RunEnded,
@@ -286,6 +288,8 @@ class WorkerSession:
                 self.functions.define(message.digest, payload)
             case Revoke():
                 self._revoke(message.attempt)
+            case Recall():
+                self._recall([r for r in [self.runs.get(message.attempt)] if r is not None])
             case AckRuns():
                 self._acknowledge(message.attempts)
             case ForgetFunctions():
@@ -545,6 +549,7 @@ class WorkerSession:
         if self.state is SessionState.WORKING:
             self.state = SessionState.DRAINING
             self._recall(self._chains.waiting())
+            self._recall([run for run in self.runs.values() if run.lease.function == LANE])
             self._send(DrainingMessage())
         # Without runs it may be over now; and if the deadline is now, runs are cancelled now.
         self.on_tick(now)
@@ -580,7 +585,7 @@ class WorkerSession:
     # ---- details
 
     def _recall(self, runs: list[RunRecord]) -> None:
-        """Have the runner return runs that still wait in a chain."""
+        """Have the runner return runs that still wait in a chain, and end lanes soon."""
         for run in runs:
             self.to_runner.append((Cancel(run.lease.attempt, waiting=True), None))
 

@@ -27,6 +27,7 @@ from grain.worker.errors import (
     command_line,
 )
 from grain.worker.messages import (
+    LANE,
     Cancel,
     DefineFunction,
     Ended,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from grain.worker.call import Call, Outcome, RunSettings
     from grain.worker.gang.part import RootPart
     from grain.worker.messages import Attempt, GangPart
+    from grain.worker.runner.lanes import LaneRun
     from grain.worker.runner.translation import Translation
 
 Arriving = TypeVar("Arriving")
@@ -164,6 +166,8 @@ class _Execution(Generic[Arriving, Departing]):
         self._leaving = False
         # The gangs of which a run here is the root.
         self._gangs: dict[Attempt, RootPart] = {}
+        # Each has one call at a time, whose run has the attempt of the lane.
+        self._lanes: dict[Attempt, LaneRun] = {}
 
     # ---- orders
 
@@ -200,6 +204,8 @@ class _Execution(Generic[Arriving, Departing]):
         self._leaving = True
         # Now, or each run that ends meanwhile would start its successor.
         self._waiting.clear()
+        for lane in self._lanes.values():
+            lane.recall()
         for pooled in self._idle:
             pooled.cancel()
 
@@ -211,6 +217,9 @@ class _Execution(Generic[Arriving, Departing]):
 
     def _start(self, run: StartRun, payload: Arriving | None) -> None:
         attempt = run.attempt
+        if run.function == LANE:
+            self._open_lane(run, payload)
+            return
         if attempt in self._runs:
             return  # delivered twice
         try:
@@ -234,6 +243,37 @@ class _Execution(Generic[Arriving, Departing]):
             # For a later run, which then need not wait for a nursery.
             self._nursery.start_soon(self._open_pooled)
 
+    def _open_lane(self, run: StartRun, invitation: Any) -> None:
+        attempt = run.attempt
+        if attempt in self._lanes or attempt in self._runs:
+            return  # delivered twice
+        if self._interruptible:
+            # In the mission's process a lane would only be a longer way.
+            self._runs[attempt] = trio.CancelScope()
+            self._nursery.start_soon(self._decline, attempt)
+            return
+        from grain.worker.runner.lanes import LaneRun  # many runners have none
+
+        def cancel() -> None:
+            if (under_way := self._runs.get(attempt)) is not None:
+                under_way.cancel()
+
+        lane = LaneRun(run, self._start, cancel, self._translation.learn_once)
+        self._lanes[attempt] = lane
+        self._nursery.start_soon(self._run_lane, attempt, lane, invitation)
+
+    async def _decline(self, attempt: Attempt) -> None:
+        del self._runs[attempt]
+        self._send(Ended(attempt, "returned"), None)
+
+    async def _run_lane(self, attempt: Attempt, lane: LaneRun, invitation: Any) -> None:
+        kept: Any = await lane.serve(invitation)
+        del self._lanes[attempt]
+        if lane.cancelled:
+            self._send(Ended(attempt, "cancelled"), None)
+        else:
+            self._send(Ended(attempt), kept)
+
     def _part_of(self, gang: GangPart, attempt: Attempt, call: Call) -> Call:
         """Return the call of a part of a gang."""
         from grain.worker.gang.part import RootPart, seat_call  # seldom needed
@@ -254,6 +294,10 @@ class _Execution(Generic[Arriving, Departing]):
             self._start(*successor)
 
     def _cancel(self, message: Cancel) -> None:
+        lane = self._lanes.get(message.attempt)
+        if lane is not None:
+            lane.recall() if message.waiting else lane.revoke()
+            return
         under_way = self._runs.get(message.attempt)
         if under_way is None:
             if self._waiting.withdraw(message.attempt):
@@ -384,6 +428,10 @@ class _Execution(Generic[Arriving, Departing]):
 
     def _send(self, ended: Ended, payload: Departing | None) -> None:
         """Send an end; where runs wait in a chain, with the ends that follow soon."""
+        if self._lanes and ended.attempt in self._lanes:
+            outcome: Any = payload
+            self._lanes[ended.attempt].end_call(ended, outcome)
+            return
         self._unsent.append((ended, payload))
         if not self._waiting.count:
             self._send_all()

@@ -29,6 +29,9 @@ class Translation(Protocol[Arriving, Departing]):
     def learn(self, message: DefineFunction | ForgetFunctions, payload: Arriving | None) -> None:
         """Take in a function, or forget some."""
 
+    def learn_once(self, digest: bytes, function: Arriving) -> None:
+        """Take in a function, unless it is there: what a lane calls may come by two ways."""
+
     def decode(
         self, run: StartRun, payload: Arriving | None
     ) -> tuple[Call, Resource, RunSettings | None]:
@@ -65,6 +68,9 @@ class MemoryTranslation:
 
     def learn(self, message: DefineFunction | ForgetFunctions, payload: Call | None) -> None:
         """Do nothing: functions travel within calls."""
+
+    def learn_once(self, digest: bytes, function: Call) -> None:
+        """Do nothing, likewise."""
 
     def decode(
         self, run: StartRun, payload: Call | None

@@ -71,6 +71,11 @@ class WireTranslation:
                 self._unloaded.pop(digest, None)
                 self._loaded.pop(digest, None)
 
+    def learn_once(self, digest: bytes, function: Payload) -> None:
+        """See `Translation.learn_once`."""
+        if function is not None and digest not in self._loaded:
+            self._unloaded[digest] = function
+
     def decode(self, run: StartRun, payload: Payload) -> tuple[Call, Resource, RunSettings | None]:
         """See `Translation.decode`."""
         if run.gang is not None and run.gang.index:

@@ -22,7 +22,7 @@ from grain.head.errors import TaskOutlivesWorkers
 from grain.head.hub.state import FailedTask, TaskRecord
 from grain.head.messages import Crash, Crashed, Resolved, Retracted
 from grain.head.scheduler.outlived import given_up
-from grain.worker.messages import TIME_OVER
+from grain.worker.messages import LANE, TIME_OVER
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
@@ -99,7 +99,9 @@ class Outcomes:
             self._count_crash(lease, task, how, now, report, outlived)
             if task.ending is not None:
                 return
-        if task.claimed:
+        if task.function == LANE:
+            self.resolve(task, "crashed")  # it has one run
+        elif task.claimed:
             self._waiting.enqueue_again(task, now)
         elif not task.crashes:  # else it is dormant, until the mission gets the crashes
             del task.mission.tasks[task.number]
@@ -164,7 +166,7 @@ class Outcomes:
             mission.unconfirmed_bytes += len(outcome)
         if self._has_backlog(mission) and not mission.paused:
             self._backlogs[mission] = None
-        if ending == "value":
+        if ending == "value" and task.function != LANE:
             self.done += 1
             mission.done += 1
         if task.claimed:
@@ -253,7 +255,7 @@ class Outcomes:
         self._waiting.withdraw(task)
         del task.mission.tasks[task.number]
         if task.ending is not None:
-            if task.ending != "value":
+            if task.ending != "value" and task.function != LANE:
                 self._count_failure(task, retried=retried)
             mission = task.mission
             mission.unconfirmed -= 1

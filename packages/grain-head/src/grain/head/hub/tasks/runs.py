@@ -21,7 +21,7 @@ from grain.head.messages import Started
 from grain.head.scheduler.state import split_time
 from grain.head.validation import check_attempt, resources_of
 from grain.resource import to_data
-from grain.worker.messages import GangPart, Lease, Outlived
+from grain.worker.messages import LANE, GangPart, Lease, Outlived
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import MissionRecord, WorkerRecord
     from grain.head.hub.tasks.gangs import Gangs
+    from grain.head.hub.tasks.lanes import Lanes
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.prefetch import Prefetch
     from grain.head.hub.tasks.quarantine import EmptiedWorkers
@@ -56,6 +57,7 @@ class Runs:
         waiting: Waiting,
         outcomes: Outcomes,
         gangs: Gangs,
+        lanes: Lanes,
         prefetch: Prefetch,
         functions: FunctionTable,
         reports: MissionReports,
@@ -69,6 +71,7 @@ class Runs:
         self._functions = functions
         self._reports = reports
         self.gangs = gangs
+        self._lanes = lanes
         self._epoch = registry.epoch
         self._last_attempt = 0
         self.holding: dict[int, LeaseRecord] = {}
@@ -83,7 +86,11 @@ class Runs:
         if start.seats:
             self._start_gang(lease, task, start, now)
         self._send_lease(lease, task, to_data(start.allocation), start.limit)
-        self._prefetch.on_started(lease)
+        if task.function == LANE:
+            lease.lane = True
+            self._lanes.on_run(lease)
+        else:
+            self._prefetch.on_started(lease)
         return lease
 
     def _start_gang(self, root: LeaseRecord, task: TaskRecord, start: Start, now: float) -> None:
@@ -159,7 +166,7 @@ class Runs:
         function, arguments = task.function, task.arguments
         if lease.member:
             function, arguments = b"", None
-        else:
+        elif function != LANE:
             self._functions.send(function, task.mission, lease.worker)
         message = Lease(
             task.mission.id,
@@ -225,7 +232,7 @@ class Runs:
             if task is None or task.kept_by != (worker.id, ended.attempt):
                 self._outgoing.acknowledge(worker.link, ended.attempt)
             return
-        measured = ended.status in ("value", "error") and not lease.member
+        measured = ended.status in ("value", "error") and not (lease.member or lease.lane)
         self._end(lease, now, measured=measured)
         if lease.member:
             self._outgoing.acknowledge(worker.link, ended.attempt)
@@ -250,7 +257,8 @@ class Runs:
             task.report = ended.report
             self._outcomes.resolve(task, ended.status, payload, (worker.id, ended.attempt))
             seen = (task, worker.name, lease.began, now, ended.detail)
-            self._registry.ended_tasks.append(seen)
+            if not lease.lane:
+                self._registry.ended_tasks.append(seen)
             if ended.status == "error":
                 self._registry.failed_tasks.append(FailedTask(seen))
         else:
@@ -312,6 +320,7 @@ class Runs:
 
     def _end(self, lease: LeaseRecord, now: float, *, measured: bool) -> None:
         del lease.worker.leases[lease.attempt]
+        self._lanes.leases.pop(lease, None)
         if lease.task is not None and lease.task.mission.beside:
             self._outcomes.on_beside_ended(lease, lease.task)
         if measured and self.on_run_time is not None and lease.task is not None:
@@ -340,6 +349,7 @@ class Runs:
             self._free(lease, now)
         elif lease.revoked:
             self._outgoing.revoke(lease)  # again: the first message may be lost
+        lease.recalled = False  # likewise
         if lease.gang is not None and not lease.member:
             self.gangs.on_root_here(lease.gang)
 

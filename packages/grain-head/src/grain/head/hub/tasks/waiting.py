@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS
 from grain.head.messages import Started
 from grain.head.scheduler.outlived import SOLO, blamed, seen
+from grain.worker.messages import LANE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,16 +24,21 @@ if TYPE_CHECKING:
     from grain.head.hub.registry import Registry
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import MissionRecord, TaskRecord
+    from grain.head.hub.tasks.lanes import Lanes
     from grain.head.hub.tasks.quarantine import Quarantine
+    from grain.head.scheduler.state import TaskQueue
 
 
 class Waiting:
     """The tasks of all missions that wait, wherever they do.
 
     Attributes:
+        lanes: takes the lanes that would wait. It is set by that.
         queued: those that wait in a queue of the scheduler, by its id of each.
         awaiting_report: those that wait for a worker's report, by the worker's id.
     """
+
+    lanes: Lanes
 
     def __init__(self, registry: Registry, quarantine: Quarantine, reports: MissionReports) -> None:
         self._registry = registry
@@ -47,10 +53,17 @@ class Waiting:
 
     # ---- tasks that begin to wait
 
-    def enqueue(self, task: TaskRecord, now: float) -> None:
-        """Let a task wait for room; a suspect waits for workers of its own."""
+    def enqueue(self, task: TaskRecord, now: float, *, has_run: bool = True) -> None:
+        """Let a task wait for room; a suspect waits for workers of its own.
+
+        Args:
+            has_run: False if no process can have begun it, which matters to lanes only.
+        """
         queue = task.queue
         assert queue is not None
+        if task.function == LANE:
+            self.lanes.ask(task, has_run=has_run)
+            return
         if task.mission.paused:
             task.awaits = ITS_MISSION
             task.mission.parked[task] = None
@@ -64,6 +77,10 @@ class Waiting:
             queue = task.queue = self._scheduler.queue(
                 queue.request, queue.priority, queue.share, queue.interpreter, seen(task.crashes)
             )
+        self.queue_up(task, queue)
+
+    def queue_up(self, task: TaskRecord, queue: TaskQueue) -> None:
+        """Put a task into a queue of the scheduler."""
         task.scheduler_id = scheduler_id = next(self._registry.scheduler_ids)
         self.queued[scheduler_id] = task
         self._scheduler.on_submitted(scheduler_id, queue, task.age, task.urgency)

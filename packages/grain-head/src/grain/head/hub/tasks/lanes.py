@@ -1,0 +1,87 @@
+"""Lanes: runs that take brief calls straight from their mission. Plain state, no I/O, no clock.
+
+`grain.worker.runner.lanes` has what a lane is, `grain.remote_exer.lanes` what missions do with it.
+Here a lane is a task like any other, but for these rules:
+
+1.  It starts at once or not at all: what it asks for is only lent, while nothing waits for it.
+2.  It has one run. When that is over, however it ends, the lane is over: its mission has the calls
+    that it held run elsewhere, and each of them may have crashed with it.
+3.  While any task waits, all lanes are recalled: each ends when the call that it has is over.
+4.  It is not a task for people: it does not count as done or failed. Nothing is learned of its time,
+    and nothing is sent ahead behind it.
+5.  A call that a lane held is submitted while that is resolved and not confirmed, by a number that
+    need not ascend; once only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.worker.messages import LANE, Recall
+
+if TYPE_CHECKING:
+    from grain.head.hub.registry import Registry
+    from grain.head.hub.state import LeaseRecord, MissionRecord, TaskRecord
+    from grain.head.hub.tasks.outcomes import Outcomes
+    from grain.head.hub.tasks.quarantine import Quarantine
+    from grain.head.hub.tasks.waiting import Waiting
+    from grain.head.messages import Submit
+
+
+class Lanes:
+    """The lanes of all missions.
+
+    Attributes:
+        leases: the runs of lanes that hold resources.
+    """
+
+    def __init__(
+        self, registry: Registry, waiting: Waiting, outcomes: Outcomes, quarantine: Quarantine
+    ) -> None:
+        self._outgoing = registry.outgoing
+        self._scheduler = registry.scheduler
+        self._waiting = waiting
+        self._outcomes = outcomes
+        self._quarantine = quarantine
+        # Those that were asked for since the last decision.
+        self._asked: list[TaskRecord] = []
+        self.leases: dict[LeaseRecord, None] = {}
+        waiting.lanes = self
+
+    def ask(self, task: TaskRecord, *, has_run: bool) -> None:
+        """Let a lane start at the next decision, or end it if it has had its run."""
+        if has_run or task.mission.paused:
+            self._outcomes.resolve(task, "crashed")
+        else:
+            assert task.queue is not None
+            self._waiting.queue_up(task, task.queue)
+            self._asked.append(task)
+
+    def end_asked(self) -> None:
+        """End the lanes that were asked for and could not start."""
+        asked, self._asked = self._asked, []
+        for task in asked:
+            if task.scheduler_id is not None:
+                self._outcomes.resolve(task, "crashed")
+
+    def on_run(self, lease: LeaseRecord) -> None:
+        """Take in the run of a lane that starts, or that a worker has reported."""
+        self.leases[lease] = None
+
+    def recall(self) -> None:
+        """Recall all lanes, if anything waits."""
+        if self._scheduler.waiting or self._quarantine.waiting:
+            for lease in self.leases:
+                if not (lease.recalled or lease.revoked):
+                    lease.recalled = True
+                    self._outgoing.post(lease.worker.link, Recall(lease.attempt))
+
+    def admits(self, mission: MissionRecord, message: Submit) -> bool:
+        """Return True if a task whose number does not ascend is a call that a lane held (rule 5)."""
+        lane = mission.tasks.get(message.lane)
+        if lane is None or lane.function != LANE or lane.ending is None:
+            return False
+        if message.lane in mission.left_lanes:
+            return False
+        mission.left_lanes.add(message.lane)
+        return True
