@@ -48,6 +48,7 @@ from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, Submit, Trou
 from grain.head.scheduler.outlived import had_most, lasts_too_long
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
+from grain.remote_exer.lane_door import LaneDoor
 from grain.remote_exer.lanes import Lanes
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
@@ -207,7 +208,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             finder = GnawConnector(address, name=self.name)
             connect, until_direct = finder.connect, finder.until_direct
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event, until_direct)
-        self._lanes = Lanes(self._session, self._deliver, self._link.wake)
+        self._lanes = Lanes(self._session)
+        self._lane_door = LaneDoor(self._lanes, self._on_lanes)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
         self._large: set[str] = set()  # functions that were reported as large
@@ -309,7 +311,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if first:
             self._link.on_task()
             if not self._session.lasts:
-                self._lanes.on_submitted(request, len(self._session.running))
+                self._lane_door.on_submitted(request)
         elif unsent and not unsent % AT_ONCE:
             self._link.flush()
         return task
@@ -343,9 +345,12 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         Of a lasting mission the task may be that of another process, or one that has an outcome and
         still runs somewhere: then this is tried once, if there is a connection.
         """
+        self._cancel(task)
+        self._link.wake()
+
+    def _cancel(self, task: int) -> None:
         if not self._lanes.cancel(task):
             self._session.cancel(task)
-            self._link.wake()
 
     def note_retry(self, task: int) -> None:
         """Have the scheduler count no failure of a task that is going to be submitted again."""
@@ -427,15 +432,14 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                     scope = await nursery.start(self._link.run)
                     self._phase = ExecutorPhase.OPEN
                     try:
-                        async with self._lanes.open():
+                        async with self._lane_door.open():
                             yield
                             await self.join()
                     except BaseException:
                         if self._session.lasts:
                             raise
                         for task in list(self._tasks):
-                            if not self._lanes.cancel(task):
-                                self._session.cancel(task)
+                            self._cancel(task)
                         self._link.wake()
                         raise
                     finally:
@@ -474,11 +478,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._link.wake()
         if session.outlived:
             self._report_outlived()  # while they are among the tasks
-        if session.lanes_started:
-            self._lanes.on_started()
-        if session.lanes_over:
-            self._lanes.on_over()
-        self._deliver()
+        if session.lanes_started or session.lanes_over:
+            self._lanes.on_news(session.now)
+            self._on_lanes()
+        else:
+            self._resolve(taken(session.resolved))
         if session.notifications:
             self._report_notices()
         if session.registered is not None:
@@ -496,8 +500,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._answered.set()
             self._answered = trio.Event()
 
-    def _deliver(self) -> None:
-        """Hand over the outcomes that have arrived."""
+    def _on_lanes(self) -> None:
+        """Carry out what lanes have decided, and hand over the outcomes that they have brought."""
+        self._lane_door.close_closing()
+        if self._session.to_head:
+            self._link.wake()
         self._resolve(taken(self._session.resolved))
 
     def _describe(self, task: int) -> str:

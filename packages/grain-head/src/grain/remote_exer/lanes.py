@@ -22,36 +22,27 @@ with alternatives, on several workers, or with what the whole cluster has.
 
 from __future__ import annotations
 
-import logging
 import time
-from contextlib import asynccontextmanager, suppress
-from functools import partial
-from typing import TYPE_CHECKING, Literal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 import trio
 
 from grain.edge.errors import ChannelError
-from grain.edge.invitation import invite
 from grain.head.messages import Crash
 from grain.remote_exer.session import taken
 from grain.worker.messages import (
-    LANE_CODEC,
     AckRuns,
     Cancel,
     DefineFunction,
     Ended,
-    LaneOpen,
     Recall,
     StartRun,
     kept_by_lane,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from grain.edge.channel import FramedChannel, WireBatch
-    from grain.edge.invitation import Door
     from grain.edge.messages import Message, Payload
     from grain.eventlog.usage import Report
     from grain.remote_exer.session import LaneOver, MissionSession, RemoteTask
@@ -71,8 +62,6 @@ MOST = 256
 _WEIGHT = 1 / 8  # of the last run in the mean
 _LONG = 1.0  # seconds; how much longer a run took makes no difference
 _PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds after which a lane is asked for that was refused
-
-_log = logging.getLogger("grain.remote_exer")
 
 
 class CallTraffic:
@@ -142,24 +131,31 @@ class Lane:
         since: when its last call ended.
         last: the last call that has ended.
         left: the crash of a call that did not end the lane, with the report on it.
-        closing: set when the channel is to be closed.
+        connection: to its runner; None before and after.
     """
 
     __slots__ = (
-        "_functions", "channel", "closing", "last", "left", "number", "open", "over", "since",
-        "task", "traffic",
+        "_functions", "connection", "last", "left", "number", "open", "over", "since", "task",
+        "traffic",
     )  # fmt: skip
 
-    def __init__(self, number: int, traffic: CallTraffic) -> None:
+    def __init__(self, number: int, traffic: CallTraffic, now: float) -> None:
         self.number = number
         self.traffic = traffic
-        self.channel: FramedChannel | None = None
+        self.connection: Connection | None = None
         self._functions: set[bytes] = set()
         self.task = self.last = 0
         self.open = self.over = False
-        self.since = 0.0
+        self.since = now
         self.left: tuple[tuple[Crash, ...], Report] = ((), b"")
-        self.closing = trio.Event()
+
+    # Ctrl-C waits for the next checkpoint: here it would tear a frame.
+    @trio.lowlevel.enable_ki_protection
+    def post(self, batch: list[tuple[Message, Payload]]) -> None:
+        """Send messages to the runner; what cannot be sent is noticed by who receives."""
+        if self.connection is not None:
+            with suppress(ChannelError, trio.BrokenResourceError, trio.ClosedResourceError):
+                self.connection.post(batch)
 
     def call(self, task: int, record: RemoteTask, function: Payload) -> list[tuple[Message, Payload]]:
         """Return the messages that begin a call."""
@@ -171,47 +167,30 @@ class Lane:
         return [(DefineFunction(record.digest), function), (start, record.arguments)]
 
 
+class Connection(Protocol):
+    """What `Lanes` needs of a channel to a runner."""
+
+    def post(self, batch: list[tuple[Message, Payload]]) -> None:
+        """As `grain.edge.channel.Channel.post`."""
+
+
 class Lanes:
-    """The lanes of a mission.
+    """The lanes of a mission, without their connections. No I/O.
 
     Args:
-        deliver: hands over what the session has resolved.
-        send: has the session's messages sent.
+        session: takes the outcomes of calls; its messages are to be sent after each event.
+
+    Attributes:
+        far: True once a worker could not connect within this kernel.
+        closing: lanes whose channel is to be closed; to be emptied by `taken`.
     """
 
-    def __init__(
-        self,
-        session: MissionSession,
-        deliver: Callable[[], object],
-        send: Callable[[], object],
-    ) -> None:
+    def __init__(self, session: MissionSession) -> None:
         self._session = session
-        self._deliver = deliver
-        self._send = send
         self._traffic: dict[int, CallTraffic] = {}
         self._lanes: dict[int, Lane] = {}
-        self._nursery: trio.Nursery | None = None
-        # The door by which runners come, and whether it is one for other hosts, too.
-        self._door: Door | None = None
-        self._far = False
-        self._opening = False
-
-    @asynccontextmanager
-    async def open(self) -> AsyncGenerator[None]:
-        """Have lanes during the block; at its end they are closed, with what they still have."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            failed: BaseException | None = None
-            try:
-                yield
-            except BaseException as error:
-                failed = error
-            self._nursery = None
-            # Shielded, as a cancellation must not replace what the block has raised.
-            nursery.cancel_scope.shield = True
-            nursery.cancel_scope.cancel()
-        if failed is not None:
-            raise failed
+        self.far = False
+        self.closing: list[Lane] = []
 
     # ---- calls
 
@@ -226,28 +205,22 @@ class Lanes:
         """Send a call into an idle lane; return the number of the task."""
         lane = traffic.idle.pop()
         task = self._session.board(record, lane.number)
-        self._post(lane, lane.call(task, record, self._session.functions[record.digest].payload))
+        lane.post(lane.call(task, record, self._session.functions[record.digest].payload))
         return task
 
-    def on_submitted(self, request: int, running: int) -> None:
-        """Take in that a call went to the scheduler by itself; ask for a lane if that would help.
+    def wants_lane(self, request: int, now: float) -> bool:
+        """Take in that a call went to the scheduler by itself; True if a lane is to be asked for."""
+        traffic, session = self.of(request), self._session
+        traffic.on_submitted(session.waiting_of(request), len(session.running))
+        return traffic.wants_lane(now) and session.connected and len(self._lanes) < MOST
 
-        Args:
-            running: how many tasks of the mission run.
-        """
+    def ask(self, request: int, invitation: bytes, now: float) -> int:
+        """Ask the scheduler for a lane; return its number."""
         traffic = self.of(request)
-        traffic.on_submitted(self._session.waiting_of(request), running)
-        now = trio.current_time()
-        if not traffic.wants_lane(now) or len(self._lanes) >= MOST:
-            return
-        if self._door is None:
-            self._open_door()
-        elif self._session.connected:
-            traffic.on_asked()
-            number = self._session.open_lane(request, self._door.invitation)
-            lane = self._lanes[number] = traffic.lanes[number] = Lane(number, traffic)
-            lane.since = now
-            self._send()
+        traffic.on_asked()
+        number = self._session.open_lane(request, invitation)
+        self._lanes[number] = traffic.lanes[number] = Lane(number, traffic, now)
+        return number
 
     def cancel(self, task: int) -> bool:
         """Cancel a call that a lane has; return False if none has it."""
@@ -256,45 +229,52 @@ class Lanes:
             return False
         self._session.cancel(task)
         lane = self._lanes.get(number)
-        if lane is not None and not lane.over:
-            self._post(lane, [(Cancel((number, task)), None)])
+        if lane is not None and lane.open and not lane.over:
+            lane.post([(Cancel((number, task)), None)])
         else:
             self._session.cancel(number)  # it cannot be reached in another way
-            self._send()
         return True
 
-    # Ctrl-C waits for the next checkpoint: here it would tear a frame.
-    @trio.lowlevel.enable_ki_protection
-    def _post(self, lane: Lane, batch: list[tuple[Message, Payload]]) -> None:
-        assert lane.channel is not None
-        # What cannot be sent is noticed by `_serve`.
-        with suppress(ChannelError, trio.BrokenResourceError, trio.ClosedResourceError):
-            lane.channel.post(batch)
+    # ---- connections
 
-    # ---- what comes
+    def connect(self, number: int, connection: Connection, now: float) -> Lane | None:
+        """Take in that a runner has connected for a lane.
 
-    def _take(self, lane: Lane, batch: WireBatch) -> None:
-        for message, payload in batch:
-            if isinstance(message, Ended):
-                self._on_ended(lane, message, payload)
-            elif isinstance(message, Recall):
-                self._close(lane)
-        self._deliver()
+        Returns:
+            None if there is no such lane, or not any more.
+        """
+        lane = self._lanes.get(number)
+        if lane is None or lane.over or lane.connection is not None:
+            return None
+        lane.connection = connection
+        self._open_if_ready(lane, now)
+        return lane
 
-    def _on_ended(self, lane: Lane, ended: Ended, payload: Payload) -> None:
+    def on_disconnected(self, lane: Lane) -> None:
+        """Take in that a connection has ended: the call of the lane may go on."""
+        self._close(lane)
+        lane.connection = None
+        if lane.task and self._session.pending[lane.task].retracted:
+            self._session.cancel(lane.number)
+
+    def on_message(self, lane: Lane, message: Message, payload: Payload, now: float) -> None:
+        """Take a message of a runner."""
+        if isinstance(message, Ended):
+            self._on_ended(lane, message, payload, now)
+        elif isinstance(message, Recall):
+            self._close(lane)
+
+    def _on_ended(self, lane: Lane, ended: Ended, payload: Payload, now: float) -> None:
         session, task = self._session, lane.task
         if not task or ended.attempt != (lane.number, task):
             return  # it has come before
-        record = session.pending[task]
-        lane.last, lane.task, lane.since = task, 0, trio.current_time()
-        report = ended.report if type(ended.report) in (bytes, float) else b""
-        if ended.status == "returned" or (ended.crash and not record.retracted):
-            # Elsewhere, and as one that may crash again.
-            crashes = (self._crash(lane, task, ended.crash),) if ended.crash else ()
-            lane.task = task
-            lane.left = crashes, report
-            self._close(lane)
+        report: Report = ended.report if type(ended.report) in (bytes, float) else b""
+        if ended.status == "returned" or (ended.crash and not session.pending[task].retracted):
+            if ended.crash:
+                lane.left = (self._crash(lane, ended.crash),), report
+            self._close(lane)  # what has crashed is the scheduler's
             return
+        lane.last, lane.task, lane.since = task, 0, now
         ending: Literal["value", "error", "cancelled"] = "cancelled"
         if ended.status == "done":
             ending = "error" if ended.failed else "value"
@@ -302,60 +282,58 @@ class Lanes:
         if not lane.over:
             lane.traffic.idle.append(lane)
 
-    def _crash(self, lane: Lane, task: int, how: str) -> Crash:
-        worker = self._session.worker_name(self._session.pending[task].worker)
-        return Crash((lane.number, task), worker, how, time.time())
+    def _crash(self, lane: Lane, how: str) -> Crash:
+        worker = self._session.worker_name(self._session.pending[lane.task].worker)
+        return Crash((lane.number, lane.task), worker, how, time.time())
 
-    def on_started(self) -> None:
-        """Take in that the scheduler has started lanes."""
-        for number in taken(self._session.lanes_started):
-            lane = self._lanes.get(number)
-            if lane is not None:
-                self._open_if_ready(lane)
+    # ---- what the scheduler says
 
-    def on_over(self) -> None:
-        """Take in that lanes are over."""
-        for over in taken(self._session.lanes_over):
+    def on_news(self, now: float) -> None:
+        """Take in which lanes the scheduler has started, and which are over."""
+        session = self._session
+        for number in taken(session.lanes_started):
+            if number in self._lanes:
+                self._open_if_ready(self._lanes[number], now)
+        for over in taken(session.lanes_over):
             lane = self._lanes.pop(over.lane, None)
-            if lane is None:
-                continue
-            self._close(lane)
-            traffic = lane.traffic
-            del traffic.lanes[lane.number]
-            if not lane.open:
-                self._on_refused(lane, over)
-            if over.ending == "value":
-                with suppress(msgspec.MsgspecError):
-                    for ended, payload in kept_by_lane(over.payload or b""):
-                        self._on_ended(lane, ended, payload)
-            if lane.task:
-                self._leave(lane, over)
-        self._deliver()
+            if lane is not None:
+                self._on_over(lane, over, now)
 
-    def _on_refused(self, lane: Lane, over: LaneOver) -> None:
-        lane.traffic.on_refused(trio.current_time())
-        if over.ending == "value" and not self._far:
-            # It had a worker, on which the runner could not connect within this kernel.
-            self._far, self._door = True, None
+    def _on_over(self, lane: Lane, over: LaneOver, now: float) -> None:
+        self._close(lane)
+        del lane.traffic.lanes[lane.number]
+        if not lane.open:
+            lane.traffic.on_refused(now)
+            # If it had a run, that could not connect within this kernel.
+            self.far = self.far or over.ending == "value"
+        if over.ending == "value":
+            with suppress(msgspec.MsgspecError):
+                for ended, payload in kept_by_lane(over.payload or b""):
+                    self._on_ended(lane, ended, payload, now)
+        if lane.task:
+            crashes, report = lane.left
+            if over.ending == "cancelled":
+                # A user has cancelled the lane, which stands for its call.
+                self._session.pending[lane.task].retracted = True
+            elif not crashes:
+                crashes, report = over.crashes, over.report
+            self._session.leave_lane(lane.task, crashes, report)
+            lane.task = 0
 
-    def _leave(self, lane: Lane, over: LaneOver) -> None:
-        """Submit the call of a lane that is over; it may have crashed with it."""
-        crashes, report = lane.left
-        if over.ending == "cancelled":
-            record = self._session.pending[lane.task]
-            record.retracted = True  # a user has cancelled the lane, which stands for its call
-        elif not crashes:
-            crashes, report = over.crashes, over.report
-        self._session.leave_lane(lane.task, crashes, report)
-        lane.task = 0
-
-    def _open_if_ready(self, lane: Lane) -> None:
+    def _open_if_ready(self, lane: Lane, now: float) -> None:
         worker = self._session.pending[lane.number].worker
-        if lane.channel is not None and worker and not lane.over and not lane.open:
-            lane.open = True
-            lane.since = trio.current_time()
+        if lane.connection is not None and worker and not lane.over and not lane.open:
+            lane.open, lane.since = True, now
             lane.traffic.on_open()
             lane.traffic.idle.append(lane)
+
+    # ---- the end
+
+    def close_idle(self, now: float) -> None:
+        """Give back the lanes that have waited for long for a call."""
+        for lane in list(self._lanes.values()):
+            if lane.open and not lane.task and lane.since + LINGER <= now:
+                self._close(lane)
 
     def _close(self, lane: Lane) -> None:
         """Have a lane take no more calls, and confirm the last outcome."""
@@ -364,62 +342,7 @@ class Lanes:
         lane.over = True
         if lane in lane.traffic.idle:
             lane.traffic.idle.remove(lane)
-        if lane.channel is not None:
+        if lane.connection is not None:
             if lane.last:
-                self._post(lane, [(AckRuns(((lane.number, lane.last),)), None)])
-            lane.closing.set()
-
-    # ---- runners that connect
-
-    def _open_door(self) -> None:
-        if self._nursery is not None and not self._opening:
-            self._opening = True
-            self._nursery.start_soon(self._keep_door, self._far)
-
-    async def _keep_door(self, far: bool) -> None:
-        try:
-            async with invite(LANE_CODEC, within=True, network=far) as door:
-                self._door = door
-                self._opening = False
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._close_idle)
-                    while True:
-                        await nursery.start(self._serve, door)
-        except OSError as error:
-            _log.info("no lanes: this host cannot listen: %s", error)
-
-    async def _close_idle(self) -> None:
-        while True:
-            await trio.sleep(LINGER / 2)
-            before = trio.current_time() - LINGER
-            for lane in list(self._lanes.values()):
-                if lane.open and not lane.task and lane.since < before:
-                    self._close(lane)
-
-    async def _serve(
-        self, door: Door, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Serve one lane; its start is over when a runner has come."""
-        async with door.guest() as channel:
-            task_status.started()
-            lane = None
-            with suppress(ChannelError, trio.EndOfChannel, trio.ClosedResourceError):
-                ((opened, _), *_) = await channel.receive()
-                if isinstance(opened, LaneOpen):
-                    lane = self._lanes.get(opened.task)
-                if lane is None or lane.over or lane.channel is not None:
-                    return
-                lane.channel = channel
-                self._open_if_ready(lane)
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._until_closing, lane, nursery.cancel_scope)
-                    try:
-                        await channel.receive_into(partial(self._take, lane))
-                    finally:
-                        nursery.cancel_scope.cancel()
-            if lane is not None:
-                self._close(lane)
-
-    async def _until_closing(self, lane: Lane, scope: trio.CancelScope) -> None:
-        await lane.closing.wait()
-        scope.cancel()
+                lane.post([(AckRuns(((lane.number, lane.last),)), None)])
+            self.closing.append(lane)

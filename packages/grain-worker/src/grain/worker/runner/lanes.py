@@ -42,16 +42,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge.channel import FramedChannel, WireBatch
-    from grain.edge.messages import Payload
+    from grain.edge.messages import Message, Payload
 
 CONFIRM = 1.0
 """Seconds for which a recalled lane waits for its mission to confirm the last outcome."""
 
 
-class LaneRun:
-    """A lane in a runner, which knows its calls by the attempt of the lane.
+class LaneCalls:
+    """The calls of a lane: which one begins, and which outcome is kept. No I/O.
 
-    So what a call prints and starts counts as the lane's, whose mission the agent knows.
+    The runner knows each call as a run with the attempt of the lane. So what a call prints and
+    starts counts as the lane's, whose mission the agent knows.
 
     Args:
         run: the lane, as the agent has ordered it.
@@ -60,7 +61,9 @@ class LaneRun:
         define: takes in a function, unless the runner has it.
 
     Attributes:
-        cancelled: True if the lane was revoked.
+        call: the call under way, as the mission knows it; None if there is none.
+        closed: True if no other call begins.
+        kept: the last outcome, until it is confirmed.
     """
 
     def __init__(
@@ -75,24 +78,81 @@ class LaneRun:
         self._cancel = cancel
         self._define = define
         self._functions: dict[bytes, Payload] = {}
+        self.call: Attempt | None = None
+        self.closed = False
+        self.kept: tuple[Ended, Payload] | None = None
+
+    def on_message(self, message: Message, payload: Payload) -> None:
+        """Take a message of the mission."""
+        if isinstance(message, StartRun):
+            if self.call is None and not self.closed:
+                self._begin_call(message, payload)
+        elif isinstance(message, DefineFunction):
+            self._functions[message.digest] = payload
+        elif isinstance(message, Cancel):
+            if message.attempt == self.call:
+                self._cancel()
+        elif isinstance(message, AckRuns):
+            if self.kept is not None and self.kept[0].attempt in message.attempts:
+                self.kept = None
+
+    def _begin_call(self, call: StartRun, arguments: Payload) -> None:
+        self.kept = None
+        self.call = call.attempt
+        function = self._functions.get(call.function)
+        if function is not None:
+            self._define(call.function, function)  # the agent may have had it forgotten
+        run = msgspec.structs.replace(self._run, function=call.function, task=call.task)
+        self._begin(run, arguments)
+
+    def end_call(self, ended: Ended, outcome: Payload) -> tuple[Ended, Payload]:
+        """Take the end of the call; return what the mission is to get."""
+        assert self.call is not None
+        self.kept = msgspec.structs.replace(ended, attempt=self.call), outcome
+        self.call = None
+        return self.kept
+
+    def outcome(self) -> bytes:
+        """Return the outcome of the lane, for `grain.worker.messages.kept_by_lane`."""
+        if self.kept is None:
+            return msgspec.msgpack.encode(())
+        ended, outcome = self.kept
+        return msgspec.msgpack.encode([(ended, None if outcome is None else whole(outcome))])
+
+
+class LaneRun:
+    """The run of a lane, which a runner starts: `LaneCalls` with its connection.
+
+    Args:
+        run: the lane, as the agent has ordered it.
+        begin, cancel, define: as of `LaneCalls`.
+
+    Attributes:
+        revoked: True if the call is to end, too.
+    """
+
+    def __init__(
+        self,
+        run: StartRun,
+        begin: Callable[[StartRun, Any], object],
+        cancel: Callable[[], object],
+        define: Callable[[bytes, Any], object],
+    ) -> None:
+        self._run = run
+        self._calls = LaneCalls(run, self._begin, cancel, define)
+        self._begin_run = begin
+        self._cancel = cancel
         self._channel: FramedChannel | None = None
         self._scope = trio.CancelScope()
-        # The call under way, as the mission knows it; and that there is none.
-        self._call: Attempt | None = None
+        self._recalled = trio.Event()
         self._idle = trio.Event()
         self._idle.set()
-        self._recalled = trio.Event()
-        # The last outcome, until it is confirmed.
-        self._kept: tuple[Ended, Payload] | None = None
-        self.cancelled = False
+        self.revoked = False
 
     async def serve(self, invitation: bytes) -> bytes:
-        """Take calls until the lane is over.
+        """Take calls until the lane is over; return its outcome.
 
         Cancellation ends it at once.
-
-        Returns:
-            The outcomes that the mission may not have, as `kept_by_lane` reads them.
         """
         with self._scope:
             try:
@@ -100,15 +160,12 @@ class LaneRun:
                     await self._serve(visit.channel)
             except (EdgeError, trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # it was never connected, or the call goes on without the mission
-        self._recalled.set()  # nothing begins any more
         self._channel = None
-        if self.cancelled and self._call is not None:
+        self._calls.closed = True
+        if self.revoked and self._calls.call is not None:
             self._cancel()
         await self._idle.wait()
-        if self._kept is None:
-            return msgspec.msgpack.encode(())
-        ended, outcome = self._kept
-        return msgspec.msgpack.encode([(ended, None if outcome is None else whole(outcome))])
+        return self._calls.outcome()
 
     async def _serve(self, channel: FramedChannel) -> None:
         self._channel = channel
@@ -121,59 +178,44 @@ class LaneRun:
                 pass  # in here, where no group can be made of it
             nursery.cancel_scope.cancel()
 
+    def _take(self, batch: WireBatch) -> None:
+        for message, payload in batch:
+            self._calls.on_message(message, payload)
+
     async def _end_when_recalled(self, channel: FramedChannel, scope: trio.CancelScope) -> None:
         await self._recalled.wait()
         await self._idle.wait()
-        channel.post([(Recall(self._run.attempt), None)])
-        await trio.sleep(CONFIRM)  # the mission closes the channel before
+        try:
+            channel.post([(Recall(self._run.attempt), None)])
+            await trio.sleep(CONFIRM)  # the mission closes the channel before
+        except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # it is lost
         scope.cancel()
 
     # ---- what others order
 
     def recall(self) -> None:
         """End the lane when the call that it has is over."""
+        self._calls.closed = True
         self._recalled.set()
 
     def revoke(self) -> None:
         """End the lane, and the call that it has."""
-        self.cancelled = True
+        self.revoked = True
         self._scope.cancel()
 
     # ---- calls
 
-    def _take(self, batch: WireBatch) -> None:
-        for message, payload in batch:
-            if isinstance(message, StartRun):
-                if self._call is None and not self._recalled.is_set():
-                    self._begin_call(message, payload)
-            elif isinstance(message, DefineFunction):
-                self._functions[message.digest] = payload
-            elif isinstance(message, Cancel):
-                if message.attempt == self._call:
-                    self._cancel()
-            elif isinstance(message, AckRuns):
-                if self._kept is not None and self._kept[0].attempt in message.attempts:
-                    self._kept = None
-
-    def _begin_call(self, call: StartRun, arguments: Payload) -> None:
-        self._kept = None
-        self._call = call.attempt
+    def _begin(self, run: StartRun, arguments: Any) -> None:
         self._idle = trio.Event()
-        function = self._functions.get(call.function)
-        if function is not None:
-            self._define(call.function, function)  # the agent may have had it forgotten
-        run = msgspec.structs.replace(self._run, function=call.function, task=call.task)
-        self._begin(run, arguments)
+        self._begin_run(run, arguments)
 
     def end_call(self, ended: Ended, outcome: Payload) -> None:
-        """Report the end of the call, and keep its outcome."""
-        assert self._call is not None
-        ended = msgspec.structs.replace(ended, attempt=self._call)
-        self._call = None
-        self._kept = ended, outcome
+        """Report the end of the call."""
+        report = self._calls.end_call(ended, outcome)
         if self._channel is not None:
             try:
-                self._channel.post([(ended, outcome)])
+                self._channel.post([report])
             except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # `serve` is about to notice
+                pass  # `serve` is about to notice; the outcome is kept
         self._idle.set()

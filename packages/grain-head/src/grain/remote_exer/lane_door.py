@@ -1,0 +1,129 @@
+"""The connections of lanes: runners connect to the mission, and `Lanes` decides."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.errors import ChannelError
+from grain.edge.invitation import invite
+from grain.remote_exer.lanes import LINGER
+from grain.remote_exer.session import taken
+from grain.worker.messages import LANE_CODEC, LaneOpen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from grain.edge.channel import FramedChannel, WireBatch
+    from grain.edge.invitation import Door
+    from grain.remote_exer.lanes import Lane, Lanes
+
+_log = logging.getLogger("grain.remote_exer")
+
+
+class LaneDoor:
+    """The way of runners to the lanes of a mission.
+
+    Args:
+        on_change: called when there may be outcomes to hand over, or messages to send.
+    """
+
+    def __init__(self, lanes: Lanes, on_change: Callable[[], object]) -> None:
+        self._lanes = lanes
+        self._on_change = on_change
+        self._nursery: trio.Nursery | None = None
+        self._door: Door | None = None
+        # Whether the door that is open, or being opened, is one for other hosts; None for no door.
+        self._far: bool | None = None
+        self._scopes: dict[Lane, trio.CancelScope] = {}
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Let runners connect during the block; at its end all connections are closed."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            failed: BaseException | None = None
+            try:
+                yield
+            except BaseException as error:
+                failed = error
+            self._nursery = None
+            # Shielded, as a cancellation must not replace what the block has raised.
+            nursery.cancel_scope.shield = True
+            nursery.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+
+    def on_submitted(self, request: int) -> None:
+        """Take in that a call went to the scheduler by itself; ask for a lane if that helps."""
+        now = trio.current_time()
+        if not self._lanes.wants_lane(request, now):
+            return
+        if self._door is not None:
+            self._lanes.ask(request, self._door.invitation, now)
+            self._on_change()
+        if self._far != self._lanes.far and self._nursery is not None:
+            self._far = self._lanes.far
+            self._nursery.start_soon(self._keep, self._far)
+
+    def close_closing(self) -> None:
+        """Close the connections that are of no more use."""
+        for lane in taken(self._lanes.closing):
+            if lane in self._scopes:
+                self._scopes[lane].cancel()
+
+    async def _keep(self, far: bool) -> None:  # noqa: FBT001 - `start_soon` takes no names
+        try:
+            async with invite(LANE_CODEC, within=True, network=far) as door:
+                self._door = door
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._close_idle)
+                    while True:
+                        await nursery.start(self._serve, door)
+        except OSError as error:
+            _log.info("no lanes: this host cannot listen: %s", error.strerror)
+
+    async def _close_idle(self) -> None:
+        while True:
+            await trio.sleep(LINGER / 2)
+            self._lanes.close_idle(trio.current_time())
+            self.close_closing()
+
+    async def _serve(
+        self, door: Door, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve one lane; its start is over when a runner has come."""
+        async with door.guest() as channel:
+            task_status.started()
+            try:
+                lane = await self._greeted(channel)
+            except (ChannelError, trio.EndOfChannel, trio.ClosedResourceError):
+                return
+            if lane is None:
+                return
+            with trio.CancelScope() as scope:
+                self._scopes[lane] = scope
+                try:
+                    await channel.receive_into(partial(self._take, lane))
+                except (ChannelError, trio.ClosedResourceError) as error:
+                    _log.debug("the connection of lane %d is lost: %s", lane.number, error)
+                finally:
+                    del self._scopes[lane]
+                    self._lanes.on_disconnected(lane)
+                    self._on_change()
+
+    async def _greeted(self, channel: FramedChannel) -> Lane | None:
+        ((opened, _), *_) = await channel.receive()
+        if not isinstance(opened, LaneOpen):
+            return None
+        return self._lanes.connect(opened.task, channel, trio.current_time())
+
+    def _take(self, lane: Lane, batch: WireBatch) -> None:
+        now = trio.current_time()
+        for message, payload in batch:
+            self._lanes.on_message(lane, message, payload, now)
+        self._on_change()
