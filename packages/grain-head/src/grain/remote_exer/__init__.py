@@ -8,6 +8,8 @@ of the connection it submits them again, to the same scheduler or to its success
 Map:
 
 - ``session``: the mission's tasks and functions, and the messages about them; no I/O
+- ``lanes``: calls that go straight to a runner, past the scheduler; no I/O
+- ``lane_door``: the connections of these
 - ``functions``: functions as bytes, made once for each object
 - ``description``: the call of a task in one line, for questions
 - ``connector``: finds the scheduler that missions share, or starts it

@@ -49,7 +49,7 @@ from grain.head.scheduler.outlived import had_most, lasts_too_long
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
 from grain.remote_exer.lane_door import LaneDoor
-from grain.remote_exer.lanes import Lanes
+from grain.remote_exer.lanes import MissionLanes
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
 from grain.resource import from_data, to_data
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from grain.head.base import CallKindNow, Deliver
     from grain.head.messages import Crash, Outlook
     from grain.head.run_log import RunLog
+    from grain.remote_exer.lanes import CallTraffic
     from grain.remote_exer.link import Connect
     from grain.remote_exer.session import LastingMission
     from grain.resource import Resource
@@ -208,7 +209,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             finder = GnawConnector(address, name=self.name)
             connect, until_direct = finder.connect, finder.until_direct
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event, until_direct)
-        self._lanes = Lanes(self._session)
+        self._lanes = MissionLanes(self._session)
         self._lane_door = LaneDoor(self._lanes, self._on_lanes)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
@@ -266,9 +267,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         interpreter = function.interpreter or interpreter_of(arguments)
         request = self._by_identity.get((id(res), priority, interpreter))
         if request is None:
-            request = self._requests.get((res, priority, interpreter))
-        if request is None:
-            request = self._define_request(res, priority, interpreter)
+            request = self._request_of(res, priority, interpreter)
         asked, kinds = self._numbered[request], self._kinds
         kind = kinds.last
         if function.name != kinds.function or asked is not kinds.request:
@@ -287,27 +286,23 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if worker:
             record.worker = worker
         traffic = self._lanes.of(request)
-        boarded = bool(traffic.idle) and not (number or worker)
-        if boarded:
-            task = self._lanes.board(traffic, record)
-        else:
-            task = self._session.submit(record, number)
+        if traffic.idle and not (number or worker):
+            return self._board(traffic, record)
+        task = self._session.submit(record, number)
         unsent = len(self._session.to_head)
         first, run_log = not self._link.awake, self._run_log
         if run_log is not None:
-            if first or boarded:
+            if first:
                 # Of the tasks that leave together, the first has the clock read; as has every end.
                 run_log.tick()
             record.submitted = run_log.now
         kind.left += 1
         self._tasks[task] = record
-        if boarded or worker:
+        if worker:
             # A scheduler says where a task runs only if that differs from what it was told.
             self._session.running[task] = trio.current_time()
             if run_log is not None:
-                run_log.started((task,), record.worker, run_log.now)
-            if boarded:
-                return task
+                run_log.started((task,), worker, run_log.now)
         if first:
             self._link.on_task()
             if not self._session.lasts:
@@ -316,7 +311,23 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._link.flush()
         return task
 
-    def _define_request(self, res: Resource, priority: int, interpreter: str) -> int:
+    def _board(self, traffic: CallTraffic, record: RemoteTask) -> int:
+        """Send a task into a lane; return its number."""
+        task, run_log = self._lanes.board(traffic, record), self._run_log
+        record.kind.left += 1
+        self._tasks[task] = record
+        self._session.running[task] = trio.current_time()
+        if run_log is not None:
+            run_log.tick()
+            record.submitted = run_log.now
+            run_log.started((task,), record.worker, run_log.now)
+        return task
+
+    def _request_of(self, res: Resource, priority: int, interpreter: str) -> int:
+        """Return the number of a request, which is stated to the scheduler once."""
+        request = self._requests.get((res, priority, interpreter))
+        if request is not None:
+            return request
         request = self._session.request(to_data(res), priority, interpreter)
         self._numbered.append(res)
         self._requests[res, priority, interpreter] = request
@@ -481,8 +492,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if session.lanes_started or session.lanes_over:
             self._lanes.on_news(session.now)
             self._on_lanes()
-        else:
-            self._resolve(taken(session.resolved))
+        self._resolve(taken(session.resolved))
         if session.notifications:
             self._report_notices()
         if session.registered is not None:
@@ -492,11 +502,17 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._on_event(CancelRequested(session.cancelled_by))
         if session.blocked or session.printed or session.lost or session.stopped:
             self._report_for_people()
-        if session.questions:
-            for question in taken(session.questions):
-                session.describe(question, self._describe(question.task))
+        if session.questions or session.explanations:
+            self._answer()
+
+    def _answer(self) -> None:
+        """Answer the questions of the scheduler, and hand over its answers."""
+        questions = taken(self._session.questions)
+        for question in questions:
+            self._session.describe(question, self._describe(question.task))
+        if questions:
             self._link.wake()
-        if session.explanations:
+        if self._session.explanations:
             self._answered.set()
             self._answered = trio.Event()
 
@@ -509,7 +525,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
     def _describe(self, task: int) -> str:
         """Return the call of a task, as text; "" if it is not known any more."""
-        call = self._session.call_of(task)
+        call = self._session.call_of(self._lanes.call_in(task) or task)
         if call is None:
             return ""
         from grain.remote_exer.description import describe_call  # asked for by few missions

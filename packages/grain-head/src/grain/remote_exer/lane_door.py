@@ -1,4 +1,4 @@
-"""The connections of lanes: runners connect to the mission, and `Lanes` decides."""
+"""The connections of lanes: runners connect to the mission, and `MissionLanes` decides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import FramedChannel, WireBatch
     from grain.edge.invitation import Door
-    from grain.remote_exer.lanes import Lane, Lanes
+    from grain.remote_exer.lanes import Lane, MissionLanes
 
 _log = logging.getLogger("grain.remote_exer")
 
@@ -32,7 +32,7 @@ class LaneDoor:
         on_change: called when there may be outcomes to hand over, or messages to send.
     """
 
-    def __init__(self, lanes: Lanes, on_change: Callable[[], object]) -> None:
+    def __init__(self, lanes: MissionLanes, on_change: Callable[[], object]) -> None:
         self._lanes = lanes
         self._on_change = on_change
         self._nursery: trio.Nursery | None = None
@@ -76,7 +76,7 @@ class LaneDoor:
             if lane in self._scopes:
                 self._scopes[lane].cancel()
 
-    async def _keep(self, far: bool) -> None:  # noqa: FBT001 - `start_soon` takes no names
+    async def _keep(self, far: bool) -> None:
         try:
             async with invite(LANE_CODEC, within=True, network=far) as door:
                 self._door = door

@@ -1,10 +1,10 @@
 """Lanes: calls that a mission sends straight to a runner, past the scheduler.
 
 A call through the scheduler wakes six processes in turn. For calls that take milliseconds, and
-that come one by one, this is most of their time. So the mission asks the scheduler for *lanes*: runs
-that connect to the mission, and take its calls one after the other. The scheduler lends what a lane
-holds while nothing waits for it, and recalls it otherwise. `grain.worker.runner.lanes` is the other
-end, `grain.head.hub.tasks.lanes` the scheduler's part.
+that come one by one, this is most of their time. So the mission asks the scheduler for *lanes*.
+These are runs that connect to the mission, and take its calls one after the other. The scheduler
+lends what a lane holds while nothing waits for it, and recalls it otherwise. `grain.worker.lanes`
+is the other end, `grain.head.hub.tasks.lanes` the scheduler's part.
 
 1.  A lane is asked for when calls of a request have proved to be brief, and several in a row found
     next to nothing waiting. So a mission that submits many calls at once has none, and needs none:
@@ -16,8 +16,7 @@ end, `grain.head.hub.tasks.lanes` the scheduler's part.
 4.  If a lane crashed, so may have the call that it had: the crash counts as one of that call.
 5.  A lane without a call is given back after `LINGER` seconds.
 
-Calls of a lasting mission outlive its process, so it has no lanes. Nor have calls with a time limit,
-with alternatives, on several workers, or with what the whole cluster has.
+Calls of a lasting mission outlive its process, so it has no lanes.
 """
 
 from __future__ import annotations
@@ -37,10 +36,11 @@ from grain.worker.messages import (
     Cancel,
     DefineFunction,
     Ended,
+    LaneOutcome,
     Recall,
     StartRun,
-    kept_by_lane,
 )
+from grain.worker.payload import whole
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
@@ -57,11 +57,15 @@ LINGER = 1.0
 """Seconds for which a lane waits for its next call."""
 
 MOST = 256
-"""Lanes of a mission."""
+"""MissionLanes of a mission."""
 
+_UNREACHABLE = 600.0  # seconds until the next lane, if a runner could not connect
 _WEIGHT = 1 / 8  # of the last run in the mean
 _LONG = 1.0  # seconds; how much longer a run took makes no difference
 _PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds after which a lane is asked for that was refused
+
+
+_OUTCOME = msgspec.msgpack.Decoder(LaneOutcome)
 
 
 class CallTraffic:
@@ -111,9 +115,9 @@ class CallTraffic:
         """Count anew: this lane may be enough."""
         self._alone = 0
 
-    def on_refused(self, now: float) -> None:
+    def on_refused(self, now: float, *, for_long: bool = False) -> None:
         """Ask for no lane for some time, and longer each time."""
-        self._not_before = now + self._pause
+        self._not_before = now + (_UNREACHABLE if for_long else self._pause)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def on_open(self) -> None:
@@ -157,7 +161,9 @@ class Lane:
             with suppress(ChannelError, trio.BrokenResourceError, trio.ClosedResourceError):
                 self.connection.post(batch)
 
-    def call(self, task: int, record: RemoteTask, function: Payload) -> list[tuple[Message, Payload]]:
+    def call(
+        self, task: int, record: RemoteTask, function: Payload
+    ) -> list[tuple[Message, Payload]]:
         """Return the messages that begin a call."""
         self.task = task
         start = StartRun((self.number, task), None, function=record.digest, task=task)
@@ -168,13 +174,13 @@ class Lane:
 
 
 class Connection(Protocol):
-    """What `Lanes` needs of a channel to a runner."""
+    """What `MissionLanes` needs of a channel to a runner."""
 
     def post(self, batch: list[tuple[Message, Payload]]) -> None:
         """As `grain.edge.channel.Channel.post`."""
 
 
-class Lanes:
+class MissionLanes:
     """The lanes of a mission, without their connections. No I/O.
 
     Args:
@@ -209,7 +215,11 @@ class Lanes:
         return task
 
     def wants_lane(self, request: int, now: float) -> bool:
-        """Take in that a call went to the scheduler by itself; True if a lane is to be asked for."""
+        """Take in that a call went to the scheduler by itself.
+
+        Returns:
+            True if a lane is to be asked for.
+        """
         traffic, session = self.of(request), self._session
         traffic.on_submitted(session.waiting_of(request), len(session.running))
         return traffic.wants_lane(now) and session.connected and len(self._lanes) < MOST
@@ -221,6 +231,10 @@ class Lanes:
         number = self._session.open_lane(request, invitation)
         self._lanes[number] = traffic.lanes[number] = Lane(number, traffic, now)
         return number
+
+    def call_in(self, lane: int) -> int:
+        """Return the task that a lane has; 0 if it has none, or is no lane."""
+        return self._lanes[lane].task if lane in self._lanes else 0
 
     def cancel(self, task: int) -> bool:
         """Cancel a call that a lane has; return False if none has it."""
@@ -302,14 +316,16 @@ class Lanes:
     def _on_over(self, lane: Lane, over: LaneOver, now: float) -> None:
         self._close(lane)
         del lane.traffic.lanes[lane.number]
-        if not lane.open:
-            lane.traffic.on_refused(now)
-            # If it had a run, that could not connect within this kernel.
-            self.far = self.far or over.ending == "value"
+        outcome = LaneOutcome()
         if over.ending == "value":
             with suppress(msgspec.MsgspecError):
-                for ended, payload in kept_by_lane(over.payload or b""):
-                    self._on_ended(lane, ended, payload, now)
+                outcome = _OUTCOME.decode(whole(over.payload or b""))
+        if outcome.ended is not None:
+            self._on_ended(lane, outcome.ended, outcome.payload, now)
+        if not lane.open:
+            # Where a runner cannot connect within this kernel, the next one may from elsewhere.
+            lane.traffic.on_refused(now, for_long=outcome.unreachable and self.far)
+            self.far = self.far or outcome.unreachable
         if lane.task:
             crashes, report = lane.left
             if over.ending == "cancelled":

@@ -402,12 +402,15 @@ class MissionSession:
         self._last_task = task = max(self._last_task + 1, self._first)
         record.worker = self.pending[lane].worker
         self.pending[task] = record
-        self.running[task] = self.now
         self.aboard[task] = lane
         return task
 
     def on_lane_ended(
-        self, task: int, ending: Literal["value", "error", "cancelled"], payload: Payload, report: Report
+        self,
+        task: int,
+        ending: Literal["value", "error", "cancelled"],
+        payload: Payload,
+        report: Report,
     ) -> None:
         """Resolve a task that a lane had."""
         del self.aboard[task]
@@ -547,8 +550,10 @@ class MissionSession:
                 self._started(message)
                 self._report(message)
             case Crashed():
-                self._report(message)
                 record = self.pending.get(message.task)
+                if record is not None and record.digest == LANE:
+                    return  # its call has crashed, as its end says
+                self._report(message)
                 if record is not None and message.crash not in record.crashes:
                     record.crashes = (*record.crashes, message.crash)
                     if message.crash.outlived is not None:

@@ -24,6 +24,7 @@ Map:
 - ``jobs/``: jobs of a queue, between their receipts
 - ``pickling/``: the pickler behind ``payload``
 - ``processes/``: this process's side of helper processes, and the environment of programs
+- ``lanes/``: runs that take brief calls straight from their mission
 - ``gang/``: one run that starts programs on several workers at once
 - ``launch/``: one batch job with a worker on each of its nodes
 - ``guards/``: the helper processes, which end whatever programs leave behind

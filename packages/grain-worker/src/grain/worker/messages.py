@@ -38,7 +38,7 @@ Status = Literal["value", "error", "cancelled", "crashed", "returned"]
 
 LANE = b"lane"
 """What stands in place of a function's digest for a *lane*: a run that takes brief calls straight
-from its mission, one after the other (`grain.worker.runner.lanes`)."""
+from its mission, one after the other (`grain.worker.lanes`)."""
 
 TIME_OVER = "its worker's time was over"
 """The detail, as text, of a run that its worker has handed back for that reason."""
@@ -566,15 +566,15 @@ def chain_of(run: StartRun | Lease) -> Attempt:
     return (run.attempt[0], run.chain) if run.chain else run.attempt
 
 
-_KEPT: msgspec.msgpack.Decoder[list[tuple[Ended, bytes | None]]] = msgspec.msgpack.Decoder(
-    list[tuple[Ended, bytes | None]]
-)
+class LaneOutcome(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The outcome of a lane's own run, as bytes.
 
-
-def kept_by_lane(outcome: Any) -> list[tuple[Ended, bytes | None]]:
-    """Return the outcomes that a lane has kept, from the outcome of its own run.
-
-    Raises:
-        msgspec.MsgspecError: that is not the outcome of a lane.
+    Attributes:
+        unreachable: True if the runner could not connect to the mission.
+        ended: the end of the last call, if the mission may not have it.
+        payload: its outcome.
     """
-    return _KEPT.decode(outcome)
+
+    unreachable: bool = False
+    ended: Ended | None = None
+    payload: bytes | None = None

@@ -32,7 +32,7 @@ from grain.head.hub.registry import Registry
 from grain.head.hub.reports import MissionReports
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS, TaskState
 from grain.head.hub.tasks.gangs import Gangs
-from grain.head.hub.tasks.lanes import Lanes
+from grain.head.hub.tasks.lanes import LaneTable
 from grain.head.hub.tasks.outcomes import Outcomes
 from grain.head.hub.tasks.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.tasks.quarantine import Quarantine
@@ -93,7 +93,7 @@ class Parts(NamedTuple):
     workers: type[Workers] = Workers
     quarantine: type[Quarantine] = Quarantine
     gangs: type[Gangs] = Gangs
-    lanes: type[Lanes] = Lanes
+    lanes: type[LaneTable] = LaneTable
     guard: type[StarvationGuard] = StarvationGuard
 
 

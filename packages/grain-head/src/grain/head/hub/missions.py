@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import Link
     from grain.head.hub.tasks.gangs import Gangs
-    from grain.head.hub.tasks.lanes import Lanes
+    from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.messages import Ask
@@ -86,7 +86,7 @@ class Missions:
         waiting: Waiting,
         outcomes: Outcomes,
         gangs: Gangs,
-        lanes: Lanes,
+        lanes: LaneTable,
         functions: FunctionTable,
         reports: MissionReports,
         *,

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from grain.worker.call import Call, Outcome, RunSettings
     from grain.worker.gang.part import RootPart
     from grain.worker.messages import Attempt, GangPart
-    from grain.worker.runner.lanes import LaneRun
+    from grain.worker.lanes.run import LaneRun
     from grain.worker.runner.translation import Translation
 
 Arriving = TypeVar("Arriving")
@@ -252,7 +252,7 @@ class _Execution(Generic[Arriving, Departing]):
             self._runs[attempt] = trio.CancelScope()
             self._nursery.start_soon(self._decline, attempt)
             return
-        from grain.worker.runner.lanes import LaneRun  # many runners have none
+        from grain.worker.lanes.run import LaneRun  # many runners have none
 
         def cancel() -> None:
             if (under_way := self._runs.get(attempt)) is not None:

@@ -2,7 +2,7 @@
 
 A task waits, runs as a lease on a worker, and ends; if its run comes to nothing it waits again. So
 ``runs`` calls ``outcomes`` and ``waiting``, ``outcomes`` calls ``waiting``, and none of them calls
-back. What each of them has to say to peers goes through `grain.head.hub.registry.Outgoing`.
+back, but that lanes do not wait: ``waiting`` hands them to ``lanes``. What each of them has to say to peers goes through `grain.head.hub.registry.Outgoing`.
 
 Map:
 
@@ -10,6 +10,7 @@ Map:
 - ``quarantine``: tasks that crashed, which wait for a worker of their own
 - ``runs``: leases: starting, the end of runs, adoption of those that workers report
 - ``gangs``: runs on several workers at once, which belong to one task
+- ``lanes``: runs that take brief calls straight from their mission
 - ``prefetch``: chains of brief tasks that wait on workers
 - ``outcomes``: outcomes, crashes, retraction; missions that do not take their outcomes
 """

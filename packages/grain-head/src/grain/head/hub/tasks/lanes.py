@@ -1,14 +1,16 @@
 """Lanes: runs that take brief calls straight from their mission. Plain state, no I/O, no clock.
 
-`grain.worker.runner.lanes` has what a lane is, `grain.remote_exer.lanes` what missions do with it.
+`grain.worker.lanes` has what a lane is, `grain.remote_exer.lanes` what missions do with it.
 Here a lane is a task like any other, but for these rules:
 
 1.  It starts at once or not at all: what it asks for is only lent, while nothing waits for it.
+    There are none for calls with a time limit, with alternatives, on several workers, or with what
+    the whole cluster has.
 2.  It has one run. When that is over, however it ends, the lane is over: its mission has the calls
     that it held run elsewhere, and each of them may have crashed with it.
 3.  While any task waits, all lanes are recalled: each ends when the call that it has is over.
-4.  It is not a task for people: it does not count as done or failed. Nothing is learned of its time,
-    and nothing is sent ahead behind it.
+4.  It is not a task for people: it does not count as done or failed. Nothing is learned of its
+    time, and nothing is sent ahead behind it.
 5.  A call that a lane held is submitted while that is resolved and not confirmed, by a number that
     need not ascend; once only.
 """
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from grain.head.messages import Submit
 
 
-class Lanes:
+class LaneTable:
     """The lanes of all missions.
 
     Attributes:
@@ -50,11 +52,14 @@ class Lanes:
 
     def ask(self, task: TaskRecord, *, has_run: bool) -> None:
         """Let a lane start at the next decision, or end it if it has had its run."""
-        if has_run or task.mission.paused:
+        queue = task.queue
+        assert queue is not None
+        only = queue.only
+        plain = only is not None and only.wtime is None and not (queue.shared or queue.gangs)
+        if has_run or task.mission.paused or not plain:
             self._outcomes.resolve(task, "crashed")
         else:
-            assert task.queue is not None
-            self._waiting.queue_up(task, task.queue)
+            self._waiting.queue_up(task, queue)
             self._asked.append(task)
 
     def end_asked(self) -> None:
@@ -77,7 +82,7 @@ class Lanes:
                     self._outgoing.post(lease.worker.link, Recall(lease.attempt))
 
     def admits(self, mission: MissionRecord, message: Submit) -> bool:
-        """Return True if a task whose number does not ascend is a call that a lane held (rule 5)."""
+        """Return True if a task whose number does not ascend was the call of a lane (rule 5)."""
         lane = mission.tasks.get(message.lane)
         if lane is None or lane.function != LANE or lane.ending is None:
             return False

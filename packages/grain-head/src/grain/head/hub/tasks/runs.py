@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import MissionRecord, WorkerRecord
     from grain.head.hub.tasks.gangs import Gangs
-    from grain.head.hub.tasks.lanes import Lanes
+    from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.prefetch import Prefetch
     from grain.head.hub.tasks.quarantine import EmptiedWorkers
@@ -57,7 +57,7 @@ class Runs:
         waiting: Waiting,
         outcomes: Outcomes,
         gangs: Gangs,
-        lanes: Lanes,
+        lanes: LaneTable,
         prefetch: Prefetch,
         functions: FunctionTable,
         reports: MissionReports,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from grain.head.hub.registry import Registry
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import MissionRecord, TaskRecord
-    from grain.head.hub.tasks.lanes import Lanes
+    from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.quarantine import Quarantine
     from grain.head.scheduler.state import TaskQueue
 
@@ -38,7 +38,7 @@ class Waiting:
         awaiting_report: those that wait for a worker's report, by the worker's id.
     """
 
-    lanes: Lanes
+    lanes: LaneTable
 
     def __init__(self, registry: Registry, quarantine: Quarantine, reports: MissionReports) -> None:
         self._registry = registry
