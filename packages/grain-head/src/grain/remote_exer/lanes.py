@@ -112,7 +112,7 @@ class CallTraffic:
         )
 
     def on_asked(self) -> None:
-        """Count anew: this lane may be enough."""
+        """Count from the beginning: this lane may be enough."""
         self._alone = 0
 
     def on_refused(self, now: float, *, for_long: bool = False) -> None:
@@ -174,7 +174,7 @@ class Lane:
 
 
 class Connection(Protocol):
-    """What `MissionLanes` needs of a channel to a runner."""
+    """The part of a channel to a runner that `MissionLanes` uses."""
 
     def post(self, batch: list[tuple[Message, Payload]]) -> None:
         """As `grain.edge.channel.Channel.post`."""
@@ -233,7 +233,7 @@ class MissionLanes:
         return number
 
     def call_in(self, lane: int) -> int:
-        """Return the task that a lane has; 0 if it has none, or is no lane."""
+        """Return the task that a lane has; 0 if it has none, or is not a lane."""
         return self._lanes[lane].task if lane in self._lanes else 0
 
     def cancel(self, task: int) -> bool:

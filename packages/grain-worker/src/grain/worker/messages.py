@@ -37,8 +37,8 @@ Status = Literal["value", "error", "cancelled", "crashed", "returned"]
 
 
 LANE = b"lane"
-"""What stands in place of a function's digest for a *lane*: a run that takes brief calls straight
-from its mission, one after the other (`grain.worker.lanes`)."""
+"""The digest of no function: it marks a *lane*, a run that takes brief calls straight from its
+mission, one after the other (`grain.worker.lanes`)."""
 
 TIME_OVER = "its worker's time was over"
 """The detail, as text, of a run that its worker has handed back for that reason."""

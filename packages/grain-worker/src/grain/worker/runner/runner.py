@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from grain.resource import Resource
     from grain.worker.call import Call, Outcome, RunSettings
     from grain.worker.gang.part import RootPart
-    from grain.worker.messages import Attempt, GangPart
     from grain.worker.lanes.run import LaneRun
+    from grain.worker.messages import Attempt, GangPart
     from grain.worker.runner.translation import Translation
 
 Arriving = TypeVar("Arriving")

@@ -9,7 +9,7 @@ Here a lane is a task like any other, but for these rules:
 2.  It has one run. When that is over, however it ends, the lane is over: its mission has the calls
     that it held run elsewhere, and each of them may have crashed with it.
 3.  While any task waits, all lanes are recalled: each ends when the call that it has is over.
-4.  It is not a task for people: it does not count as done or failed. Nothing is learned of its
+4.  It is not a task of the user: it does not count as done or failed. Nothing is learned of its
     time, and nothing is sent ahead behind it.
 5.  A call that a lane held is submitted while that is resolved and not confirmed, by a number that
     need not ascend; once only.
