@@ -2,7 +2,8 @@
 
 A task waits, runs as a lease on a worker, and ends; if its run comes to nothing it waits again. So
 ``runs`` calls ``outcomes`` and ``waiting``, ``outcomes`` calls ``waiting``, and none of them calls
-back, but that lanes do not wait: ``waiting`` hands them to ``lanes``. What each of them has to say to peers goes through `grain.head.hub.registry.Outgoing`.
+back, except that ``waiting`` hands lanes over to ``lanes``, as these do not wait. What each of them
+has to say to peers goes through `grain.head.hub.registry.Outgoing`.
 
 Map:
 
