@@ -507,7 +507,7 @@ class MissionSession:
             self._send(request)
         for function in self.functions.values():
             self._send(_definition(function), function.payload)
-        for task in [t for t, p in self.pending.items() if p.digest == LANE and not p.worker]:
+        for task in [t for t, r in self.pending.items() if r.digest == LANE and not r.worker]:
             # It may have begun all the same, as another scheduler knows: a lane has one run.
             self._resolve(task, "crashed", None, ())
         for task, p in self.pending.items():  # ascending: tasks are added in that order

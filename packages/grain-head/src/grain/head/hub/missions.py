@@ -243,16 +243,17 @@ class Missions:
             self._outgoing.post(link, CancelTask(task, by))
         self._reports.on_mission(mission)
 
+    def _comes_twice(self, mission: MissionRecord, message: Submit) -> bool:
+        """Return True for a task that has come before on this connection (rule 1)."""
+        if message.lane:  # its number may ascend or not
+            return not self._lanes.admits(mission, message)
+        return message.task <= mission.last_submitted
+
     def _submit(
         self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
     ) -> None:
-        # It comes twice (rule 1). Its task may be over since, and must not be made again. A call that
-        # a lane held need not ascend, and may: it is the lane that says how often it has come.
-        if message.lane:
-            if not self._lanes.admits(mission, message):
-                return
-        elif message.task <= mission.last_submitted:
-            return
+        if self._comes_twice(mission, message):
+            return  # its task may be over since, and must not be made again
         function = mission.functions.get(message.function)
         if message.function == LANE:
             function = LANE, None

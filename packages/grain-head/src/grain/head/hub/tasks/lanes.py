@@ -98,7 +98,7 @@ class LaneTable:
                     self._outgoing.post(lease.worker.link, Recall(lease.attempt))
 
     def admits(self, mission: MissionRecord, message: Submit) -> bool:
-        """Return True if a task whose number does not ascend was the call of a lane (rule 5)."""
+        """Return True if the call of a lane may be submitted (rule 5)."""
         lane = mission.tasks.get(message.lane)
         if lane is None or lane.function != LANE or lane.ending is None:
             return False
