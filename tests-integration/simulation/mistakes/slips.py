@@ -143,8 +143,8 @@ SLIPS: dict[str, Slip] = {
     "a new head holds nothing back": Slip(
         Missions,
         "_submit",
-        "self._claim(task, ran_on, now)",
-        'self._claim(task, "", now)',
+        "self._claim(task, ran_on, now",
+        'self._claim(task, "", now',
     ),
     "of two runs of one task both go on": Slip(
         Runs, "_choose_run", "if not ended:\n        self._outcomes.dismiss(lease, task)", "pass"
@@ -187,7 +187,10 @@ SLIPS: dict[str, Slip] = {
         'if ending == "cancelled":',
     ),
     "a mission retracts only its first task again": Slip(
-        MissionSession, "on_connected", "if p.retracted])", "if p.retracted][:1])"
+        MissionSession,
+        "on_connected",
+        "self._send_in_parts(Retract, retracted)",
+        "self._send_in_parts(Retract, retracted[:1])",
     ),
     "a worker does not send its outcomes again": Slip(
         WorkerSession,
@@ -530,7 +533,7 @@ SLIPS: dict[str, Slip] = {
         "self._registry.shares.age(mission.share, queue.priority)",
     ),
     "a task that has run costs its mission another turn": Slip(
-        Missions, "_submit", "if has_run else", "if False else"
+        Missions, "_submit", "again = has_run or ", "again = "
     ),
     "a mission that comes back keeps the place of what it had waiting": Slip(
         Missions, "_detach", "mission.share.give_back()", "pass"

@@ -268,7 +268,7 @@ class MissionLanes:
         """Take in that a connection has ended: the call of the lane may go on."""
         self._close(lane)
         lane.connection = None
-        if lane.task and self._session.pending[lane.task].retracted:
+        if self._has(lane) and self._session.pending[lane.task].retracted:
             self._session.cancel(lane.number)
 
     def on_message(self, lane: Lane, message: Message, payload: Payload, now: float) -> None:
@@ -280,7 +280,7 @@ class MissionLanes:
 
     def _on_ended(self, lane: Lane, ended: Ended, payload: Payload, now: float) -> None:
         session, task = self._session, lane.task
-        if not task or ended.attempt != (lane.number, task):
+        if not self._has(lane) or ended.attempt != (lane.number, task):
             return  # it has come before
         report: Report = ended.report if type(ended.report) in (bytes, float) else b""
         if ended.status == "returned" or (ended.crash and not session.pending[task].retracted):
@@ -295,6 +295,10 @@ class MissionLanes:
         session.on_lane_ended(task, ending, payload, report)
         if not lane.over:
             lane.traffic.idle.append(lane)
+
+    def _has(self, lane: Lane) -> bool:
+        """Return True if a lane has a call: another id of the mission has taken all from theirs."""
+        return self._session.aboard.get(lane.task) == lane.number
 
     def _crash(self, lane: Lane, how: str) -> Crash:
         worker = self._session.worker_name(self._session.pending[lane.task].worker)
@@ -326,7 +330,7 @@ class MissionLanes:
             # Where a runner cannot connect within this kernel, the next one may from elsewhere.
             lane.traffic.on_refused(now, for_long=outcome.unreachable and self.far)
             self.far = self.far or outcome.unreachable
-        if lane.task:
+        if self._has(lane):
             crashes, report = lane.left
             if over.ending == "cancelled":
                 # A user has cancelled the lane, which stands for its call.
@@ -334,11 +338,16 @@ class MissionLanes:
             elif not crashes:
                 crashes, report = over.crashes, over.report
             self._session.leave_lane(lane.task, crashes, report)
-            lane.task = 0
+        lane.task = 0
 
     def _open_if_ready(self, lane: Lane, now: float) -> None:
-        worker = self._session.pending[lane.number].worker
-        if lane.connection is not None and worker and not lane.over and not lane.open:
+        record = self._session.pending.get(lane.number)
+        if record is None:
+            return  # it is over already, which is among the news
+        if not record.worker:
+            if lane.open:
+                self._close(lane)  # its worker is lost to the scheduler
+        elif lane.connection is not None and not lane.over and not lane.open:
             lane.open, lane.since = True, now
             lane.traffic.on_open()
             lane.traffic.idle.append(lane)

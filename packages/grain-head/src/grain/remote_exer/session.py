@@ -507,6 +507,9 @@ class MissionSession:
             self._send(request)
         for function in self.functions.values():
             self._send(_definition(function), function.payload)
+        for task in [t for t, r in self.pending.items() if r.digest == LANE and not r.worker]:
+            # It may have begun all the same, as another scheduler knows: a lane has one run.
+            self._resolve(task, "crashed", None, ())
         for task, p in self.pending.items():  # ascending: tasks are added in that order
             if not p.retracted and task not in self.aboard:
                 message = Submit(task, p.asked, p.digest, p.worker, p.crashes, p.urgency)
@@ -551,9 +554,9 @@ class MissionSession:
                 self._report(message)
             case Crashed():
                 record = self.pending.get(message.task)
-                if record is not None and record.digest == LANE:
-                    return  # its call has crashed, as its end says
-                self._report(message)
+                lane = record is not None and record.digest == LANE
+                if not lane:  # else its call has crashed, as its end says, maybe by the next head
+                    self._report(message)
                 if record is not None and message.crash not in record.crashes:
                     record.crashes = (*record.crashes, message.crash)
                     if message.crash.outlived is not None:
@@ -598,7 +601,9 @@ class MissionSession:
         """Cancel a task that a user has cancelled from outside, also one yet to be submitted."""
         record = self.pending.get(task)
         if record is not None and not record.retracted:
-            self._cancelled[task] = by
+            # That of a lane is its call's: a user sees where the call is, and not the call.
+            of_lane = [call for call, lane in self.aboard.items() if lane == task]
+            self._cancelled.update(dict.fromkeys(of_lane or [task], by))
             self.cancel(task)
         elif record is None and self.lasts and task > self._last_task:
             self._cancelled[task] = by

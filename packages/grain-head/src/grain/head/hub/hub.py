@@ -255,7 +255,9 @@ class Hub:
         alone = self.quarantine.ready(now)
         leases = [self.runs.start_alone(task, emptied, now) for task, emptied in alone]
         leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
-        self.lanes.end_asked()
+        if asked := self.lanes.queue_up_asked():
+            leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
+            self.lanes.end_refused(asked)
         leases += self.runs.send_prefetched()
         started: dict[tuple[Link | None, str, int], list[int]] = {}
         taken = self.scheduler.taken

@@ -243,12 +243,17 @@ class Missions:
             self._outgoing.post(link, CancelTask(task, by))
         self._reports.on_mission(mission)
 
+    def _comes_twice(self, mission: MissionRecord, message: Submit) -> bool:
+        """Return True for a task that has come before on this connection (rule 1)."""
+        if message.lane:  # its number may ascend or not
+            return not self._lanes.admits(mission, message)
+        return message.task <= mission.last_submitted
+
     def _submit(
         self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
     ) -> None:
-        # It comes twice (rule 1). Its task may be over since, and must not be made again.
-        if message.task <= mission.last_submitted and not self._lanes.admits(mission, message):
-            return
+        if self._comes_twice(mission, message):
+            return  # its task may be over since, and must not be made again
         function = mission.functions.get(message.function)
         if message.function == LANE:
             function = LANE, None
@@ -269,7 +274,9 @@ class Missions:
         task.request = message.request
         task.urgency = message.urgency or 0.0  # one object for most of them
         shares, priority = self._registry.shares, queue.priority
-        task.age = shares.age_again(priority) if has_run else shares.age(mission.share, priority)
+        # A lane starts while nothing waits: it takes no turn, and a refused one loses none.
+        again = has_run or message.function == LANE
+        task.age = shares.age_again(priority) if again else shares.age(mission.share, priority)
         task.function = function[0]
         task.arguments = arguments
         if message.crashes or task.crashes:
@@ -315,6 +322,8 @@ class Missions:
         """
         task.claimed = True
         lease = task.lease
+        if lease is not None and task.function == LANE:
+            self._lanes.on_run(lease)
         if lease is not None or task.crashes:  # else none was named: most tasks are new
             elsewhere = lease is not None and lease.worker.id != worker
             self._waiting.on_named(task, worker if elsewhere else "")
@@ -332,9 +341,6 @@ class Missions:
         elif lease.scheduler_id is not None and not lease.alone:
             assert task.queue is not None
             self._scheduler.on_reclassified(lease.scheduler_id, task.queue, task.age)
-            if task.function == LANE:
-                lease.lane = True
-                self._lanes.on_run(lease)
 
     def _has_reported(self, worker: str) -> bool:
         """Return True if a worker has reported to this head what it has, or will not any more."""

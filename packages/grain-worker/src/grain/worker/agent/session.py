@@ -475,6 +475,8 @@ class WorkerSession:
         waits = run.chain is not None and run.chain.runs[0] is not run
         if waits or not isinstance(wtime, WTime) or wtime.T is None:
             return None
+        if run.lease.function == LANE:
+            return None  # its calls are brief, however long it was there for them
         since = now - self._started
         life = wtime.T + since if wtime.countdown else wtime.T
         if life - since > min(EARLY, life / 10):

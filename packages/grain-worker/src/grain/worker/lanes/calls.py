@@ -87,6 +87,11 @@ class LaneCalls:
         self.call = None
         return self.kept
 
+    @property
+    def done(self) -> bool:
+        """True if the outcome that is kept is that of a call which nothing has cancelled."""
+        return self.kept is not None and self.kept[0].status == "done"
+
     def outcome(self) -> LaneOutcome:
         """Return the outcome of the lane."""
         ended, payload = self.kept or (None, None)

@@ -52,10 +52,11 @@ class LaneRun:
         self._idle.set()
         self.revoked = False
 
-    async def serve(self, invitation: bytes) -> bytes:
-        """Take calls until the lane is over; return its `LaneOutcome`.
+    async def serve(self, invitation: bytes) -> bytes | None:
+        """Take calls until the lane is over; return its `LaneOutcome`; None if it was revoked.
 
-        Cancellation ends it at once.
+        If a call has ended before that, whose outcome the mission may not have, that is returned
+        all the same. Cancellation ends it at once.
         """
         with self._scope:
             try:
@@ -69,6 +70,8 @@ class LaneRun:
         if self.revoked and self._calls.call is not None:
             self._cancel()
         await self._idle.wait()
+        if self.revoked and not self._calls.done:
+            return None
         outcome = msgspec.structs.replace(self._calls.outcome(), unreachable=self._unreachable)
         return msgspec.msgpack.encode(outcome)
 

@@ -269,7 +269,7 @@ class _Execution(Generic[Arriving, Departing]):
     async def _run_lane(self, attempt: Attempt, lane: LaneRun, invitation: Any) -> None:
         kept: Any = await lane.serve(invitation)
         del self._lanes[attempt]
-        if lane.revoked:
+        if kept is None:
             self._send(Ended(attempt, "cancelled"), None)
         else:
             self._send(Ended(attempt), kept)

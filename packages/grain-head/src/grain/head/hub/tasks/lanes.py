@@ -3,11 +3,12 @@
 `grain.worker.lanes` has what a lane is, `grain.remote_exer.lanes` what missions do with it.
 Here a lane is a task like any other, but for these rules:
 
-1.  It starts at once or not at all: what it asks for is only lent, while nothing waits for it.
-    There are none for calls with a time limit, with alternatives, on several workers, or with what
-    the whole cluster has.
+1.  It starts at once or not at all, after all that waits has found no more room: what it asks for
+    is only lent, while nothing waits. So it costs its mission no turn. There are none for calls
+    with a time limit, with alternatives, on several workers, or with what the whole cluster has.
 2.  It has one run. When that is over, however it ends, the lane is over: its mission has the calls
-    that it held run elsewhere, and each of them may have crashed with it.
+    that it held run elsewhere, and each of them may have crashed with it. It outlives no worker: a
+    call is brief, however long its lane was there.
 3.  While any task waits, all lanes are recalled: each ends when the call that it has is over.
 4.  It is not a task of the user: it does not count as done or failed. Nothing is learned of its
     time, and nothing is sent ahead behind it.
@@ -46,7 +47,7 @@ class LaneTable:
         self._outcomes = outcomes
         self._quarantine = quarantine
         # Those that were asked for since the last decision.
-        self._asked: list[TaskRecord] = []
+        self._asked: dict[TaskRecord, None] = {}
         self.leases: dict[LeaseRecord, None] = {}
         waiting.lanes = self
 
@@ -56,21 +57,36 @@ class LaneTable:
         assert queue is not None
         only = queue.only
         plain = only is not None and only.wtime is None and not (queue.shared or queue.gangs)
-        if has_run or task.mission.paused or not plain:
+        if has_run or not plain:
             self._outcomes.resolve(task, "crashed")
         else:
-            self._waiting.queue_up(task, queue)
-            self._asked.append(task)
+            self._asked[task] = None
 
-    def end_asked(self) -> None:
+    def withdraw(self, task: TaskRecord) -> None:
+        """Forget a lane that was asked for; no effect if it was not."""
+        self._asked.pop(task, None)
+
+    def queue_up_asked(self) -> list[TaskRecord]:
+        """Let the lanes that were asked for start now, after all else that could; return them."""
+        asked, self._asked = list(self._asked), {}
+        lent = not (self._scheduler.waiting or self._quarantine.waiting)
+        for task in asked:
+            if lent and not task.mission.paused:
+                assert task.queue is not None
+                self._waiting.queue_up(task, task.queue)
+            else:
+                self._outcomes.resolve(task, "crashed")
+        return asked
+
+    def end_refused(self, asked: list[TaskRecord]) -> None:
         """End the lanes that were asked for and could not start."""
-        asked, self._asked = self._asked, []
         for task in asked:
             if task.scheduler_id is not None:
                 self._outcomes.resolve(task, "crashed")
 
     def on_run(self, lease: LeaseRecord) -> None:
         """Take in the run of a lane that starts, or that a worker has reported."""
+        lease.lane = True
         self.leases[lease] = None
 
     def recall(self) -> None:
@@ -82,7 +98,7 @@ class LaneTable:
                     self._outgoing.post(lease.worker.link, Recall(lease.attempt))
 
     def admits(self, mission: MissionRecord, message: Submit) -> bool:
-        """Return True if a task whose number does not ascend was the call of a lane (rule 5)."""
+        """Return True if the call of a lane may be submitted (rule 5)."""
         lane = mission.tasks.get(message.lane)
         if lane is None or lane.function != LANE or lane.ending is None:
             return False

@@ -87,7 +87,6 @@ class Runs:
             self._start_gang(lease, task, start, now)
         self._send_lease(lease, task, to_data(start.allocation), start.limit)
         if task.function == LANE:
-            lease.lane = True
             self._lanes.on_run(lease)
         else:
             self._prefetch.on_started(lease)
@@ -292,7 +291,7 @@ class Runs:
         if lease.current:
             assert lease.task is not None
             outlived = None
-            if ran and over is not None:
+            if ran and over is not None and not lease.lane:
                 life = self._scheduler.workers[lease.worker.number].life
                 outlived = Outlived(over - lease.began, life)
             again = partial(
@@ -451,6 +450,8 @@ class Runs:
         # Not before the mission has submitted the task on this connection: its `Submit`, which may
         # be under way, names the worker as the mission knew it before, and is answered by that.
         if task.claimed:
+            if task.function == LANE:
+                self._lanes.on_run(lease)
             self._reports.on_run(task.mission, lease.worker)
             started = Started(lease.worker.id, (task.number,), self.alternative(lease))
             self._outgoing.post(task.mission.link, started)

@@ -140,6 +140,8 @@ class Waiting:
             if not others:
                 del self.awaiting_report[task.awaits]
             task.awaits = ""
+        elif task.function == LANE:
+            self.lanes.withdraw(task)
 
     def on_started(self, scheduler_id: int, age: int) -> TaskRecord:
         """Return a task that starts, and so waits no more: its mission has had a turn.
