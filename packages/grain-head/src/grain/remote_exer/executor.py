@@ -210,6 +210,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             connect, until_direct = finder.connect, finder.until_direct
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event, until_direct)
         self._lanes = MissionLanes(self._session)
+        self._traffic = self._lanes.traffic
         self._lane_door = LaneDoor(self._lanes, self._on_lanes)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
@@ -285,7 +286,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         )
         if worker:
             record.worker = worker
-        traffic = self._lanes.of(request)
+        traffic = self._traffic[request]
         if traffic.idle and not (number or worker):
             return self._board(traffic, record)
         task = self._session.submit(record, number)
@@ -330,6 +331,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             return request
         request = self._session.request(to_data(res), priority, interpreter)
         self._numbered.append(res)
+        self._lanes.add_request()
         self._requests[res, priority, interpreter] = request
         self._by_identity[id(res), priority, interpreter] = request
         if interpreter:
@@ -661,7 +663,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             run_log.count(alike, count, seconds, submitted)
         if last is not None and ran is not None:
             # One of those that end together is enough.
-            self._lanes.of(last.asked).on_ended(ran)
+            self._traffic[last.asked].on_ended(ran)
 
     @staticmethod
     def _note_use(record: RemoteTask, report: bytes, now: float) -> None:

@@ -187,25 +187,23 @@ class MissionLanes:
         session: takes the outcomes of calls; its messages are to be sent after each event.
 
     Attributes:
+        traffic: that of each request, by number.
         far: True once a worker could not connect within this kernel.
         closing: lanes whose channel is to be closed; to be emptied by `taken`.
     """
 
     def __init__(self, session: MissionSession) -> None:
         self._session = session
-        self._traffic: dict[int, CallTraffic] = {}
         self._lanes: dict[int, Lane] = {}
+        self.traffic: list[CallTraffic] = []
         self.far = False
         self.closing: list[Lane] = []
 
     # ---- calls
 
-    def of(self, request: int) -> CallTraffic:
-        """Return the traffic of a request."""
-        traffic = self._traffic.get(request)
-        if traffic is None:
-            traffic = self._traffic[request] = CallTraffic()
-        return traffic
+    def add_request(self) -> None:
+        """Take in that the mission has stated another request."""
+        self.traffic.append(CallTraffic())
 
     def board(self, traffic: CallTraffic, record: RemoteTask) -> int:
         """Send a call into an idle lane; return the number of the task."""
@@ -220,13 +218,13 @@ class MissionLanes:
         Returns:
             True if a lane is to be asked for.
         """
-        traffic, session = self.of(request), self._session
+        traffic, session = self.traffic[request], self._session
         traffic.on_submitted(session.waiting_of(request), len(session.running))
         return traffic.wants_lane(now) and session.connected and len(self._lanes) < MOST
 
     def ask(self, request: int, invitation: bytes, now: float) -> int:
         """Ask the scheduler for a lane; return its number."""
-        traffic = self.of(request)
+        traffic = self.traffic[request]
         traffic.on_asked()
         number = self._session.open_lane(request, invitation)
         self._lanes[number] = traffic.lanes[number] = Lane(number, traffic, now)

@@ -490,7 +490,7 @@ class MissionSession:
         for task in list(self.aboard):
             self.leave_lane(task)
         for task, record in list(self.pending.items()):
-            if record.digest == LANE:
+            if record.digest is LANE:
                 self._resolve(task, "crashed", None, ())
             elif record.worker:
                 record.worker = ""
@@ -507,7 +507,7 @@ class MissionSession:
             self._send(request)
         for function in self.functions.values():
             self._send(_definition(function), function.payload)
-        for task in [t for t, r in self.pending.items() if r.digest == LANE and not r.worker]:
+        for task in [t for t, r in self.pending.items() if r.digest is LANE and not r.worker]:
             # It may have begun all the same, as another scheduler knows: a lane has one run.
             self._resolve(task, "crashed", None, ())
         for task, p in self.pending.items():  # ascending: tasks are added in that order
@@ -554,7 +554,7 @@ class MissionSession:
                 self._report(message)
             case Crashed():
                 record = self.pending.get(message.task)
-                lane = record is not None and record.digest == LANE
+                lane = record is not None and record.digest is LANE
                 if not lane:  # else its call has crashed, as its end says, maybe by the next head
                     self._report(message)
                 if record is not None and message.crash not in record.crashes:
@@ -627,7 +627,7 @@ class MissionSession:
             # One look at all tasks, however many workers are lost at once.
             self._held = {}
             for task, record in self.pending.items():
-                if record.worker and record.digest != LANE:
+                if record.worker and record.digest is not LANE:
                     self._held.setdefault(record.worker, []).append(task)
         tasks = self._held.get(message.worker, [])
         self.lost.append(LostWorker(name, message.silent or 0.0, tasks))
@@ -708,7 +708,7 @@ class MissionSession:
             record = self.pending.get(task)
             if record is not None:
                 self._queued[record.asked] -= bool(message.worker) - bool(record.worker)
-                if record.digest == LANE:
+                if record.digest is LANE:
                     self.lanes_started.append(task)
                 elif not message.worker:
                     self.running.pop(task, None)
@@ -731,7 +731,7 @@ class MissionSession:
         record = self.pending.pop(task, None)
         if record is None:
             return  # it comes again, as its confirmation was lost
-        if record.digest == LANE:
+        if record.digest is LANE:
             self._queued[record.asked] -= not record.worker
             self.lanes_over.append(LaneOver(task, ending, payload, crashes, report))
             return

@@ -256,7 +256,7 @@ class Missions:
             return  # its task may be over since, and must not be made again
         function = mission.functions.get(message.function)
         if message.function == LANE:
-            function = LANE, None
+            function = LANE, None  # the same object for all, as records are looked at often
         if message.request not in mission.requests or function is None:
             raise BadMessage(f"task {message.task} refers to an undefined request or function")
         mission.last_submitted = max(mission.last_submitted, message.task)
@@ -275,7 +275,7 @@ class Missions:
         task.urgency = message.urgency or 0.0  # one object for most of them
         shares, priority = self._registry.shares, queue.priority
         # A lane starts while nothing waits: it takes no turn, and a refused one loses none.
-        again = has_run or message.function == LANE
+        again = has_run or function[0] is LANE
         task.age = shares.age_again(priority) if again else shares.age(mission.share, priority)
         task.function = function[0]
         task.arguments = arguments
@@ -322,7 +322,7 @@ class Missions:
         """
         task.claimed = True
         lease = task.lease
-        if lease is not None and task.function == LANE:
+        if lease is not None and task.function is LANE:
             self._lanes.on_run(lease)
         if lease is not None or task.crashes:  # else none was named: most tasks are new
             elsewhere = lease is not None and lease.worker.id != worker

@@ -100,7 +100,7 @@ class LaneTable:
     def admits(self, mission: MissionRecord, message: Submit) -> bool:
         """Return True if the call of a lane may be submitted (rule 5)."""
         lane = mission.tasks.get(message.lane)
-        if lane is None or lane.function != LANE or lane.ending is None:
+        if lane is None or lane.function is not LANE or lane.ending is None:
             return False
         if message.lane in mission.left_lanes:
             return False

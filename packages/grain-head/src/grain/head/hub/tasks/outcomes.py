@@ -99,7 +99,7 @@ class Outcomes:
             self._count_crash(lease, task, how, now, report, outlived)
             if task.ending is not None:
                 return
-        if task.function == LANE:
+        if task.function is LANE:
             self.resolve(task, "crashed")  # it has one run
         elif task.claimed:
             self._waiting.enqueue_again(task, now)
@@ -166,7 +166,7 @@ class Outcomes:
             mission.unconfirmed_bytes += len(outcome)
         if self._has_backlog(mission) and not mission.paused:
             self._backlogs[mission] = None
-        if ending == "value" and task.function != LANE:
+        if ending == "value" and task.function is not LANE:
             self.done += 1
             mission.done += 1
         if task.claimed:
@@ -255,7 +255,7 @@ class Outcomes:
         self._waiting.withdraw(task)
         del task.mission.tasks[task.number]
         if task.ending is not None:
-            if task.ending != "value" and task.function != LANE:
+            if task.ending != "value" and task.function is not LANE:
                 self._count_failure(task, retried=retried)
             mission = task.mission
             mission.unconfirmed -= 1

@@ -86,7 +86,7 @@ class Runs:
         if start.seats:
             self._start_gang(lease, task, start, now)
         self._send_lease(lease, task, to_data(start.allocation), start.limit)
-        if task.function == LANE:
+        if task.function is LANE:
             self._lanes.on_run(lease)
         else:
             self._prefetch.on_started(lease)
@@ -165,7 +165,7 @@ class Runs:
         function, arguments = task.function, task.arguments
         if lease.member:
             function, arguments = b"", None
-        elif function != LANE:
+        elif function is not LANE:
             self._functions.send(function, task.mission, lease.worker)
         message = Lease(
             task.mission.id,
@@ -450,7 +450,7 @@ class Runs:
         # Not before the mission has submitted the task on this connection: its `Submit`, which may
         # be under way, names the worker as the mission knew it before, and is answered by that.
         if task.claimed:
-            if task.function == LANE:
+            if task.function is LANE:
                 self._lanes.on_run(lease)
             self._reports.on_run(task.mission, lease.worker)
             started = Started(lease.worker.id, (task.number,), self.alternative(lease))

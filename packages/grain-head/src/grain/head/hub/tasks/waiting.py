@@ -61,7 +61,7 @@ class Waiting:
         """
         queue = task.queue
         assert queue is not None
-        if task.function == LANE:
+        if task.function is LANE:
             self.lanes.ask(task, has_run=has_run)
             return
         if task.mission.paused:
@@ -140,7 +140,7 @@ class Waiting:
             if not others:
                 del self.awaiting_report[task.awaits]
             task.awaits = ""
-        elif task.function == LANE:
+        elif task.function is LANE:
             self.lanes.withdraw(task)
 
     def on_started(self, scheduler_id: int, age: int) -> TaskRecord:
