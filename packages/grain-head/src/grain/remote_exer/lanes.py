@@ -47,10 +47,11 @@ if TYPE_CHECKING:
     from grain.eventlog.usage import Report
     from grain.remote_exer.session import LaneOver, MissionSession, RemoteTask
 
-BRIEF = 0.02
-"""Seconds that calls of a request may take in the mean to have lanes."""
+BRIEF = 0.25
+"""Seconds that calls of a request may take in the mean to have lanes. For others the way is next to
+nothing, and the scheduler is to know where they are."""
 
-ALONE = 8
+ALONE = 4
 """Calls in a row that must have found next to nothing waiting."""
 
 LINGER = 1.0
@@ -60,7 +61,8 @@ MOST = 256
 """MissionLanes of a mission."""
 
 _UNREACHABLE = 600.0  # seconds until the next lane, if a runner could not connect
-_WEIGHT = 1 / 8  # of the last run in the mean
+_WEIGHT = 1 / 4  # of the last run in the mean
+_LARGE = 65536  # bytes of an outcome that its runner is not to keep until the next call
 _LONG = 1.0  # seconds; how much longer a run took makes no difference
 _PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds after which a lane is asked for that was refused
 
@@ -79,7 +81,7 @@ class CallTraffic:
     __slots__ = ("_alone", "_asking", "_not_before", "_pause", "_span", "idle", "lanes")
 
     def __init__(self) -> None:
-        self._span = _LONG
+        self._span: float | None = None
         self._alone = 0
         self._not_before = 0.0
         self._pause = _PAUSE
@@ -100,12 +102,14 @@ class CallTraffic:
 
     def on_ended(self, seconds: float) -> None:
         """Take in for how long a call has run."""
-        self._span += (min(seconds, _LONG) - self._span) * _WEIGHT
+        span, seconds = self._span, min(seconds, _LONG)
+        self._span = seconds if span is None else span + (seconds - span) * _WEIGHT
 
     def wants_lane(self, now: float) -> bool:
         """Return True if a lane is to be asked for."""
         return (
             self._alone >= ALONE
+            and self._span is not None
             and self._span <= BRIEF
             and now >= self._not_before
             and all(lane.open for lane in self.lanes.values())
@@ -133,7 +137,7 @@ class Lane:
         open: True from the moment at which it can take calls.
         over: True from the moment at which it takes no more.
         since: when its last call ended.
-        last: the last call that has ended.
+        last: the last call that has ended and is not confirmed; 0 if there is none.
         left: the crash of a call that did not end the lane, with the report on it.
         connection: to its runner; None before and after.
     """
@@ -160,6 +164,12 @@ class Lane:
         if self.connection is not None:
             with suppress(ChannelError, trio.BrokenResourceError, trio.ClosedResourceError):
                 self.connection.post(batch)
+
+    def confirm(self) -> None:
+        """Let the runner forget the outcome of the last call."""
+        if self.last:
+            self.post([(AckRuns(((self.number, self.last),)), None)])
+            self.last = 0
 
     def call(
         self, task: int, record: RemoteTask, function: Payload
@@ -290,6 +300,8 @@ class MissionLanes:
         ending: Literal["value", "error", "cancelled"] = "cancelled"
         if ended.status == "done":
             ending = "error" if ended.failed else "value"
+        if payload is not None and len(payload) > _LARGE:
+            lane.confirm()  # the next call may be long in coming
         session.on_lane_ended(task, ending, payload, report)
         if not lane.over:
             lane.traffic.idle.append(lane)
@@ -366,6 +378,5 @@ class MissionLanes:
         if lane in lane.traffic.idle:
             lane.traffic.idle.remove(lane)
         if lane.connection is not None:
-            if lane.last:
-                lane.post([(AckRuns(((lane.number, lane.last),)), None)])
+            lane.confirm()
             self.closing.append(lane)
