@@ -1,6 +1,7 @@
 """Where the time of one call goes: each hop through Gnaw, agent and runner, and what it is made of.
 
-One call after the other, in processes that note when they wake up, read, decode, encode and write
+The calls have a time limit, as others of their kind would take the short way, in a lane. They come
+one after the other, in processes that note when they wake up, read, decode, encode and write
 (`tools.bench._trace`). Each row is a hop, in microseconds, with these parts in their order:
 
 - ``decide``: what the sender does from the message before to this one. First it is the submission
@@ -12,7 +13,7 @@ One call after the other, in processes that note when they wake up, read, decode
 - ``decode``: until there are messages.
 
 Beside it stand the same calls without a trace, and a chain of as many processes that do nothing but
-read and write.
+read and write; and both again for calls in a lane.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from grain.remote_exer import RemoteExecutor
-from grain.resource import Cores
+from grain.resource import Cores, WTime
 from tools.bench import _trace, say
 from tools.bench._chain import floor
 from tools.bench.cluster import nothing, present, running
@@ -36,6 +37,7 @@ from tools.bench.cluster import nothing, present, running
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from grain.resource import Resource
     from tools.bench._trace import Event
 
 CALLS, WARM = 2000, 500
@@ -101,9 +103,8 @@ class Passages:
                 spent += ended - began
 
 
-async def one_by_one(address: str) -> list[tuple[float, float]]:
+async def one_by_one(address: str, one: Resource) -> list[tuple[float, float]]:
     """Return when each of the last calls was submitted, and when its result was there."""
-    one = Cores(1)
     times = []
     async with RemoteExecutor(address) as executor:
         for _ in range(WARM + CALLS):
@@ -114,7 +115,9 @@ async def one_by_one(address: str) -> list[tuple[float, float]]:
     return times[WARM:]
 
 
-def measured(folder: Path, *, trace: bool) -> tuple[list[tuple[float, float]], list[Event]]:
+def measured(
+    folder: Path, one: Resource, *, trace: bool
+) -> tuple[list[tuple[float, float]], list[Event]]:
     """Measure calls through processes of their own; return their times, and the mission's trace.
 
     The other processes write theirs to files in the folder.
@@ -129,9 +132,9 @@ def measured(folder: Path, *, trace: bool) -> tuple[list[tuple[float, float]], l
     with running(*gnaw), running(*worker):
         trio.run(present, address, 1)
         if not trace:
-            return trio.run(one_by_one, address), []
+            return trio.run(one_by_one, address, one), []
         with _trace.tracing() as own:
-            times = trio.run(one_by_one, address, instruments=[own])
+            times = trio.run(one_by_one, address, one, instruments=[own])
     return times, own.events
 
 
@@ -169,15 +172,18 @@ def main() -> None:
     """Print what is measured."""
     names = [f"{name}.{sender}_to_{receiver}" for name, sender, receiver in HOPS] + ["result"]
     rounds: dict[tuple[str, str], list[float]] = {}
-    whole, bare, untraced = [], [], []
+    whole, bare, untraced, bare_lane, in_lane = [], [], [], [], []
+    through = Cores(1) & WTime(T=600)
     for _ in range(ROUNDS):
         bare.append(floor(len(HOPS) // 2))
-        with tempfile.TemporaryDirectory() as name:
-            times, _ = measured(Path(name), trace=False)
-            untraced.append(statistics.median(b - a for a, b in times) * 1e6)
+        bare_lane.append(floor(1))
+        for one, medians_of in ((through, untraced), (Cores(1), in_lane)):
+            with tempfile.TemporaryDirectory() as name:
+                times, _ = measured(Path(name), one, trace=False)
+                medians_of.append(statistics.median(b - a for a, b in times) * 1e6)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            times, own = measured(folder, trace=True)
+            times, own = measured(folder, through, trace=True)
             processes = {"mission": Passages(own)}
             for process in ("gnaw", "agent", "runner"):
                 processes[process] = Passages(json.loads((folder / process).read_text()))
@@ -196,6 +202,8 @@ def main() -> None:
     say("hops.call.traced", statistics.median(whole), "us")
     say("hops.call", statistics.median(untraced), "us")
     say("hops.bare_processes", statistics.median(bare), "us")
+    say("hops.call_in_lane", statistics.median(in_lane), "us")
+    say("hops.bare_processes_in_lane", statistics.median(bare_lane), "us")
 
 
 if __name__ == "__main__":
