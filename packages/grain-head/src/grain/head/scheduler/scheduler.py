@@ -382,6 +382,11 @@ class Scheduler:
         self._guard.on_fewer(queue)
         return None
 
+    @property
+    def wants_room(self) -> bool:
+        """True if a task waits for room on workers that are here, and for nothing else."""
+        return any(one[2].open and one[2].serving_shapes for one in self._queues.order)
+
     def sole_queue(self) -> TaskQueue | None:
         """Return the queue of all waiting tasks, if it is one, without a reservation; else None."""
         order: Sequence[tuple[int, int, TaskQueue]] = self._queues.order

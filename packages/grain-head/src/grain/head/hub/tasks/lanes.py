@@ -4,12 +4,12 @@
 Here a lane is a task like any other, but for these rules:
 
 1.  It starts at once or not at all, after all that waits has found no more room: what it asks for
-    is only lent, while nothing waits. So it costs its mission no turn. There are none for calls
+    is only lent, while nothing waits that a worker here could take. So it costs its mission no turn. There are none for calls
     with a time limit, with alternatives, on several workers, or with what the whole cluster has.
 2.  It has one run. When that is over, however it ends, the lane is over: its mission has the calls
     that it held run elsewhere, and each of them may have crashed with it. It outlives no worker: a
     call is brief, however long its lane was there.
-3.  While any task waits, all lanes are recalled: each ends when the call that it has is over.
+3.  While such a task waits, all lanes are recalled: each ends when the call that it has is over.
 4.  It is not a task of the user: it does not count as done or failed. Nothing is learned of its
     time, and nothing is sent ahead behind it.
 5.  A call that a lane held is submitted while that is resolved and not confirmed, by a number that
@@ -69,7 +69,7 @@ class LaneTable:
     def queue_up_asked(self) -> list[TaskRecord]:
         """Let the lanes that were asked for start now, after all else that could; return them."""
         asked, self._asked = list(self._asked), {}
-        lent = not (self._scheduler.waiting or self._quarantine.waiting)
+        lent = not self._anything_waits()
         for task in asked:
             if lent and not task.mission.paused:
                 assert task.queue is not None
@@ -89,9 +89,13 @@ class LaneTable:
         lease.lane = True
         self.leases[lease] = None
 
+    def _anything_waits(self) -> bool:
+        """Return True if a task waits for what lanes may hold."""
+        return self._scheduler.wants_room or bool(self._quarantine.waiting)
+
     def recall(self) -> None:
         """Recall all lanes, if anything waits."""
-        if self._scheduler.waiting or self._quarantine.waiting:
+        if self._anything_waits():
             for lease in self.leases:
                 if not (lease.recalled or lease.revoked):
                     lease.recalled = True
