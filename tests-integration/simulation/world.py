@@ -67,7 +67,7 @@ class World(Setting):
         *,
         log: Callable[[str], object] = lambda _: None,
     ) -> None:
-        super().__init__(seed, log)
+        super().__init__(seed, cast, log)
         self.laws: Laws = Laws(self)
         self._cast = cast
         self.promptness = Promptness(self)
