@@ -630,9 +630,12 @@ class SimulatedMission(SimulatedPeer):
             if len(self.story.submitted) == len(self.plan):
                 break
             request = chance.choice(self.world.requests)
+            if self.requests and self.world.has_lanes and chance.random() < 0.9:
+                request = next(iter(self.requests))  # most calls of a sequence are alike
             number = self.requests.get(request)
             if number is None:
                 number = self.session.request(to_data(request), chance.choice((0, 0, 1)))
+                self.lanes.add_request()
                 self.requests[request] = number
             task = self.session._last_task + 1
             arguments = pack((self.session.id, task))
@@ -642,7 +645,7 @@ class SimulatedMission(SimulatedPeer):
             self.story.submitted.append(task)
             self._asked[task] = number
             record = remote_task(number, function, arguments, urgency)
-            traffic = self.lanes.of(number)
+            traffic = self.lanes.traffic[number]
             if traffic.idle:
                 assert task == self.lanes.board(traffic, record)
                 self.boarded[task] = self.session.aboard[task]
@@ -655,7 +658,7 @@ class SimulatedMission(SimulatedPeer):
     def _ask_for_lane(self, request: int) -> None:
         """Ask for a lane if traffic is as it should be, and at times because this world wants it."""
         now, chance = self.world.clock.now, self.world.clock.chance
-        traffic = self.lanes.of(request)
+        traffic = self.lanes.traffic[request]
         wanted = self.lanes.wants_lane(request, now)
         wished = self.session.connected and len(traffic.lanes) < 3 and chance.random() < 0.7
         if wanted or wished:
@@ -683,9 +686,10 @@ class SimulatedMission(SimulatedPeer):
             self.story.resolved[resolution.task] = resolution
             if self.world.has_lanes and resolution.task in self._asked:
                 seconds = self.world.behaviour(self.session.id, resolution.task).seconds
-                self.lanes.of(self._asked[resolution.task]).on_ended(seconds)
-                if clock.chance.random() < 0.7:  # its program submits one call after the other
-                    clock.after(0.0, lambda: self.submit(1))
+                self.lanes.traffic[self._asked[resolution.task]].on_ended(seconds)
+                # Its program submits one call after the other.
+                pause = clock.chance.choice((0.0, 0.0, 0.0, 0.2, 0.2, 2.0, 20.0))
+                clock.after(pause, lambda: self.submit(1))
         self.send(self.session.take_mail())
 
     @property

@@ -66,6 +66,11 @@ class ServedLane(LaneEnd):
         """Its mission, and its number there."""
         return self.process.lease.mission, self.process.lease.task
 
+    @property
+    def draining(self) -> bool:
+        """True if its worker takes no more runs."""
+        return self._worker.session.draining
+
     # ---- the connection
 
     def _connect(self) -> None:

@@ -51,6 +51,8 @@ class LaneLaws:
             hub = head.hub
             waits = hub.scheduler.waiting or hub.quarantine.waiting
             demand("a lane is lent while nothing waits", not waits, lease)
+            plain = lease.gang is None and lease.limit is None and "Licences" not in lease.res
+            demand("a lane has a part of one worker, without a limit", plain, lease)
             self._lanes[lease.attempt] = key
             return
         task = head.hub.registry.missions[lease.mission].tasks[lease.task]
@@ -96,6 +98,7 @@ class LaneLaws:
         demand("a lane has one call at a time", lane.call is None, what)
         ends = lane.recalled or lane.closing or lane.over
         demand("a lane that is to end begins no call", not ends, what)
+        demand("a worker that drains begins nothing", not lane.draining, what)
         demand("a call goes into one lane, once", key not in self._calls, what)
         demand("a call of a lane is not the scheduler's", not self._laws.attempts.get(key), what)
         self._calls[key] = call
