@@ -65,7 +65,9 @@ class LaneLaws:
             demand("a call begins elsewhere only when its lane is over", over, (lease, attempt))
             kept = call.how == "done" and lane.peer.alive and not lane.died
             demand("an outcome that a lane has kept is not lost", not kept, (lease, attempt))
-            died = call.how == "crashed" and lane.blamed
+            # Another head may learn of it when it has taken the lane for over.
+            own = attempt[0] == head.hub.registry.epoch
+            died = call.how == "crashed" and lane.blamed and own
             demand("a crash of a lane counts", not died or attempt in crashes, (lease, attempt))
         owners = [one for one in self._world.missions if one.session.id == lease.mission]
         boarded = owners[0].boarded.get(lease.task, 0)

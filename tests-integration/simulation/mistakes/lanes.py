@@ -171,7 +171,7 @@ LANE_SLIPS: dict[str, Slip] = {
         "if False]",
     ),
     "who has cancelled a lane is not who has cancelled its call": Slip(
-        MissionSession, "_on_cancelled", "of_lane or [task]", "[task]"
+        MissionSession, "_on_cancelled", "else:\n            calls = [task]", "calls = [task]"
     ),
 }
 """Each slip by what it does."""
