@@ -354,9 +354,9 @@ class MissionLanes:
         record = self._session.pending.get(lane.number)
         if record is None:
             return  # it is over already, which is among the news
-        if not record.worker:
+        if not record.worker or record.retracted:
             if lane.open:
-                self._close(lane)  # its worker is lost to the scheduler
+                self._close(lane)  # its worker is lost to the scheduler, or a user has cancelled it
         elif lane.connection is not None and not lane.over and not lane.open:
             lane.open, lane.since = True, now
             lane.traffic.on_open()

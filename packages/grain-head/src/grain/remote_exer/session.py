@@ -204,7 +204,8 @@ class MissionSession:
         to_head: messages for the head, until `take_mail`. There are none while there is no
             connection: the next one begins with everything.
         resolved: outcomes of tasks; this list and those that follow are emptied by `taken`.
-        lanes_started, lanes_over: the numbers of lanes that have a worker, and lanes that are over.
+        lanes_started, lanes_over: the numbers of lanes that have a worker, have none any more, or
+            were cancelled; and lanes that are over.
         notifications: requests that cannot start, by number, with the reason, workers of other
             versions, and troubles of the head.
         blocked: reports of tasks that block their worker.
@@ -602,9 +603,14 @@ class MissionSession:
         record = self.pending.get(task)
         if record is not None and not record.retracted:
             # That of a lane is its call's: a user sees where the call is, and not the call.
-            of_lane = [call for call, lane in self.aboard.items() if lane == task]
-            self._cancelled.update(dict.fromkeys(of_lane or [task], by))
-            self.cancel(task)
+            calls = [call for call, lane in self.aboard.items() if lane == task]
+            if record.digest is LANE:
+                self.lanes_started.append(task)  # no other call is to go into it
+            else:
+                calls = [task]
+            self._cancelled.update(dict.fromkeys(calls, by))
+            for one in {task, *calls}:
+                self.cancel(one)
         elif record is None and self.lasts and task > self._last_task:
             self._cancelled[task] = by
 
