@@ -334,10 +334,9 @@ class MissionLanes:
     def report(self, now: float) -> None:
         """Report to the scheduler what has happened in lanes, and the calls that last."""
         running = self._session.running
-        lasting = (lane.task for lane in self._lanes.values() if lane.task)
-        self._session.report_lanes(
-            now, [task for task in lasting if running.get(task, now) + LASTING <= now]
-        )
+        calls = (lane.task for lane in self._lanes.values() if self._has(lane))
+        lasting = [task for task in calls if running.get(task, now) + LASTING <= now]
+        self._session.report_lanes(now, lasting)
 
     def _on_over(self, lane: Lane, over: LaneOver, now: float) -> None:
         self._close(lane)
@@ -355,7 +354,7 @@ class MissionLanes:
         if self._has(lane):
             crashes, report = lane.left
             if over.ending == "cancelled":
-                # A user has cancelled the lane, which stands for its call.
+                # A user has cancelled the mission.
                 self._session.pending[lane.task].retracted = True
             elif not crashes:
                 crashes, report = over.crashes, over.report
