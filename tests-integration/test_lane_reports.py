@@ -140,9 +140,12 @@ async def test_calls_in_lanes_are_shown_cancelled_and_counted_as_others_are(
                     (await calls.end()).unwrap()
 
             waits = await calls.begin(wait_for, str(gate))
-            state = await until(address, lambda state: state.tasks.running)
-            assert (1, [f"opt:{waits}"]) == (state.workers[0].running, state.workers[0].tasks)
-            assert 1 == state.missions[0].running
+            shown = [f"opt:{waits}"]
+            state = await until(
+                address,
+                lambda state: shown == state.workers[0].tasks and state.tasks.retried,
+            )
+            assert (1, 1) == (state.workers[0].running, state.missions[0].running)
             counts = (state.tasks.done, state.tasks.failed, state.tasks.retried)
             assert (calls.done, 1, 1) == counts
             why = await ask(address, Ask("why", "opt", waits), WhyAnswer)
@@ -161,7 +164,8 @@ async def test_calls_in_lanes_are_shown_cancelled_and_counted_as_others_are(
 
             gate.unlink()
             waits = await calls.begin(wait_for, str(gate))
-            await until(address, lambda state: state.tasks.running)
+            shown = [f"opt:{waits}"]
+            await until(address, lambda state: shown == state.workers[0].tasks)
             found = await ask(address, Ask("cancel", "opt", waits, by="eve"), FoundAnswer)
             assert "running" == found.state
             with pytest.raises(TaskCancelled, match="by eve"):

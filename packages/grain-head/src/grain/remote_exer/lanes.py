@@ -57,8 +57,9 @@ ALONE = 4
 LINGER = 1.0
 """Seconds for which a lane waits for its next call."""
 
-LASTING = 0.5
-"""Seconds for which a lane has had a call that the scheduler is to show."""
+LASTING = 0.05
+"""Seconds for which a lane has had a call that the scheduler is to show. It shows the calls of some
+moment for half a second: of the briefest ones that would be another one by then."""
 
 _UNREACHABLE = 600.0  # seconds until the next lane, if a runner could not connect
 _WEIGHT = 1 / 4  # of the last run in the mean

@@ -4,8 +4,9 @@
 Here a lane is a task like any other, but for these rules:
 
 1.  It starts at once or not at all, after all that waits has found no more room: what it asks for
-    is only lent, while nothing waits that a worker here could take. So it costs its mission no turn. There are none for calls
-    with a time limit, with alternatives, on several workers, or with what the whole cluster has.
+    is only lent, while nothing waits that a worker here could take. So it costs its mission no
+    turn. There are none for calls with a time limit, with alternatives, on several workers, or with
+    what the whole cluster has.
 2.  It has one run. When that is over, however it ends, the lane is over: its mission has the calls
     that it held run elsewhere, and each of them may have crashed with it. It outlives no worker: a
     call is brief, however long its lane was there.
