@@ -14,6 +14,7 @@ from grain.edge.questions import (
     FoundAnswer,
     OverviewAnswer,
     RunRow,
+    RunsAnswer,
     StateAnswer,
     WhyAnswer,
     unpack,
@@ -32,8 +33,17 @@ from grain.head.messages import (
     Request,
     Submit,
     Synced,
+    WorkerEnded,
 )
-from grain.worker.messages import LANE, DefineFunction, Inspect, Lease
+from grain.worker.messages import (
+    LANE,
+    ArrivedCount,
+    DefineFunction,
+    Draining,
+    Inspect,
+    Lease,
+    Leaving,
+)
 from grain_testkit.hub_harness import F, HubHarness, held
 
 LANE_TASK, CALL = 9, 12
@@ -88,6 +98,8 @@ def test_a_lane_without_a_call_holds_cores_and_is_not_a_running_task(
     assert (0, 0) == (owner.running, owner.left)
     assert (1, 2) == short.cores
     assert 0 == short.tasks.running
+    runs = asked(harness, Ask("runs", pattern="w"), RunsAnswer)
+    assert ([], 0) == (runs.runs, runs.more)
     demand = asked(harness, Ask("demand"), DemandAnswer)
     assert [] == demand.classes
     assert 1 == demand.workers[0].running  # so it is not taken for one that is free
@@ -268,6 +280,17 @@ def test_failed_calls_are_remembered_with_their_reason(harness: HubHarness, lane
         *(why.state, why.function, why.worker, why.seconds, why.ended, why.why),
     )
     assert (0, 1) == (state(harness).ended[0].failed, state(harness).ended[0].retried)
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_a_worker_that_leaves_hands_back_calls_and_not_lanes(
+    harness: HubHarness, lane: Lease, calls: int
+) -> None:
+    harness.send("w", ArrivedCount(1))
+    reported(harness, *[LaneCall(LANE_TASK, CALL, F, 1.5)] * calls)
+    harness.send("w", Draining(), harness.ended(lane, "returned"), Leaving("SIGTERM"))
+
+    assert [calls] == [left.handed_back for left in harness.sent("opt", WorkerEnded)]
 
 
 def test_a_lost_worker_has_lost_the_calls_of_lanes_and_not_lanes(

@@ -193,6 +193,19 @@ def test_no_lane_is_asked_for_while_another_one_is_to_open(mission: Mission) -> 
     assert not mission.lanes.wants_lane(0, 0.0)
 
 
+def test_another_lane_is_asked_for_only_if_further_calls_go_to_the_scheduler(
+    mission: Mission,
+) -> None:
+    for _ in range(60):
+        mission.traffic.on_ended(0.001)
+    submit_alone(mission.traffic, ALONE)
+    mission.open()
+    submit_alone(mission.traffic, ALONE - 1)
+    assert not mission.traffic.wants_lane(0.0)
+    submit_alone(mission.traffic, 1)
+    assert mission.traffic.wants_lane(0.0)
+
+
 def test_pauses_after_refusals_grow_until_a_lane_opens() -> None:
     traffic = brief_traffic()
     submit_alone(traffic, ALONE)
@@ -602,10 +615,14 @@ def test_another_id_of_the_mission_takes_all_calls_from_their_lanes(mission: Mis
     mission.session.on_disconnected()
     mission.session.rename("other")
     mission.session.on_connected()
+    mission.session.on_message(Started("id-w", (task,)), None)
+    mission.session.running[task] = 1.0
     mission.lanes.report(9.0)  # before the news that the lane is over
     mission.lanes.on_news(9.0)
 
     assert {} == mission.traffic.lanes
-    assert [task] == [one.task for one in mission.mail(Submit)]
+    mail = [message for message, _ in mission.session.take_mail()]
+    assert [task] == [one.task for one in mail if isinstance(one, Submit)]
+    assert not any(isinstance(one, LaneReport) for one in mail)
     mission.lanes.on_message(lane, Ended((lane.number, task)), b"", 9.0)
     assert [] == mission.ends()
