@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, seed, settings
 
 from grain.head.service import CODEC
 from grain.worker.messages import CODEC as AGENT_CODEC
-from grain.worker.messages import Ended, Inspected
+from grain.worker.messages import LANE_CODEC, Ended, Inspected
 from grain_testkit.hostile_messages import kinds_of
 from grain_testkit.hostile_peers import TARGETS
 
@@ -39,6 +39,10 @@ def test_a_mission_session_survives_whatever_its_head_says() -> None:
 
 def test_a_worker_session_survives_whatever_its_head_says() -> None:
     lie_with_every_kind("worker", [*kinds_of(AGENT_CODEC), Ended, Inspected])
+
+
+def test_a_mission_survives_whatever_the_runners_of_its_lanes_say() -> None:
+    lie_with_every_kind("lanes", kinds_of(LANE_CODEC))
 
 
 def lie_with_every_kind(target: str, kinds: list[type[Any]]) -> None:

@@ -25,6 +25,7 @@ from grain.head.messages import (
 from grain.head.service import CODEC as HEAD_CODEC
 from grain.worker.messages import (
     AGENT,
+    LANE_CODEC,
     BlockingCode,
     Ended,
     GangPart,
@@ -193,6 +194,9 @@ TO_HUB = {
 TO_MISSION = st.one_of(messages(HEAD), messages(HEAD), messages(kinds_of(HEAD_CODEC)))
 TO_AGENT = st.one_of(messages(AGENT_HEAD), messages(AGENT_HEAD), messages(kinds_of(AGENT_CODEC)))
 FROM_RUNNER = messages([Ended, Inspected])
+IN_LANE = messages(kinds_of(LANE_CODEC))
+_ways = {"status": st.sampled_from(["done", "returned"]), "crash": st.sampled_from(["", "died"])}
+ENDED = st.one_of(_built(Ended, SENSE, **_ways), messages([Ended]))
 
 payloads = st.sampled_from([None, b"", b"payload", pack([1, 2]), pack("words"), pack({"a": 1})])
 

@@ -7,32 +7,49 @@ law is broken.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+import msgspec
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from grain.edge.errors import ChannelError
+from grain.edge.messages import Message
 from grain.head.errors import BadMessage
 from grain.head.hub.hub import Hub
-from grain.head.messages import RegisterMission, Request, Submit, Synced
+from grain.head.messages import (
+    CancelTask,
+    Ending,
+    RegisterMission,
+    Request,
+    Resolved,
+    Started,
+    Submit,
+    Synced,
+)
 from grain.head.service import CODEC
 from grain.head.testing import check_hub
+from grain.remote_exer.lanes import LINGER, MissionLanes
 from grain.remote_exer.session import MissionSession, taken
 from grain.resource import Cores
 from grain.worker.agent.session import WorkerSession
 from grain.worker.messages import CODEC as AGENT_CODEC
 from grain.worker.messages import (
+    LANE_CODEC,
     DefineFunction,
     Ended,
     Inventory,
     InventoryEnd,
+    LaneOutcome,
     RegisterWorker,
     StartRun,
 )
 from grain.worker.payload import Function
 from grain_testkit.hostile_messages import (
+    ENDED,
     FROM_RUNNER,
+    IN_LANE,
     TO_AGENT,
     TO_HUB,
     TO_MISSION,
@@ -46,7 +63,8 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-    from grain.edge.messages import Message
+    from grain.edge.messages import Payload
+    from grain.remote_exer.lanes import Lane
 
     Script = list[Any]
     Carry = Callable[[Script, Counter[str]], None]
@@ -241,6 +259,139 @@ def lie_to_a_mission(script: Script, counts: Counter[str]) -> None:
         assert running == session.running.keys()
 
 
+LANE_SCRIPTS = _script(
+    st.tuples(IN_LANE, payloads),
+    st.tuples(ENDED, payloads, st.just("of its call")),
+    st.tuples(st.sampled_from(get_args(Ending)), payloads, st.none() | ENDED),
+    st.sampled_from(["open", "submit", "cancel", "lose"]),
+    st.sampled_from(["submit", "ask", "start", "cancel_lane", "again", "time", "rename"]),
+)
+
+
+class _Deaf:
+    """A connection to a runner that takes whatever it gets."""
+
+    def post(self, batch: list[tuple[Message, Payload]]) -> None:
+        for message, _ in batch:
+            LANE_CODEC.encode(message, None)
+
+
+class LaneUser:
+    """A mission with lanes, whose runners lie; the last lane is the one that things happen to."""
+
+    def __init__(self) -> None:
+        self.session = MissionSession("m", "m")
+        self.session.on_connected()
+        self.lanes = MissionLanes(self.session)
+        self.now = 0.0
+        self.tasks: set[int] = set()
+        self.asked: list[int] = []
+        self.resolved: list[int] = []
+        self._request = self.session.request({"Cores": 1})
+        self.session.define(F)
+        self._lane: Lane | None = None
+        self.open()
+        self.submit()
+
+    def ask(self) -> None:
+        self._lane = None
+        self.asked.append(self.lanes.ask(self._request, b"", self.now))
+
+    def start(self) -> None:
+        self.session.on_message(Started("w", (self.asked[-1],)), None)
+        self.settle()
+        self._lane = self.lanes.connect(self.asked[-1], _Deaf(), self.now) or self._lane
+
+    def open(self) -> None:
+        self.ask()
+        self.start()
+
+    def submit(self) -> None:
+        record, traffic = remote_task(self._request, F.digest), self.lanes.of(self._request)
+        submit = partial(self.lanes.board, traffic) if traffic.idle else self.session.submit
+        self.tasks.add(submit(record))
+
+    def lose(self) -> None:
+        if self._lane is not None:
+            self.lanes.on_disconnected(self._lane)
+            self._lane = None
+
+    def cancel(self) -> None:
+        task = max(self.tasks)
+        if not self.lanes.cancel(task):
+            self.session.cancel(task)
+
+    def cancel_lane(self) -> None:
+        self.session.on_message(CancelTask(self.asked[-1], "user"), None)
+
+    def again(self) -> None:
+        self.session.on_disconnected()
+        self.session.on_connected()
+
+    def rename(self) -> None:
+        self.session.on_disconnected()
+        self.session.rename(f"{self.session.id}+")
+        self.session.on_connected()
+
+    def time(self) -> None:
+        self.now += LINGER
+        self.lanes.close_idle(self.now)
+
+    def lie(self, message: Message, payload: bytes | None) -> None:
+        """Send what may resolve the call of the lane only."""
+        if self._lane is None:
+            return
+        call = self._lane.task
+        self.lanes.on_message(self._lane, *travel(LANE_CODEC, message, payload), self.now)
+        assert {resolution.task for resolution in self.session.resolved} <= {call}
+
+    def lie_of_its_call(self, ended: Message, payload: bytes | None) -> None:
+        attempt = (self.asked[-1], 0 if self._lane is None else self._lane.task)
+        self.lie(replace(ended, attempt=attempt), payload)
+
+    def end(self, ending: Any, payload: bytes | None, ended: Any) -> None:
+        """End the lane by an outcome of its own that lies."""
+        if ended is not None:
+            payload = msgspec.msgpack.encode(LaneOutcome(False, ended, payload))
+        self.session.on_message(Resolved(self.asked[-1], ending), payload)
+
+    def settle(self) -> None:
+        """Take in what has arrived, and check that no task is lost, or resolved twice."""
+        session = self.session
+        self.lanes.on_news(self.now)
+        taken(self.lanes.closing)
+        session.confirm()
+        for message, _ in session.take_mail():
+            CODEC.encode(message, None)
+        self.resolved += [resolution.task for resolution in taken(session.resolved)]
+        assert len(self.resolved) == len(set(self.resolved))
+        assert self.tasks == {*self.resolved, *session.pending.keys() - self.asked}
+        assert session.aboard.keys() <= session.pending.keys()
+        waiting = sum(not record.worker for record in session.pending.values())
+        assert session.waiting_of(self._request) == waiting
+
+
+def lie_in_lanes(script: Script, counts: Counter[str]) -> None:
+    """Send a mission whatever the runners of its lanes may; each task resolves once at most.
+
+    Raises:
+        AssertionError: a task is lost, or resolved twice or by another lane than its own.
+    """
+    user = LaneUser()
+    for step in script:
+        match step:
+            case (Message() as message, payload, _):
+                user.lie_of_its_call(message, payload)
+            case (Message() as message, payload):
+                counts[type(message).__name__] += 1
+                user.lie(message, payload)
+            case (ending, payload, ended):
+                user.end(ending, payload, ended)
+            case name:
+                getattr(user, name)()
+        user.settle()
+
+
 AGENT_SCRIPTS = _script(
     st.tuples(TO_AGENT, payloads),
     st.tuples(TO_AGENT, payloads),
@@ -307,5 +458,6 @@ class Target(NamedTuple):
 TARGETS = {
     "hub": Target(HUB_SCRIPTS, lie_to_a_hub),
     "mission": Target(MISSION_SCRIPTS, lie_to_a_mission),
+    "lanes": Target(LANE_SCRIPTS, lie_in_lanes),
     "worker": Target(AGENT_SCRIPTS, lie_to_a_worker),
 }

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -138,25 +138,10 @@ class Door:
 
     async def admit(self, stream: trio.SocketStream) -> None:
         """Authenticate and greet a connection, and hand it to `guest`; closes all others."""
-        secure: trio.abc.Stream = stream
-        host = ""
-        if stream.socket.family == socket.AF_UNIX:
-            try:
-                unix.check_peer(stream.socket)
-            except EdgeError:
-                await trio.aclose_forcefully(stream)
-                return
-        else:
-            assert self._context is not None
-            host = tcp.peer_host(stream)
-            with self._handshakes.limited(host) as admitted:
-                if not host or not admitted:
-                    await trio.aclose_forcefully(stream)
-                    return
-                try:
-                    secure = await tcp.secure_accepted(stream, self._context, None)
-                except EdgeError:
-                    return
+        host = "" if stream.socket.family == socket.AF_UNIX else tcp.peer_host(stream)
+        secure = await self._authenticated(stream, host)
+        if secure is None:
+            return
         try:
             me = this_process()
             answer = Welcome(PROTOCOL, package_version(), me.host, me.pid)
@@ -169,6 +154,24 @@ class Door:
         except BaseException:
             await trio.aclose_forcefully(secure)
             raise
+
+    async def _authenticated(
+        self, stream: trio.SocketStream, host: str
+    ) -> trio.SocketStream | TlsStream | None:
+        """Return the stream of a guest that has proved to be one; None closes all others."""
+        if stream.socket.family == socket.AF_UNIX:
+            with suppress(EdgeError):
+                unix.check_peer(stream.socket)
+                return stream
+        else:
+            assert self._context is not None
+            with self._handshakes.limited(host) as admitted:
+                if host and admitted:
+                    # It closes the stream if it fails, or takes too long.
+                    with suppress(EdgeError):
+                        return await tcp.secure_accepted(stream, self._context, None)
+        await trio.aclose_forcefully(stream)
+        return None
 
     @asynccontextmanager
     async def guest(self) -> AsyncIterator[FramedChannel]:

@@ -110,6 +110,13 @@ such runs may be many, there is nothing else to report, and their readers need n
 """
 
 
+def report_of(value: object) -> Report:
+    """Return a report that has come from a runner; an empty one in place of what is not one."""
+    if type(value) is bytes or (type(value) is float and 0.0 <= value <= BRIEF):
+        return value
+    return b""
+
+
 def encode_report(report: RunReport) -> bytes:
     """Return a report as it travels."""
     return _ENCODER.encode(report)

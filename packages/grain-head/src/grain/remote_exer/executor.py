@@ -520,6 +520,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
     def _on_lanes(self) -> None:
         """Carry out what lanes have decided, and hand over the outcomes that they have brought."""
+        self._session.now = trio.current_time()
+        if self._run_log is not None:
+            self._run_log.tick()
         self._lane_door.close_closing()
         if self._session.to_head:
             self._link.wake()

@@ -29,6 +29,7 @@ import msgspec
 import trio
 
 from grain.edge.errors import ChannelError
+from grain.eventlog.usage import report_of
 from grain.head.messages import LANES, Crash
 from grain.remote_exer.session import taken
 from grain.worker.messages import (
@@ -292,7 +293,7 @@ class MissionLanes:
         session, task = self._session, lane.task
         if not self._has(lane) or ended.attempt != (lane.number, task):
             return  # it has come before
-        report: Report = ended.report if type(ended.report) in (bytes, float) else b""
+        report = report_of(ended.report)
         if ended.status == "returned" or (ended.crash and not session.pending[task].retracted):
             if ended.crash:
                 lane.left = (self._crash(lane, ended.crash),), report

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.edge.mission_ids import lasts
 from grain.edge.version import Versions
-from grain.eventlog.usage import Report, RunReport, encode_report
+from grain.eventlog.usage import Report, RunReport, encode_report, report_of
 from grain.resource import WTime, to_data
 from grain.worker.agent.chains import PATIENCE, Chains, RunRecord, Wish
 from grain.worker.agent.functions import FunctionStore
@@ -384,7 +384,7 @@ class WorkerSession:
         run = self.runs.get(ended.attempt)
         if run is None:
             return
-        report: Report = ended.report if type(ended.report) in (bytes, float) else b""
+        report = report_of(ended.report)
         if ended.crash and run.wish is Wish.COMPLETE:
             self._end(run, "crashed", None, now, report, ended.crash, ended.lost)
         elif ended.status == "done":
