@@ -382,12 +382,11 @@ def program(address: str, tmp_path: Path, path: Path) -> Iterator[Process]:
     """Run a mission that makes calls one after the other, each of which leaves its number."""
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
-    process = start(file, address, path, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    with start(file, address, path, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 async def until_in_lane(process: Process) -> None:
