@@ -8,19 +8,26 @@ from grain.edge.bridge.leader import Leader
 from grain.edge.relay.switchboard import Switchboard
 from grain.head.hub.hub import Hub, Parts, epoch_at
 from grain.remote_exer import MissionSession
+from grain.remote_exer.lanes import MissionLanes
 from grain.worker.agent.session import WorkerSession
+from grain.worker.lanes.calls import LaneCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 class Cast(NamedTuple):
-    """The classes of a world: of hubs and their parts, workers, missions, sides of a bridge."""
+    """The classes of a world.
+
+    Those of hubs and their parts, workers, missions, both ends of lanes, and sides of a bridge.
+    """
 
     hub: type[Hub] = Hub
     parts: Parts = Parts()
     worker: type[WorkerSession] = WorkerSession
     mission: type[MissionSession] = MissionSession
+    lanes: type[MissionLanes] = MissionLanes
+    calls: type[LaneCalls] = LaneCalls
     epoch: Callable[[int, int], int] = epoch_at
     switchboard: type[Switchboard] = Switchboard
     leader: type[Leader] = Leader

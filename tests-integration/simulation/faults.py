@@ -17,6 +17,7 @@ from simulation.peers import SimulatedMission, SimulatedPeer, SimulatedWorker
 
 if TYPE_CHECKING:
     from simulation.bridge.server import Bridge
+    from simulation.lanes.served import ServedLane
     from simulation.setting import Setting
     from simulation.wire import End, Mail, Wire
 
@@ -33,6 +34,9 @@ BRIDGE_KINDS = (
     "kill bridge at introduction",
 )  # fmt: skip
 """The faults of worlds that meet at a bridge, besides all others."""
+
+LANE_KINDS = ("cut lane", "cancel lane", "crash lane", "kill program")
+"""The faults of worlds with lanes, besides all others."""
 
 LASTING_KINDS = ("kill dispatcher", "stop dispatcher", "second dispatcher")
 """The faults of worlds with a lasting mission, besides all others."""
@@ -67,6 +71,8 @@ class Faults:
         kinds = KINDS if world.bridge is None else (*KINDS, *BRIDGE_KINDS)
         if world.files:
             kinds = (*kinds, *LASTING_KINDS)
+        if world.has_lanes:
+            kinds = (*kinds, *LANE_KINDS)
         self._often = {kind: self.chance.choice((0, 0, 1, 3)) for kind in kinds}
         if not any(self._often.values()):
             self._often["cut"] = 1
@@ -252,7 +258,7 @@ class Faults:
     def cancel_from_outside(self) -> None:
         """Cancel a task as `grain cancel` does, by a question to the head."""
         mission = self.mission()
-        waiting = list(mission.session.pending)
+        waiting = mission.calls()
         if self.world.head is not None and not self.world.head.frozen and waiting:
             task = self.chance.choice(waiting)
             mission.story.cancelled_outside.add(task)
@@ -295,6 +301,41 @@ class Faults:
         dispatcher = self._dispatcher()
         if dispatcher is not None:
             self.world.start_next(dispatcher.files)
+
+    # ---- lanes
+
+    def _lane(self) -> ServedLane | None:
+        """Return a lane, one with a call if there is any; None if there is no lane."""
+        lanes = [lane for one in self.world.workers if one.alive for lane in one.lanes.values()]
+        with_call = [lane for lane in lanes if lane.call is not None]
+        return self.chance.choice(with_call or lanes) if lanes else None
+
+    def cut_lane(self) -> None:
+        lane = self._lane()
+        if lane is not None and lane.wire is not None:
+            lane.wire.cut()
+
+    def crash_lane(self) -> None:
+        """Let the runner die that serves a lane."""
+        lane = self._lane()
+        if lane is not None and not lane.peer.frozen:
+            lane.crash()
+
+    def kill_program(self) -> None:
+        """Let what watches over the program of a call in a lane be killed."""
+        lane = self._lane()
+        if lane is not None and not lane.peer.frozen:
+            lane.kill_program()
+
+    def cancel_lane(self) -> None:
+        """Cancel a lane as `grain cancel` does: its number is what a user sees of its call."""
+        lane, head = self._lane(), self.world.head
+        if lane is not None and head is not None and not head.frozen:
+            mission, number = lane.key
+            for one in self.world.missions:
+                if one.session.id == mission:
+                    one.story.cancelled_outside.add(number)
+            head.ask(Ask("cancel", mission=mission, task=number, by="somebody"))
 
     # ---- a bridge
 

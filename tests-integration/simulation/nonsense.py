@@ -28,6 +28,7 @@ from grain.worker.messages import (
     Inventory,
     InventoryRun,
     LoopBlocked,
+    Recall,
     RegisterWorker,
     Revoke,
     RunEnded,
@@ -134,6 +135,7 @@ class Nonsense:
         else:
             messages = (
                 Revoke((0, _LATER)),
+                Recall((0, _LATER)),
                 AckRuns(((0, _LATER),)),
                 ForgetFunctions((b"no such function",)),
             )
@@ -141,7 +143,8 @@ class Nonsense:
 
     def odd_to_head(self, *, mission: bool) -> Mail:
         """Return messages of a mission or a worker that are to have no effect."""
-        messages: tuple[Message, ...] = (Retract((_LATER,)), AckTasks((_LATER,)))
+        alien = Submit(_LATER, 0, b"f", lane=_LATER)  # there is no such lane
+        messages: tuple[Message, ...] = (Retract((_LATER,)), AckTasks((_LATER,)), alien)
         if not mission:
             ended = RunEnded(NOBODY, 1, (0, 1), "value")
             messages = (ended, ArrivedCount(-1), ArrivedCount(0))

@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.questions import pack, unpack
 from grain.head.messages import Crashed, RegisterMission, Request, Started
+from grain.remote_exer.lanes import Lane, MissionLanes
 from grain.remote_exer.session import taken
 from grain.resource import Supply, from_data, to_data
 from grain.worker.agent.spool import SpooledOutcome
+from grain.worker.agent.chains import Wish
 from grain.worker.messages import (
+    LANE,
     Backlog,
     Cancel,
     Drain,
     Ended,
+    ForgetFunctions,
     Inventory,
     InventoryRun,
     Lease,
@@ -32,14 +36,18 @@ from grain.worker.messages import (
 from grain.worker.payload import Function
 from grain.worker.runner.chains import WaitingRuns
 from grain_testkit.submitted_tasks import remote_task
+from simulation.lanes.served import ServedLane
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from grain.remote_exer import MissionSession, Resolution
     from grain.resource import Resource
     from grain.worker.agent.session import WorkerSession
+    from grain.worker.lanes.calls import LaneCalls
     from grain.worker.messages import Attempt
     from simulation.clock import Clock
+    from simulation.lanes.mission_end import MissionEnd
+    from simulation.lanes.served import SimulatedCall
     from simulation.nonsense import Nonsense
     from simulation.surroundings import Post
     from simulation.wire import HeadEnd, Mail, Wire
@@ -80,6 +88,12 @@ class Observer(Protocol):
 
     def on_crashed(self, run: SimulatedRun) -> None:
         """Note a run that dies with its runner or worker."""
+
+    def on_call_begun(self, call: SimulatedCall) -> None:
+        """Check a call that begins in a lane."""
+
+    def on_call_completed(self, call: SimulatedCall, outcome: bytes) -> None:
+        """Note the outcome of a call in a lane that comes to an end of its own."""
 
     def on_left(self, worker: SimulatedWorker, seconds: float) -> None:
         """Check a worker that leaves, so long after it could."""
@@ -125,6 +139,10 @@ class Surroundings(Protocol):
     nonsense: Nonsense
     requests: list[Resource]
     slow: float
+    has_lanes: bool
+    lane_slow: float
+    lane_calls: type[LaneCalls]
+    mission_lanes: type[MissionLanes]
 
     @property
     def gangs(self) -> Gangs:
@@ -144,6 +162,12 @@ class Surroundings(Protocol):
 
     def behaviour(self, mission: str, task: int) -> Behaviour:
         """Return what a task does."""
+
+    def on_numbered(self, mission: str, task: int, place: int) -> None:
+        """Note the number of the task at a place in the plan of its mission, from 0."""
+
+    def lane_host(self, mission: str) -> SimulatedMission | None:
+        """Return a mission to which a runner connects; None if it cannot."""
 
     def begins(self, run: SimulatedRun) -> bool:
         """Return False if the files of a lasting mission refuse a run."""
@@ -280,6 +304,9 @@ class SimulatedWorker(SimulatedPeer):
         self.leave_by = math.inf
         self._waits_since = math.inf
         self.queued: set[Attempt] = set()
+        # The lanes among its runs, and the functions that its runner has by way of lanes.
+        self.lanes: dict[Attempt, ServedLane] = {}
+        self.learnt: set[bytes] = set()
 
     @property
     def now(self) -> float:
@@ -312,6 +339,8 @@ class SimulatedWorker(SimulatedPeer):
                     self.queued.add(message.attempt)
             elif isinstance(message, Cancel):
                 self.cancel(message)
+            elif isinstance(message, ForgetFunctions):
+                self.learnt.difference_update(message.digests)
             elif isinstance(message, MemberOpen) and message.attempt in self.runs:
                 self.world.gangs.on_open(message)
         self.session.on_tick(self.now)
@@ -337,6 +366,9 @@ class SimulatedWorker(SimulatedPeer):
 
     def begin(self, run: StartRun, payload: Payload) -> None:
         lease = self.session.runs[run.attempt].lease
+        if lease.function == LANE:
+            self.begin_lane(run, lease, payload)
+            return
         if lease.gang is not None and lease.gang.index:
             self.begin_seat(run, lease)
             return
@@ -362,6 +394,27 @@ class SimulatedWorker(SimulatedPeer):
         self.runs[run.attempt] = process
         self.world.laws.on_begun(process)
         self.world.gangs.begin(process)
+
+    def begin_lane(self, run: StartRun, lease: Lease, invitation: Payload) -> None:
+        """Begin a lane, which takes calls until it is to end."""
+        process = SimulatedRun(self, lease, Behaviour(0.0, "lane"), from_data(run.res), run)
+        self.runs[run.attempt] = process
+        self.world.laws.on_begun(process)
+        self.lanes[run.attempt] = ServedLane(self, process, invitation)
+
+    def end_lane(self, lane: ServedLane, outcome: bytes | None) -> None:
+        """End a lane.
+
+        Args:
+            lane: which; no call goes on in it.
+            outcome: of its run; None if it was revoked.
+        """
+        attempt = lane.process.run.attempt
+        del self.lanes[attempt]
+        del self.runs[attempt]
+        ended = Ended(attempt, "cancelled" if outcome is None else "done")
+        self.session.on_ended(ended, outcome, self.now)
+        self.flush()
 
     def end(self, process: SimulatedRun) -> None:
         """End a run whose program comes to its natural end."""
@@ -393,7 +446,15 @@ class SimulatedWorker(SimulatedPeer):
 
     def cancel(self, message: Cancel) -> None:
         """End a run, or let it not begin."""
-        if self.waiting.withdraw(message.attempt):
+        lane = self.lanes.get(message.attempt)
+        if lane is not None:
+            if message.waiting:
+                lane.recall()
+            else:
+                self.world.laws.on_stopping(lane.process)
+                lane.process.ending = True
+                lane.revoke()
+        elif self.waiting.withdraw(message.attempt):
             self.queued.discard(message.attempt)
             status = "returned" if message.waiting else "cancelled"
             self.session.on_ended(Ended(message.attempt, status), None, self.now)
@@ -421,6 +482,10 @@ class SimulatedWorker(SimulatedPeer):
         """Let the runner's process die, with all that runs in it."""
         for process in self.runs.values():
             self.world.laws.on_crashed(process)
+        for attempt, lane in self.lanes.items():
+            lane.die(blamed=self.session.runs[attempt].wish is Wish.COMPLETE)
+        self.lanes.clear()
+        self.learnt.clear()
         self.runs.clear()
         self.waiting.clear()
         self.queued.clear()
@@ -431,6 +496,9 @@ class SimulatedWorker(SimulatedPeer):
         super().kill()
         for process in self.runs.values():
             self.world.laws.on_crashed(process)
+        for lane in self.lanes.values():
+            lane.die()
+        self.lanes.clear()
         self.runs.clear()
 
 
@@ -440,6 +508,7 @@ class Story:
 
     submitted: list[int] = field(default_factory=list)
     cancelled: set[int] = field(default_factory=set)
+    # Tasks, and lanes.
     cancelled_outside: set[int] = field(default_factory=set)
     # The worker of each task, and its crashes, as the messages of heads have said.
     workers: dict[int, str] = field(default_factory=dict)
@@ -467,6 +536,12 @@ class SimulatedMission(SimulatedPeer):
         # The content of `Story.workers` and `Story.crashes` when it registered on a connection.
         self.stated: dict[Wire, tuple[dict[int, str], dict[int, set[Attempt]]]] = {}
         session.define(Function(b"f" + session.id.encode(), b"code", "f"))
+        # The decisions on lanes, the connections of lanes, and which task was in which lane.
+        self.lanes = world.mission_lanes(session)
+        self.ends: dict[Lane, MissionEnd] = {}
+        self.boarded: dict[int, int] = {}
+        # The number of the request of each task.
+        self._asked: dict[int, int] = {}
 
     def joined(self) -> None:
         assert self.wire is not None
@@ -492,6 +567,7 @@ class SimulatedMission(SimulatedPeer):
                 self.left()
                 self.world.clock.after(0.1, self.dial)
                 return
+        self._hear_of_lanes()
         if self.world.clock.chance.random() < 0.7:  # else with the next mail
             self.session.confirm()
 
@@ -502,6 +578,7 @@ class SimulatedMission(SimulatedPeer):
         if self.session.cancelled_by and not self.story.over:
             self.give_up()
         self.session.confirm()
+        self.lanes.close_idle(self.world.clock.now)
         self.flush()
         if self.done and self.wire is not None:
             if self.leave_at == 0.0:
@@ -513,12 +590,27 @@ class SimulatedMission(SimulatedPeer):
         """End the program as by Ctrl-C: a user has cancelled the mission from outside."""
         self.story.over = True
         del self.plan[len(self.story.submitted) :]
-        for task in list(self.session.pending):
-            self.story.cancelled.add(task)
+        for task in self.calls():
+            self._cancel(task)
+
+    def calls(self) -> list[int]:
+        """Return the tasks that are not resolved, without lanes."""
+        return [task for task, one in self.session.pending.items() if one.digest != LANE]
+
+    def _cancel(self, task: int) -> None:
+        self.story.cancelled.add(task)
+        if not self.lanes.cancel(task):
             self.session.cancel(task)
+
+    def kill(self) -> None:
+        super().kill()
+        for end in list(self.ends.values()):
+            end.hang_up()
 
     def leave(self) -> None:
         """Leave: the process ends when it has said so."""
+        for end in list(self.ends.values()):
+            end.leave()
         self.session.depart()
         self.flush()
         self.alive = False
@@ -538,30 +630,66 @@ class SimulatedMission(SimulatedPeer):
             if len(self.story.submitted) == len(self.plan):
                 break
             request = chance.choice(self.world.requests)
+            if self.requests and self.world.has_lanes and chance.random() < 0.9:
+                request = next(iter(self.requests))  # most calls of a sequence are alike
             number = self.requests.get(request)
             if number is None:
                 number = self.session.request(to_data(request), chance.choice((0, 0, 1)))
+                self.lanes.add_request()
                 self.requests[request] = number
-            arguments = pack((self.session.id, self.session._last_task + 1))
+            task = self.session._last_task + 1
+            arguments = pack((self.session.id, task))
             function = b"f" + self.session.id.encode()
             urgency = chance.choice((0.0, 0.0, 5.0))
-            task = self.session.submit(remote_task(number, function, arguments, urgency))
+            self.world.on_numbered(self.session.id, task, len(self.story.submitted))
             self.story.submitted.append(task)
+            self._asked[task] = number
+            record = remote_task(number, function, arguments, urgency)
+            traffic = self.lanes.traffic[number]
+            if traffic.idle:
+                assert task == self.lanes.board(traffic, record)
+                self.boarded[task] = self.session.aboard[task]
+            else:
+                assert task == self.session.submit(record)
+                if self.world.has_lanes:
+                    self._ask_for_lane(number)
         self.flush()
+
+    def _ask_for_lane(self, request: int) -> None:
+        """Ask for a lane if traffic is as it should be, and at times because this world wants it."""
+        now, chance = self.world.clock.now, self.world.clock.chance
+        traffic = self.lanes.traffic[request]
+        wanted = self.lanes.wants_lane(request, now)
+        wished = self.session.connected and len(traffic.lanes) < 3 and chance.random() < 0.7
+        if wanted or wished:
+            self.lanes.ask(request, pack(self.session.id), now)
 
     def cancel(self) -> None:
         """Cancel one task that is not resolved."""
-        waiting = list(self.session.pending)
+        waiting = self.calls()
         if self.alive and waiting and not self.frozen:
-            task = self.world.clock.chance.choice(waiting)
-            self.story.cancelled.add(task)
-            self.session.cancel(task)
+            self._cancel(self.world.clock.chance.choice(waiting))
             self.flush()
 
+    def _hear_of_lanes(self) -> None:
+        if self.session.lanes_started or self.session.lanes_over:
+            self.lanes.on_news(self.world.clock.now)
+
     def flush(self) -> None:
+        self._hear_of_lanes()
+        for lane in taken(self.lanes.closing):
+            if lane in self.ends:
+                self.ends[lane].leave()
+        clock = self.world.clock
         for resolution in taken(self.session.resolved):
             self.world.laws.on_resolved(self, resolution)
             self.story.resolved[resolution.task] = resolution
+            if self.world.has_lanes and resolution.task in self._asked:
+                seconds = self.world.behaviour(self.session.id, resolution.task).seconds
+                self.lanes.traffic[self._asked[resolution.task]].on_ended(seconds)
+                # Its program submits one call after the other.
+                pause = clock.chance.choice((0.0, 0.0, 0.0, 0.2, 0.2, 2.0, 20.0))
+                clock.after(pause, lambda: self.submit(1))
         self.send(self.session.take_mail())
 
     @property

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from grain.resource import Resource
     from simulation.bridge.server import Bridge
+    from simulation.cast import Cast
     from simulation.lasting.files import Files
     from simulation.peers import (
         Behaviour,
@@ -74,7 +75,7 @@ class Setting(ABC):
     laws: Judge
     bridge: Bridge | None
 
-    def __init__(self, seed: int, log: Callable[[str], object]) -> None:
+    def __init__(self, seed: int, cast: Cast, log: Callable[[str], object]) -> None:
         self.clock = Clock(seed)
         self.nonsense = Nonsense(self.clock.chance)
         self.log = log
@@ -100,6 +101,9 @@ class Setting(ABC):
         if self.has_gangs:
             self.requests = [_GANGS.get(one, one) for one in self.requests]
         # In some, tasks use licences of the whole cluster: two sorts, of which some need several.
+        # In some, missions submit one call after the other, and have lanes: there are two of five
+        # with plain requests, and some where others are refused.
+        self.has_lanes = seed % _WORLDS in (0, 3) or seed % 15 == 2
         self.has_licences = seed % 10 == 8
         if self.has_licences:
             self.requests = [_LICENCES.get(one, one) for one in self.requests]
@@ -118,6 +122,13 @@ class Setting(ABC):
         self.poison = chance.choice((1, 1, 1, 8))
         # The clocks of the hosts of heads that start one after the other.
         self.clocks = chance.choice(("ascend", "ascend", "equal", "descend"))
+        # How long messages take in a lane, and how likely runners can connect.
+        self.lane_slow = chance.choice((0.001, 0.01, 0.3)) if self.has_lanes else 0.0
+        self.lanes_reach = chance.choice((1.0, 1.0, 1.0, 0.8, 0.0)) if self.has_lanes else 0.0
+        self.lane_calls = cast.calls
+        self.mission_lanes = cast.lanes
+        # Where lanes have numbers among the tasks: the place in its mission's plan, by number.
+        self._places: dict[tuple[str, int], int] = {}
         self.heads: list[HeadProcess] = []
         self.head: HeadProcess | None = None
         # The heads whose records may have changed in this step.
@@ -139,7 +150,18 @@ class Setting(ABC):
 
     def behaviour(self, mission: str, task: int) -> Behaviour:
         """Return what a task does."""
-        return self.behaviours[mission][task - 1]
+        return self.behaviours[mission][self._places.get((mission, task), task - 1)]
+
+    def on_numbered(self, mission: str, task: int, place: int) -> None:
+        """Note the number of the task at a place in the plan of its mission, from 0."""
+        self._places[mission, task] = place
+
+    def lane_host(self, mission: str) -> SimulatedMission | None:
+        """Return a mission to which a runner connects; None if it cannot."""
+        for one in self.missions:
+            if one.session.id == mission and one.alive:
+                return one if self.clock.chance.random() < self.lanes_reach else None
+        return None
 
     def begins(self, run: SimulatedRun) -> bool:
         """Return False if the files of a lasting mission refuse a run."""

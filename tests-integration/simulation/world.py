@@ -67,7 +67,7 @@ class World(Setting):
         *,
         log: Callable[[str], object] = lambda _: None,
     ) -> None:
-        super().__init__(seed, log)
+        super().__init__(seed, cast, log)
         self.laws: Laws = Laws(self)
         self._cast = cast
         self.promptness = Promptness(self)
@@ -177,7 +177,10 @@ class World(Setting):
         alike = len(self.requests) == 1
         times = (0.0, 0.5, 5.0) if alike else (0.0, 0.5, 5.0, 60.0)
         plan = []
-        for _ in range(chance.randint(4, 14) * (3 if alike else 1)):
+        count = chance.randint(4, 14) * (3 if alike else 1)
+        if self.has_lanes:  # many brief calls, of which few wait
+            count, times = chance.randint(8, 30), (0.0, 0.0, 0.5, 0.5, 0.5, 5.0, 5.0, 60.0)
+        for _ in range(count):
             kind = chance.choice(kinds)
             # Each poisoned one runs alone five times: that is to end.
             plan.append(Behaviour(chance.choice(times[:3] if kind == "poison" else times), kind))
@@ -191,8 +194,8 @@ class World(Setting):
         self.missions.append(mission)
         self.log(f"mission {number}m starts with {len(plan)} tasks")
         mission.dial()
-        mission.submit(chance.randint(1, len(plan)))
-        for _ in range(len(plan)):
+        mission.submit(chance.randint(1, 3 if self.has_lanes else len(plan)))
+        for _ in range(len(plan) // (4 if self.has_lanes else 1)):
             self.clock.after(chance.uniform(0, CALM), lambda: mission.submit(1))
 
     def _plan(self) -> Files:

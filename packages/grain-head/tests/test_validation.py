@@ -17,7 +17,19 @@ from grain.edge.errors import ChannelError
 from grain.edge.questions import FunctionRow
 from grain.eventlog.usage import ProgramState
 from grain.head.errors import BadMessage
-from grain.head.messages import Crash, Outlook, RegisterMission, Request, Resolved, Submit, Synced
+from grain.head.messages import (
+    Crash,
+    LaneCall,
+    LaneCount,
+    LaneFailure,
+    LaneReport,
+    Outlook,
+    RegisterMission,
+    Request,
+    Resolved,
+    Submit,
+    Synced,
+)
 from grain.head.service import HubService
 from grain.head.validation import check_message, request_of, resources_of
 from grain.remote_exer import RemoteExecutor
@@ -110,6 +122,12 @@ def test_tasks_by_function_that_make_sense_pass() -> None:
 
 
 RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
+FAILED = LaneFailure(2, F, "w", 0.5, 1.0, "ValueError: no")
+
+
+def test_a_report_on_lanes_that_makes_sense_passes() -> None:
+    counts = (LaneCount(F, 4000, 1, 0, 4.0),) * 256
+    check_message(LaneReport((LaneCall(1, 2, F, 0.5),) * 256, counts, (FAILED,) * 20, 9))
 
 
 @pytest.mark.parametrize(
@@ -146,6 +164,22 @@ RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
         Outlook(1, functions=(row(request={"Cores": math.nan}),)),
         Outlook(1, functions=(row(request={f"k{n}": 1.0 for n in range(17)}),)),
         Outlook(1, functions=(row(request={"k" * 1000: 1.0}),)),
+        LaneReport(calls=(LaneCall(1, 2, F, 0.5),) * 257),
+        LaneReport(calls=(LaneCall(1, 0, F, 0.5),)),
+        LaneReport(calls=(LaneCall(1, 2, bytes(100), 0.5),)),
+        LaneReport(calls=(LaneCall(1, 2, F, math.nan),)),
+        LaneReport(calls=(LaneCall(1, 2, F, -1.0),)),
+        LaneReport(counts=(LaneCount(F, 1, 0, 0, 0.5),) * 257),
+        LaneReport(counts=(LaneCount(bytes(100), 1, 0, 0, 0.5),)),
+        LaneReport(counts=(LaneCount(F, -1, 0, 0, 0.5),)),
+        LaneReport(counts=(LaneCount(F, 0, 2**63, 0, 0.5),)),
+        LaneReport(counts=(LaneCount(F, 0, 0, 1, math.inf),)),
+        LaneReport(failures=(FAILED,) * 21),
+        LaneReport(failures=(replace(FAILED, task=0),)),
+        LaneReport(failures=(replace(FAILED, worker="w" * 1000),)),
+        LaneReport(failures=(replace(FAILED, why="w" * 10_000),)),
+        LaneReport(failures=(replace(FAILED, seconds=-1.0),)),
+        LaneReport(failures=(replace(FAILED, ago=math.nan),)),
     ],
     ids=lambda message: type(message).__name__,
 )

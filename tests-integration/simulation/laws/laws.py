@@ -19,8 +19,9 @@ from grain.head.messages import (
 from grain.head.scheduler.outlived import blamed
 from grain.head.testing import check_hub
 from grain.worker.agent.session import FLUSH
-from grain.worker.messages import AckRuns, Disconnect, Lease, Revoke
+from grain.worker.messages import LANE, AckRuns, Disconnect, Lease, Revoke
 from simulation.laws.endurance import Endurance
+from simulation.laws.lanes import LaneLaws
 from simulation.peers import SimulatedMission, SimulatedRun, SimulatedWorker, fits
 from simulation.setting import LICENCES
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt, Inventory
     from simulation.heads import HeadProcess
+    from simulation.lanes.served import SimulatedCall
     from simulation.setting import Setting
     from simulation.wire import Wire
 
@@ -70,6 +72,7 @@ class Laws:
         self.licences: dict[Attempt, dict[str, int]] = {}
         self.executions = 0
         self.endurance = Endurance(world)
+        self.lanes = LaneLaws(self, world)
         # When a mission got an outcome for the last time.
         self.last_outcome = 0.0
 
@@ -126,6 +129,7 @@ class Laws:
         self.leased.add(lease.attempt)
         self.demand("no lease before the worker has reported", wire in head.ready, lease)
         self.endurance.on_leased(head, lease)
+        self.lanes.on_leased(head, lease)
         key = (head, lease.mission, lease.task)
         self.demand("what is retracted does not start", key not in self.retracted, lease)
         cancelled = (lease.mission, lease.task) in head.cancelled
@@ -136,7 +140,8 @@ class Laws:
         suspect = blamed(task.crashes) >= 2
         self.demand("a suspect runs alone", lease.alone == suspect, lease)
         law = "nothing of a mission starts that leaves too much unconfirmed"
-        outcomes = [one.outcome or b"" for one in mission.tasks.values() if one.ending is not None]
+        ended = [one for one in mission.tasks.values() if one.ending is not None]
+        outcomes = [one.outcome or b"" for one in ended if one.function != LANE]
         most, most_bytes = self.world.max_unconfirmed, self.world.max_unconfirmed_bytes
         few = len(outcomes) <= most and sum(map(len, outcomes)) <= most_bytes
         self.demand(law, few, lease)
@@ -366,6 +371,15 @@ class Laws:
         if any(other.lease.alone for other in there):
             self.demand("a run that is to be alone is alone", len(there) == 1, there)
 
+    def on_call_begun(self, call: SimulatedCall) -> None:
+        """Check a call that begins in a lane."""
+        self.executions += 1
+        self.lanes.on_begun(call)
+
+    def on_call_completed(self, call: SimulatedCall, outcome: bytes) -> None:
+        """Note the outcome of a call in a lane that comes to an end of its own."""
+        self.lanes.on_completed(outcome)
+
     def on_stopping(self, run: SimulatedRun) -> None:
         """Check a run that is told to end."""
         self.endurance.on_stopping(run)
@@ -399,6 +413,7 @@ class Laws:
         story = mission.story
         self.demand("a task resolves once", task not in story.resolved, resolution)
         self.demand("only what was submitted resolves", task in story.submitted, resolution)
+        self.lanes.on_resolved(mission, resolution)
         if task in story.cancelled:
             self.demand("cancelled is cancelled", resolution.ending == "cancelled", resolution)
             return
@@ -406,7 +421,8 @@ class Laws:
         if resolution.ending == "cancelled":
             if lasting and task in self.endurance.files(mission.session.id).cancelled:
                 return  # by another process of it
-            asked = (task in story.cancelled_outside or story.ended_outside) and resolution.by
+            outside = {task, mission.boarded.get(task, task)} & story.cancelled_outside
+            asked = (outside or story.ended_outside) and resolution.by
             self.demand("nothing is cancelled unasked", asked, resolution)
             return
         kind = self.world.behaviour(mission.session.id, task).kind
@@ -418,10 +434,12 @@ class Laws:
             attempts = {crash.attempt for crash in resolution.crashes}
             self.demand("a crash counts once", len(attempts) == len(resolution.crashes))
             self.demand("five crashes fail a task", len(attempts) >= 5, resolution)
-            self.demand("crashes were begun", attempts <= self.begun.keys(), resolution)
+            left = {attempt for attempt in attempts if attempt[0] == mission.boarded.get(task)}
+            self.demand("crashes were begun", attempts - left <= self.begun.keys(), resolution)
             return
         self.demand("the outcome is that of the task", resolution.ending == kind, resolution)
         real = resolution.payload in self.completed.values()
+        real = real or self.lanes.has(resolution.payload)
         self.demand("the outcome is that of a run", real, resolution)
         own = unpack(resolution.payload, list)[:2] == [mission.session.id, task]
         self.demand("the outcome is that of the task's own run", own, resolution)

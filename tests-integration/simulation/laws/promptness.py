@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.edge.mission_ids import lasts
 from grain.worker.agent.chains import Wish
+from simulation.laws.lanes import LanePromptness
 from simulation.surroundings import Passing
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Promptness:
         self._since: dict[Passing, float] = {}
         # The seconds that a message and its answer take, and some that the processes take.
         self._trip = 2 * world.slow + 3.0
+        self._lanes = LanePromptness(world, self._trip, _NOTICED)
 
     def check(self) -> None:
         """Look at everything, once a second."""
@@ -72,6 +74,7 @@ class Promptness:
                 yield from self._of_runner(worker)
         if self.world.bridge is not None:
             yield from self.world.bridge.passing()
+        yield from self._lanes.passing()
 
     def _of_runner(self, worker: SimulatedWorker) -> Iterator[Passing]:
         """List what is not to last on a worker, whether it is in contact with a head or not."""
@@ -140,6 +143,8 @@ class Promptness:
         if session.id in head.cancelled_missions and not session.cancelled_by:
             yield Passing("a mission learns that somebody has cancelled it", self._trip, own)
         for number, pending in session.pending.items():
+            if number in session.aboard:
+                continue  # its head has the lane
             task = tasks.get(number)
             key = (*own, number)
             if task is None or not task.claimed:

@@ -19,7 +19,7 @@ from grain.head.hub.state import ITS_MISSION
 from grain.head.hub.tasks.outcomes import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
 from grain.head.scheduler.fair_share import Share
 from grain.resource import Either
-from grain.worker.messages import Lease
+from grain.worker.messages import LANE, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,6 +69,8 @@ class Turns:
         sent: set[tuple[str, int]] = set()
         for message in (message for _, messages in mail for message, _ in messages):
             seat = isinstance(message, Lease) and message.gang is not None and message.gang.index
+            if isinstance(message, Lease) and message.function == LANE:
+                continue  # it takes no turn
             if isinstance(message, Lease) and message.mission in missions and not seat:
                 number = missions[message.mission].number
                 self._starts[number] += 1

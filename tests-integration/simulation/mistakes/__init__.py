@@ -4,5 +4,6 @@ Map:
 
 - ``bugs``: mistakes as methods, and the list of all
 - ``slips``: mistakes in one line
+- ``lanes``: those about lanes
 - ``found``: the seeds that find each of them, in `found.json`
 """

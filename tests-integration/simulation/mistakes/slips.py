@@ -58,7 +58,7 @@ class Slip(NamedTuple):
         if source.count(self.right) != 1:
             raise ValueError(
                 f"{self.kind.__name__}.{self.method} has {self.right!r} {source.count(self.right)} "
-                "times, and not once: mend this in tests-integration/simulation/mistakes/slips.py"
+                "times, and not once: mend this in tests-integration/simulation/mistakes"
             )
         names = dict(vars(sys.modules[self.kind.__module__]))
         flags = future.annotations.compiler_flag

@@ -12,7 +12,16 @@ from grain.edge.messages import MESSAGES as EVERY_CHANNEL
 from grain.edge.questions import Ask, FunctionRow, pack
 from grain.edge.version import Versions
 from grain.eventlog.usage import ProgramState, RunReport, encode_report
-from grain.head.messages import HEAD, MISSION, Crash, Ending, RegisterMission
+from grain.head.messages import (
+    HEAD,
+    MISSION,
+    Crash,
+    Ending,
+    LaneCall,
+    LaneCount,
+    LaneFailure,
+    RegisterMission,
+)
 from grain.head.service import CODEC as HEAD_CODEC
 from grain.worker.messages import (
     AGENT,
@@ -147,6 +156,9 @@ for _values in (SENSE, ODD):
         ("Crash", _values["Crash"]),
         ("InventoryRun", _built(InventoryRun, _values)),
         ("FunctionRow", _built(FunctionRow, _values)),
+        ("LaneCall", _built(LaneCall, _values)),
+        ("LaneCount", _built(LaneCount, _values)),
+        ("LaneFailure", _built(LaneFailure, _values)),
         (
             "ProgramState",
             st.builds(ProgramState, _text, _figure, st.none() | _figure, st.none() | _figure),

@@ -178,6 +178,88 @@ class Outlook(Message, frozen=True):
     more_functions: int = 0
 
 
+LANES = 256
+"""The most lanes of a mission, and functions in one `LaneReport`."""
+
+FAILURES = 20
+"""The most failures in a `LaneReport`."""
+
+
+class LaneCall(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A call that a lane has.
+
+    Attributes:
+        lane: the number of the lane.
+        task: that of the call.
+        function: its digest.
+        seconds: for which the lane has had it.
+    """
+
+    lane: int
+    task: int
+    function: bytes
+    seconds: float
+
+
+class LaneCount(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The calls of a function that ended in lanes.
+
+    Attributes:
+        function: its digest.
+        done: how many have ended with a value.
+        failed: how many have failed for good.
+        retried: how many have failed, and are tried again.
+        seconds: for which all of them ran, added up.
+    """
+
+    function: bytes
+    done: int
+    failed: int
+    retried: int
+    seconds: float
+
+
+class LaneFailure(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A call that has failed in a lane.
+
+    Attributes:
+        task: its number.
+        function: its digest.
+        worker: the name of the worker.
+        seconds: for which it ran.
+        ago: the seconds since then.
+        why: the class and the first line of the exception, as text.
+        retried: True if the mission tries it again.
+    """
+
+    task: int
+    function: bytes
+    worker: str
+    seconds: float
+    ago: float
+    why: str
+    retried: bool = False
+
+
+class LaneReport(Message, frozen=True):
+    """The calls in lanes since the last report, which the head does not see; only for display.
+
+    Each call is counted once at most: what was lost with a connection is not sent again.
+
+    Attributes:
+        calls: those that lanes have now, and have had for some time; they take the place of those
+            in the last report.
+        counts: the calls that ended, by function.
+        failures: the last ones that failed; `counts` has them, too.
+        last: the largest number of a task of the mission.
+    """
+
+    calls: tuple[LaneCall, ...] = ()
+    counts: tuple[LaneCount, ...] = ()
+    failures: tuple[LaneFailure, ...] = ()
+    last: int = 0
+
+
 class Depart(Message, frozen=True):
     """The end of the mission: nothing of it is wanted any more."""
 
@@ -425,6 +507,7 @@ MISSION = (
     AckTasks,
     Described,
     Outlook,
+    LaneReport,
     Depart,
     Ask,
 )

@@ -290,6 +290,7 @@ def check_hub(hub: Hub, now: float) -> None:
     _check_chains(hub)
     _check_quarantine(hub)
     _check_gangs(hub)
+    _check_lanes(hub)
 
 
 def _is_beside(lease: LeaseRecord) -> bool:
@@ -308,6 +309,17 @@ def _check_chains(hub: Hub) -> None:
                 assert lease.scheduler_id is None, f"{lease} waits, and holds resources"
                 waiting += 1
     assert hub.prefetch.in_chains == waiting
+
+
+def _check_lanes(hub: Hub) -> None:
+    """Check that the lanes without a call are counted, for each worker and mission, and in all."""
+    idle = [lease for lease in hub.lanes.leases if lease.idle_lane]
+    assert hub.lanes.idle == len(idle)
+    for lease, mission in hub.lanes.leases.items():
+        assert lease.scheduler_id is not None
+        assert mission.idle_lanes == sum(hub.lanes.leases[one] is mission for one in idle)
+    for worker in hub.registry.workers.values():
+        assert worker.idle_lanes == sum(one.worker is worker for one in idle)
 
 
 def _check_quarantine(hub: Hub) -> None:

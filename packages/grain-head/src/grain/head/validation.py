@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from grain.head.errors import BadMessage
 from grain.head.messages import (
+    FAILURES,
     FUNCTIONS,
     KINDS,
+    LANES,
     Ask,
+    LaneCall,
+    LaneFailure,
+    LaneReport,
     Outlook,
     RegisterMission,
     Request,
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
 
 _ID = 256  # characters of an id or a name of a peer
 _DETAIL = 4096  # characters of the way in which a process ended, and of other text for display
+_CALLS = 10**9  # calls of a function that end in lanes between two reports
 _CRASHES = 32  # crashes of one task: it is given up long before
 _DIGEST = 24  # bytes of the digest of a function
 _SETTINGS = 512 * 1024  # bytes of a mission's settings, which go along with each of its leases
@@ -281,6 +287,31 @@ def _check_function_row(row: FunctionRow) -> None:
         raise BadMessage(f"amounts of {row.function} that cannot be")
 
 
+def _check_lanes(message: LaneReport) -> None:
+    many = (("calls", message.calls, LANES), ("functions", message.counts, LANES))
+    for name, items, most in (*many, ("failures", message.failures, FAILURES)):
+        if len(items) > most:
+            raise BadMessage(f"{len(items)} {name} in lanes; {most} are the most")
+    calls: tuple[LaneCall | LaneFailure, ...] = (*message.calls, *message.failures)
+    for call in calls:
+        _check_digest(call.function)
+        if call.task < 1:
+            raise BadMessage(f"task {call.task} in a lane: tasks are counted from 1")
+    for count in message.counts:
+        _check_digest(count.function)
+        counts = (count.done, count.failed, count.retried)
+        if not 0 <= min(counts) <= max(counts) <= _CALLS:
+            raise BadMessage(f"{counts} calls in lanes: no report has so many")
+    for failure in message.failures:
+        _check_text("worker", failure.worker)
+        _check_text("failure", failure.why, _DETAIL)
+    times = [call.seconds for call in calls] + [count.seconds for count in message.counts]
+    for seconds in (*times, *(failure.ago for failure in message.failures)):
+        _check_seconds("the time of a call", seconds)
+        if seconds < 0:
+            raise BadMessage(f"a call in a lane has taken {seconds} s")
+
+
 def _check_computed(message: CoresComputed) -> None:
     if message.cores is not None:
         _check_seconds("cores that compute", message.cores)
@@ -309,6 +340,7 @@ _CHECKS: dict[type[Message], Callable[[Any], None]] = {
     LoopBlocked: _check_blocked,
     Inspected: _check_programs,
     Outlook: _check_outlook,
+    LaneReport: _check_lanes,
     CoresComputed: _check_computed,
     TasksPrinted: _check_printed,
     DefineFunction: _check_function,

@@ -491,7 +491,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._link.wake()
         if session.outlived:
             self._report_outlived()  # while they are among the tasks
-        if session.lanes_started or session.lanes_over:
+        if session.lanes_started or session.lanes_over or session.calls_cancelled:
             self._lanes.on_news(session.now)
             self._on_lanes()
         self._resolve(taken(session.resolved))

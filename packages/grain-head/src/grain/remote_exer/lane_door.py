@@ -81,17 +81,19 @@ class LaneDoor:
             async with invite(LANE_CODEC, within=True, network=far) as door:
                 self._door = door
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._close_idle)
+                    nursery.start_soon(self._tend)
                     while True:
                         await nursery.start(self._serve, door)
         except OSError as error:
             _log.info("no lanes: this host cannot listen: %s", error.strerror)
 
-    async def _close_idle(self) -> None:
+    async def _tend(self) -> None:
         while True:
             await trio.sleep(LINGER / 2)
-            self._lanes.close_idle(trio.current_time())
-            self.close_closing()
+            now = trio.current_time()
+            self._lanes.close_idle(now)
+            self._lanes.report(now)
+            self._on_change()
 
     async def _serve(
         self, door: Door, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

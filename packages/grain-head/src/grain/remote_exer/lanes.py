@@ -30,7 +30,7 @@ import trio
 
 from grain.edge.errors import ChannelError
 from grain.eventlog.usage import report_of
-from grain.head.messages import Crash
+from grain.head.messages import LANES, Crash
 from grain.remote_exer.session import taken
 from grain.worker.messages import (
     AckRuns,
@@ -58,8 +58,9 @@ ALONE = 4
 LINGER = 1.0
 """Seconds for which a lane waits for its next call."""
 
-MOST = 256
-"""MissionLanes of a mission."""
+LASTING = 0.05
+"""Seconds for which a lane has had a call that the scheduler is to show. It shows the calls of some
+moment for half a second: of the briefest ones that would be another one by then."""
 
 _UNREACHABLE = 600.0  # seconds until the next lane, if a runner could not connect
 _WEIGHT = 1 / 4  # of the last run in the mean
@@ -231,7 +232,7 @@ class MissionLanes:
         """
         traffic, session = self.traffic[request], self._session
         traffic.on_submitted(session.waiting_of(request), len(session.running))
-        return traffic.wants_lane(now) and session.connected and len(self._lanes) < MOST
+        return traffic.wants_lane(now) and session.connected and len(self._lanes) < LANES
 
     def ask(self, request: int, invitation: bytes, now: float) -> int:
         """Ask the scheduler for a lane; return its number."""
@@ -282,6 +283,7 @@ class MissionLanes:
 
     def on_message(self, lane: Lane, message: Message, payload: Payload, now: float) -> None:
         """Take a message of a runner."""
+        self._session.now = now
         if isinstance(message, Ended):
             self._on_ended(lane, message, payload, now)
         elif isinstance(message, Recall):
@@ -303,7 +305,7 @@ class MissionLanes:
             ending = "error" if ended.failed else "value"
         if payload is not None and len(payload) > _LARGE:
             lane.confirm()  # the next call may be long in coming
-        session.on_lane_ended(task, ending, payload, report)
+        session.on_lane_ended(task, ending, payload, report, ended.error)
         if not lane.over:
             lane.traffic.idle.append(lane)
 
@@ -318,7 +320,7 @@ class MissionLanes:
     # ---- what the scheduler says
 
     def on_news(self, now: float) -> None:
-        """Take in which lanes the scheduler has started, and which are over."""
+        """Take in which lanes the scheduler has started, which are over, and cancelled calls."""
         session = self._session
         for number in taken(session.lanes_started):
             if number in self._lanes:
@@ -327,6 +329,16 @@ class MissionLanes:
             lane = self._lanes.pop(over.lane, None)
             if lane is not None:
                 self._on_over(lane, over, now)
+        for task in taken(session.calls_cancelled):
+            if not self.cancel(task):
+                session.cancel(task)  # it has left its lane since
+
+    def report(self, now: float) -> None:
+        """Report to the scheduler what has happened in lanes, and the calls that last."""
+        running = self._session.running
+        calls = (lane.task for lane in self._lanes.values() if self._has(lane))
+        lasting = [task for task in calls if running.get(task, now) + LASTING <= now]
+        self._session.report_lanes(now, lasting)
 
     def _on_over(self, lane: Lane, over: LaneOver, now: float) -> None:
         self._close(lane)
@@ -344,7 +356,7 @@ class MissionLanes:
         if self._has(lane):
             crashes, report = lane.left
             if over.ending == "cancelled":
-                # A user has cancelled the lane, which stands for its call.
+                # A user has cancelled the mission.
                 self._session.pending[lane.task].retracted = True
             elif not crashes:
                 crashes, report = over.crashes, over.report
@@ -355,9 +367,9 @@ class MissionLanes:
         record = self._session.pending.get(lane.number)
         if record is None:
             return  # it is over already, which is among the news
-        if not record.worker:
+        if not record.worker or record.retracted:
             if lane.open:
-                self._close(lane)  # its worker is lost to the scheduler
+                self._close(lane)  # its worker is lost to the scheduler, or a user has cancelled it
         elif lane.connection is not None and not lane.over and not lane.open:
             lane.open, lane.since = True, now
             lane.traffic.on_open()

@@ -32,6 +32,9 @@ from grain.head.messages import (
     Depart,
     Describe,
     Described,
+    LaneCall,
+    LaneFailure,
+    LaneReport,
     LastAway,
     MissionRegistered,
     OtherVersions,
@@ -50,11 +53,12 @@ from grain.head.messages import (
     WorkerEnded,
     WorkerFacts,
 )
+from grain.remote_exer.lane_tally import SETTLED, LaneTally
 from grain.resource import ZERO
 from grain.worker.messages import LANE, DefineFunction, Disconnect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from grain.edge.messages import Message, Payload, WireBytes
     from grain.eventlog.usage import Report
@@ -204,7 +208,9 @@ class MissionSession:
         to_head: messages for the head, until `take_mail`. There are none while there is no
             connection: the next one begins with everything.
         resolved: outcomes of tasks; this list and those that follow are emptied by `taken`.
-        lanes_started, lanes_over: the numbers of lanes that have a worker, and lanes that are over.
+        lanes_started, lanes_over: the numbers of lanes that have a worker, have none any more, or
+            were cancelled; and lanes that are over.
+        calls_cancelled: calls in lanes that a user has cancelled from outside.
         notifications: requests that cannot start, by number, with the reason, workers of other
             versions, and troubles of the head.
         blocked: reports of tasks that block their worker.
@@ -256,6 +262,7 @@ class MissionSession:
         self.resolved: list[Resolution] = []
         self.lanes_started: list[int] = []
         self.lanes_over: list[LaneOver] = []
+        self.calls_cancelled: list[int] = []
         self.notifications: list[Unschedulable | OtherVersions | Trouble | LastAway] = []
         # The troubles of this head, by where they are, and the troubles that the head before it
         # had.
@@ -290,6 +297,7 @@ class MissionSession:
         self.pending: dict[int, RemoteTask] = {}
         self.running: dict[int, float] = {}
         self.aboard: dict[int, int] = {}
+        self._lane_tally = LaneTally()
         self._outlook: Outlook | None = None
         self.functions: dict[bytes, Function] = {}
         self.epoch = 0
@@ -411,9 +419,25 @@ class MissionSession:
         ending: Literal["value", "error", "cancelled"],
         payload: Payload,
         report: Report,
+        why: str = "",
     ) -> None:
-        """Resolve a task that a lane had."""
+        """Resolve a task that a lane had.
+
+        Args:
+            why: the error in a line, if it has failed.
+        """
         del self.aboard[task]
+        record = self.pending[task]
+        if ending != "cancelled" and not record.retracted:
+            seconds = report
+            if type(seconds) is not float:
+                seconds = max(self.now - self.running.get(task, self.now), 0.0)
+            if ending == "value":
+                self._lane_tally.on_value(record.digest, seconds)
+            else:
+                worker = self.worker_name(record.worker)
+                failure = LaneFailure(task, record.digest, worker, seconds, 0.0, why)
+                self._lane_tally.on_error(failure, self.now)
         self._resolve(task, ending, payload, (), report)
 
     def leave_lane(self, task: int, crashes: tuple[Crash, ...] = (), report: Report = b"") -> None:
@@ -440,6 +464,30 @@ class MissionSession:
         )
         self._send(message, record.arguments)
 
+    def report_lanes(
+        self, now: float, lasting: Iterable[int] = (), *, leaving: bool = False
+    ) -> None:
+        """Report to the head what has happened in lanes, if there is news and a connection.
+
+        Args:
+            lasting: the tasks in lanes that are to be shown.
+            leaving: True for the last report.
+        """
+        self._lane_tally.settle(now if leaving else now - SETTLED)
+        if not self.connected:
+            return
+        calls = [
+            LaneCall(
+                self.aboard[task],
+                task,
+                self.pending[task].digest,
+                max(now - self.running.get(task, now), 0.0),
+            )
+            for task in lasting
+        ]
+        for report in self._lane_tally.take(calls, self._last_task, now):
+            self._send(report)
+
     def waiting_of(self, request: int) -> int:
         """Return how many tasks of a request wait."""
         return self._queued[request]
@@ -462,7 +510,8 @@ class MissionSession:
 
     def retry(self, task: int) -> None:
         """Note that a task which has failed is tried again: the head counts it as no failure."""
-        self._retried.add(task)
+        if not self._lane_tally.retry(task):
+            self._retried.add(task)
 
     def note_outlook(self, outlook: Outlook) -> None:
         """Tell the head how far the mission is, unless that has not changed."""
@@ -475,6 +524,7 @@ class MissionSession:
 
         Of a lasting one this process ends: what waits is forgotten, and what runs goes on.
         """
+        self.report_lanes(self.now, leaving=True)
         self._send(Depart())
 
     # ---- the connection
@@ -500,6 +550,7 @@ class MissionSession:
     def on_connected(self) -> None:
         """Begin a connection: register, and submit all that is unresolved."""
         self.connected = True
+        self._lane_tally.on_connection()
         self.to_head.clear()
         self._connections += 1
         self._send(msgspec.structs.replace(self._registration, connection=self._connections))
@@ -526,6 +577,9 @@ class MissionSession:
         """End a connection; what was under way to the head may be lost."""
         self.connected = False
         self.load, self.others = _NO_LOAD, False
+        for message, _ in self.to_head:
+            if isinstance(message, LaneReport):
+                self._lane_tally.put_back(message, self.now)
         self.to_head.clear()
         self.questions.clear()
         self._unconfirmed.clear()  # they arrive again
@@ -601,10 +655,19 @@ class MissionSession:
         """Cancel a task that a user has cancelled from outside, also one yet to be submitted."""
         record = self.pending.get(task)
         if record is not None and not record.retracted:
-            # That of a lane is its call's: a user sees where the call is, and not the call.
-            of_lane = [call for call, lane in self.aboard.items() if lane == task]
-            self._cancelled.update(dict.fromkeys(of_lane or [task], by))
-            self.cancel(task)
+            if record.digest is LANE:
+                self.lanes_started.append(task)  # no other call is to go into it
+                # A user may name the lane in place of its call.
+                calls = [call for call, lane in self.aboard.items() if lane == task]
+                self._cancelled.update(dict.fromkeys(calls, by))
+                for one in (task, *calls):
+                    self.cancel(one)
+                return
+            self._cancelled[task] = by
+            if task in self.aboard:
+                self.calls_cancelled.append(task)
+            else:
+                self.cancel(task)
         elif record is None and self.lasts and task > self._last_task:
             self._cancelled[task] = by
 

@@ -8,11 +8,13 @@ end. Run times have the names of functions where only the user can read them, an
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import asdict
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from grain.edge.version import own_versions
 from grain.resource import GPUs
@@ -91,30 +93,41 @@ METRICS = (
 
 
 class RunTimeHistogram:
-    """The histogram of the times of runs.
+    """The histogram of the times of runs; a collector of it.
 
     Args:
         by_function: False to add up all functions as `ALL`.
     """
 
-    def __init__(self, registry: CollectorRegistry, *, by_function: bool) -> None:
-        [metric] = [metric for metric in METRICS if metric.kind == "histogram"]
-        self._histogram = Histogram(
-            metric.name, metric.help, [metric.label], buckets=BOUNDS, registry=registry
-        )
-        self._by_function = by_function
-        self._functions: set[str] = set()
-        if not by_function:
-            self._histogram.labels(ALL)  # it is there before the first run
+    # The library's own histogram takes one observation at a time; lanes end thousands a second.
 
-    def on_run(self, function: str, seconds: float) -> None:
-        """Count a run that ended by itself."""
+    def __init__(self, *, by_function: bool) -> None:
+        self._by_function = by_function
+        # By function: the runs in each bucket, and all seconds.
+        self._runs: dict[str, list[int]] = {}
+        self._seconds: dict[str, float] = {}
+        if not by_function:
+            self.on_runs(ALL, 0.0, 0)  # it is there before the first run
+
+    def on_runs(self, function: str, seconds: float, runs: int) -> None:
+        """Count runs that ended by themselves, which have taken so many seconds together."""
         name = ALL
         if self._by_function:
-            if len(self._functions) < MOST_FUNCTIONS:
-                self._functions.add(function)
-            name = function if function in self._functions else OTHERS
-        self._histogram.labels(name).observe(seconds)
+            many = len(self._runs) - (OTHERS in self._runs) >= MOST_FUNCTIONS
+            name = OTHERS if many and function not in self._runs else function
+        buckets = self._runs.setdefault(name, [0] * (len(BOUNDS) + 1))
+        buckets[bisect_left(BOUNDS, seconds / max(runs, 1))] += runs
+        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the histogram."""
+        [metric] = [metric for metric in METRICS if metric.kind == "histogram"]
+        family = HistogramMetricFamily(metric.name, metric.help, labels=[metric.label])
+        bounds = [*map(str, BOUNDS), "+Inf"]
+        for name, buckets in self._runs.items():
+            pairs = list(zip(bounds, accumulate(buckets), strict=True))
+            family.add_metric([name], pairs, self._seconds[name])
+        yield family
 
 
 class HubCollector:
@@ -220,7 +233,9 @@ class Exposition:
         # Of its own: the library's global one would have the metrics of other libraries, too.
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(HubCollector(hub, started))
-        hub.runs.on_run_time = RunTimeHistogram(self._registry, by_function=by_function).on_run
+        run_times = RunTimeHistogram(by_function=by_function)
+        self._registry.register(run_times)
+        hub.outcomes.on_run_time = run_times.on_runs
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:

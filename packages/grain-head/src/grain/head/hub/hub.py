@@ -46,7 +46,7 @@ from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.validation import check_message
 from grain.resource import Cores
 from grain.resource.figures import counted
-from grain.worker.messages import Disconnect
+from grain.worker.messages import LANE, Disconnect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -315,7 +315,7 @@ class Hub:
             + self.prefetch.in_chains
             + sum(len(mission.parked) for mission in self.registry.missions.values()),
             awaiting_report=sum(map(len, self.waiting.awaiting_report.values())),
-            running=self.scheduler.running - self.gangs.seats,
+            running=self.scheduler.running - self.gangs.seats - self.lanes.idle,
             done=self.outcomes.done,
             failed=self.outcomes.failed,
             retried=self.outcomes.retried,
@@ -335,7 +335,7 @@ class Hub:
                 return self._explain_absence(ended, task, now)
             return Explanation(task, "unknown", (owner,))
         record = owner.tasks.get(task)
-        if record is None:
+        if record is None or record.function == LANE:
             return self._explain_absence(owner, task, now)
         return self._explain(record, now)
 
@@ -343,7 +343,7 @@ class Hub:
         """Explain as `why` does, and state what is known of the task beside that."""
         why = self.why(mission, task, now)
         owner = self._meant(mission)
-        facts = {} if owner is None else task_facts(self.registry, owner, task, now)
+        facts = {} if owner is None else task_facts(self.registry, self.lanes, owner, task, now)
         id_ = None if owner is None else owner.id
         return WhyAnswer(why.task, why.state, list(why.reasons), **facts, mission_id=id_)
 
@@ -359,9 +359,11 @@ class Hub:
         return None
 
     def _explain_absence(self, owner: MissionRecord, task: int, now: float) -> Explanation:
-        if "ended" in task_facts(self.registry, owner, task, now):
+        if self.lanes.run_of(owner, task) is not None:
+            return Explanation(task, "running", ())
+        if "ended" in task_facts(self.registry, self.lanes, owner, task, now):
             return Explanation(task, "ended", ())
-        if owner.link is not None and task > owner.last_submitted:
+        if owner.link is not None and task > max(owner.last_submitted, owner.last_task):
             return Explanation(task, "unknown", ("it has not been submitted yet",))
         why = "it has ended or was cancelled; only the last tasks are remembered here"
         return Explanation(task, "unknown", (why,))
@@ -465,8 +467,11 @@ class Hub:
         if not task:
             self.missions.cancel(owner, by)
             return FoundAnswer(found)
+        if self.lanes.run_of(owner, task) is not None:
+            self.missions.cancel_call(owner, task, by)
+            return FoundAnswer(found, state="running")
         record = owner.tasks.get(task)
-        if record is None or record.state is TaskState.RESOLVED:
+        if record is None or record.state is TaskState.RESOLVED or record.function == LANE:
             away = "" if owner.link is not None else ", or waits while its mission is away"
             why = f"task {task} of {found.label} has ended, or was never submitted{away}"
             return FoundAnswer(None, why)
@@ -489,8 +494,10 @@ class Hub:
             answer = CallAnswer("")
         elif ask.about == "programs":
             owner = find_mission(self.registry, ask.mission)
-            record = None if owner is None else owner.tasks.get(ask.task)
-            lease = None if record is None else record.lease
+            lease = None
+            if owner is not None:
+                record = owner.tasks.get(ask.task)
+                lease = self.lanes.run_of(owner, ask.task) if record is None else record.lease
             if lease is not None and not lease.waits and lease.worker.link is not None:
                 self.workers.inspect(link, lease, ask)
                 return

@@ -40,6 +40,7 @@ from grain.head.messages import (
     Depart,
     Describe,
     Described,
+    LaneReport,
     MissionRegistered,
     Outlook,
     RegisterMission,
@@ -168,10 +169,17 @@ class Missions:
                 self._on_synced(mission, now)
             case Described():
                 self._on_described(message)
-            case Outlook():
-                mission.outlook = message
+            case Outlook() | LaneReport():
+                self._on_told(mission, message, now)
             case Depart():
                 self._on_departed(link, mission, now)
+
+    def _on_told(self, mission: MissionRecord, message: Outlook | LaneReport, now: float) -> None:
+        """Take in what a mission tells for display."""
+        if isinstance(message, Outlook):
+            mission.outlook = message
+        else:
+            self._lanes.on_report(mission, message, now)
 
     def _on_confirmed(self, mission: MissionRecord, message: AckTasks) -> None:
         for task in message.tasks:
@@ -231,6 +239,7 @@ class Missions:
         mission.left_lanes.clear()
         mission.unschedulable.clear()
         mission.outlook = None
+        self._lanes.forget_calls(mission)
         mission.last_away = frozenset()
         mission.reported.clear()
         mission.workers.clear()
@@ -384,10 +393,13 @@ class Missions:
 
     def cancel_task(self, task: TaskRecord, by: str) -> None:
         """Retract a task, and inform its mission by whom it was cancelled."""
-        mission = task.mission
-        mission.cancelled[task.number] = by
-        self._outgoing.post(mission.link, CancelTask(task.number, by))
-        self._outcomes.retract(mission, task.number)
+        self.cancel_call(task.mission, task.number, by)
+        self._outcomes.retract(task.mission, task.number)
+
+    def cancel_call(self, mission: MissionRecord, number: int, by: str) -> None:
+        """Have a mission cancel a task, which a lane of it has."""
+        mission.cancelled[number] = by
+        self._outgoing.post(mission.link, CancelTask(number, by))
 
     # ---- leaving
 

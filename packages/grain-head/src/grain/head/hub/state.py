@@ -37,6 +37,20 @@ PRINTS, PRINTS_SAVED = 32_768, 131_072
 """Characters a second of what its tasks print that a mission gets, and how many at once."""
 
 
+class CallInLane(NamedTuple):
+    """A call that a lane has, as its mission has reported.
+
+    Attributes:
+        task: its number.
+        function: its digest.
+        began: by the clock of the hub.
+    """
+
+    task: int
+    function: bytes
+    began: float
+
+
 class EndedMission(NamedTuple):
     """A mission that has left.
 
@@ -173,6 +187,13 @@ class MissionRecord(PeerRecord):
     # that was away, or whose connection was lost meanwhile, is informed when it is back.
     cancelled_by: str = ""
     cancelled: dict[int, str] = field(default_factory=dict)
+    # By the number of the lane, calls that have lasted for some time; and how many lanes have no
+    # such call.
+    lane_calls: dict[int, CallInLane] = field(default_factory=dict)
+    idle_lanes: int = 0
+    # The largest number of a task that the mission has reported, as the hub does not see those of
+    # calls in lanes.
+    last_task: int = 0
     # Lanes that are over and not confirmed, whose calls were submitted on this link.
     left_lanes: set[int] = field(default_factory=set)
     # The tasks of these that the mission submitted on this link all the same.
@@ -300,9 +321,11 @@ class LeaseRecord:
     began: float = 0.0
     revoked: bool = False
     alone: bool = False
-    # True if it is a lane's; and if that was recalled.
+    # True if it is a lane's; and if that was recalled. The call that the lane has, if that is
+    # known: a lane without one is shown as what it holds, and not as a run.
     lane: bool = False
     recalled: bool = False
+    call: CallInLane | None = None
     # The session of the worker in which the lease was sent or last confirmed, and its place
     # among those sent in that session, from 1: a worker reports how many have arrived. 0 says
     # that it has arrived for certain: a later session counts from the beginning, and cannot
@@ -327,6 +350,11 @@ class LeaseRecord:
     def waits(self) -> bool:
         """True if it waits on its worker, in a chain, for the end of its predecessor."""
         return self.chain is not None and self.chain.head is not self
+
+    @property
+    def idle_lane(self) -> bool:
+        """True if it is a lane of which no call is known."""
+        return self.lane and self.call is None
 
     @property
     def current(self) -> bool:
@@ -438,6 +466,7 @@ class WorkerRecord(PeerRecord):
     arrived: int = 0
     # In the order of sending: leases that wait in a chain come after its head.
     leases: dict[Attempt, LeaseRecord] = field(default_factory=dict)
+    idle_lanes: int = 0  # those of them that are lanes without a call
     functions: set[bytes] = field(default_factory=set)
     # How many runs that had begun it has handed back as it leaves, by mission.
     handed_back: dict[str, int] = field(default_factory=dict)
@@ -458,7 +487,8 @@ class WorkerRecord(PeerRecord):
     def on_handed_back(self, lease: LeaseRecord) -> None:
         """Count a run that it hands back as it leaves, if it had begun and is still wanted."""
         task = lease.task
-        if self.draining and lease.begun and task is not None and not task.retracted:
+        wanted = task is not None and not task.retracted and not lease.idle_lane
+        if self.draining and lease.begun and task is not None and wanted:
             mission = task.mission.id
             self.handed_back[mission] = self.handed_back.get(mission, 0) + 1
 

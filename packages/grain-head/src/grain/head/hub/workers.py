@@ -347,7 +347,10 @@ class Workers:
         # Before the ends of its runs: `WorkerEnded` promises missions that order.
         self._reports.on_worker_left(worker, why, silent, told)
         if why:
-            runs = sum(lease.current and lease.task is not None for lease in worker.leases.values())
+            runs = sum(
+                lease.current and lease.task is not None and not lease.idle_lane
+                for lease in worker.leases.values()
+            )
             lost = LostWorker(worker.unique_name, worker.host, worker.heard, now, runs)
             self._registry.lost_workers.append(lost)
         # The youngest first: were the head of a chain lost before the runs that wait behind it,

@@ -5,6 +5,7 @@ same, have the same interpreter, and were seen to need as much time. Nothing goe
 waiting tasks, as there may be a million. Tasks that more workers would not start are left out:
 tasks of a mission that does not take its outcomes, tasks that wait for the report of the worker
 that they ran on, and those for which the whole cluster has not enough licences, or the like, free.
+A lane counts as the call that it has.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from grain.resource import to_data
 
 if TYPE_CHECKING:
     from grain.head.hub.registry import Registry
-    from grain.head.hub.state import WorkerRecord
+    from grain.head.hub.state import CallInLane, WorkerRecord
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
@@ -32,6 +33,14 @@ class _Class:
         self.queue = queue
         self.waiting = self.running = self.ended = 0
         self.elapsed = self.seconds = 0.0
+
+    def leave_out_lane(self, started: float, call: CallInLane | None, now: float) -> None:
+        """Have a lane, which counts as a run, count as its call."""
+        self.elapsed -= max(now - started, 0.0)
+        if call is None:
+            self.running -= 1
+        else:
+            self.elapsed += max(now - call.began, 0.0)
 
 
 def demand(registry: Registry, waiting: Waiting, now: float) -> DemandAnswer:
@@ -59,6 +68,10 @@ def demand(registry: Registry, waiting: Waiting, now: float) -> DemandAnswer:
     for worker in scheduler.workers.values():
         for task in worker.tasks.values():
             of(task.queue).elapsed += max(now - task.started, 0.0)
+    for lease in waiting.lanes.leases:
+        if lease.scheduler_id is not None:
+            lane = scheduler.tasks[lease.scheduler_id]
+            of(lane.queue).leave_out_lane(lane.started, lease.call, now)
     for suspect in waiting.suspects:
         if suspect.queue is not None:
             of(suspect.queue).waiting += 1

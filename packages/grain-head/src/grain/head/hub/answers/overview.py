@@ -38,6 +38,7 @@ from grain.edge.questions import (
 )
 from grain.head.hub.answers.snapshot import cluster_state, used_parts, worker_state
 from grain.head.hub.names import labels, peer_label
+from grain.head.hub.state import CallInLane
 from grain.head.scheduler.explain import full_text, reserved_text, too_few_text
 from grain.resource import Cores, to_data
 
@@ -184,7 +185,8 @@ class Overview:
         if record is not None:
             wall = self._registry.wall_time(0.0)
             runs = self._runs(record, _RUNS_OF_ONE, wall, seats=True)
-            more = max(len(self._scheduler.workers[record.number].tasks) - len(runs), 0)
+            running = len(self._scheduler.workers[record.number].tasks) - record.idle_lanes
+            more = max(running - len(runs), 0)
         return RunsAnswer(runs, more, self._registry.wall_time(now))
 
     @property
@@ -266,7 +268,7 @@ class Overview:
             ends=None if scheduled.end == math.inf else wall + scheduled.end,
             total=row.total,
             used=used_parts(scheduled.supply),
-            running=running,
+            running=running - worker.idle_lanes,
             computing=computing,
             runs=self._runs(worker, most, wall),
             at=at,
@@ -301,16 +303,19 @@ class Overview:
         Args:
             seats: True if it has one where its seats are, too.
         """
-        return [
-            RunRow(
-                task.mission.number,
-                task.number,
-                task.mission.function_names.get(task.function, ""),
-                wall + lease.began,
-                "" if task.queue is None else task.queue.asked,
+        rows = []
+        for lease, task in islice(_current(worker, most, seats=seats), most):
+            call = lease.call or CallInLane(task.number, task.function, lease.began)
+            rows.append(
+                RunRow(
+                    task.mission.number,
+                    call.task,
+                    task.mission.function_names.get(call.function, ""),
+                    wall + call.began,
+                    "" if task.queue is None else task.queue.asked,
+                )
             )
-            for lease, task in islice(_current(worker, most, seats=seats), most)
-        ]
+        return rows
 
     # ---- missions, queues, failures
 
@@ -330,8 +335,8 @@ class Overview:
             done=mission.done,
             failed=mission.failed,
             retried=mission.retried,
-            left=len(mission.tasks) - mission.unconfirmed,
-            running=None if running is None else running[mission.number],
+            left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes, 0),
+            running=None if running is None else running[mission.number] - mission.idle_lanes,
             outlook=None if outlook is None else self._outlook(mission.number, outlook),
         )
 
@@ -449,5 +454,6 @@ def _current(
     for lease in islice(worker.leases.values(), most + _STALE):
         task = lease.task
         wanted = lease.current or (seats and lease.member > 0)
-        if task is not None and lease.scheduler_id is not None and wanted:
+        shown = lease.scheduler_id is not None and not lease.idle_lane
+        if task is not None and shown and wanted:
             yield lease, task

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from grain.edge.questions import TaskCounts
     from grain.edge.version import Versions
     from grain.head.hub.registry import Registry
-    from grain.head.hub.state import MissionRecord, TaskRecord, WorkerRecord
+    from grain.head.hub.state import MissionRecord, WorkerRecord
+    from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Supply
@@ -49,7 +50,11 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
     queues = [queue for queue in scheduler.queues.values() if queue.tasks or queue.running]
     queues.sort(key=lambda queue: -queue.waiting)
     run, wait = _counts(registry, waiting)
-    shown = [_queue(registry, waiting, queue, mission_labels, now) for queue in queues[:_QUEUES]]
+    idle = waiting.lanes.idle_by_queue()
+    shown = [
+        _queue(registry, waiting, queue, mission_labels, now, idle[queue])
+        for queue in queues[:_QUEUES]
+    ]
     return StateAnswer(
         epoch=registry.epoch,
         tasks=counts,
@@ -101,7 +106,9 @@ class TaskFacts(TypedDict, total=False):
     why: str
 
 
-def task_facts(registry: Registry, mission: MissionRecord, number: int, now: float) -> TaskFacts:
+def task_facts(
+    registry: Registry, lanes: LaneTable, mission: MissionRecord, number: int, now: float
+) -> TaskFacts:
     """Return what is known of a task beside its state.
 
     Returns:
@@ -109,15 +116,18 @@ def task_facts(registry: Registry, mission: MissionRecord, number: int, now: flo
         nothing for a task that is not known any more.
     """
     task = mission.tasks.get(number)
-    lease = None if task is None else task.lease
+    lease = lanes.run_of(mission, number) if task is None else task.lease
     ends = lease is not None and lease.gang is not None and lease.gang.stand_in is lease
-    if task is not None and lease is not None and not lease.waits and not ends:
+    if lease is not None and lease.task is not None and not lease.waits and not ends:
+        function, began = lease.task.function, lease.began
+        if lease.call is not None:
+            _, function, began = lease.call
         return {
-            "function": mission.function_names.get(task.function, ""),
+            "function": mission.function_names.get(function, ""),
             "worker": lease.worker.name,
             "host": lease.worker.host,
-            "began": registry.wall_time(lease.began),
-            "seconds": now - lease.began,
+            "began": registry.wall_time(began),
+            "seconds": now - began,
         }
     for ended, worker, began, at, why in reversed(registry.ended_tasks):
         if ended.mission is mission and ended.number == number:
@@ -142,7 +152,7 @@ def find_mission(registry: Registry, word: str) -> MissionRecord | None:
 
 def draining_worker(registry: Registry, worker: WorkerRecord, label: str) -> DrainingWorker:
     """Return what is shown of a worker that is asked to leave."""
-    running = len(registry.scheduler.workers[worker.number].tasks)
+    running = len(registry.scheduler.workers[worker.number].tasks) - worker.idle_lanes
     return DrainingWorker(worker.name, label, worker.host, worker_state(worker), running)
 
 
@@ -173,8 +183,12 @@ def _worker(
 ) -> WorkerState:
     scheduled = registry.scheduler.workers[worker.number]
     scheduled.give_back()
-    leases = [lease for lease in worker.leases.values() if not lease.waits]
-    tasks = (lease.task for lease in leases if lease.task is not None)
+    leases = (one for one in worker.leases.values() if not (one.waits or one.idle_lane))
+    tasks = (
+        (lease.task.mission, lease.task.number if lease.call is None else lease.call.task)
+        for lease in leases
+        if lease.task is not None
+    )
     return WorkerState(
         id=worker.id,
         name=worker.name,
@@ -187,9 +201,9 @@ def _worker(
         free=to_data(scheduled.supply.free),
         used=used_parts(scheduled.supply),
         left=None if scheduled.end == math.inf else scheduled.end - now,
-        running=len(scheduled.tasks),
+        running=len(scheduled.tasks) - worker.idle_lanes,
         computing=worker.computing if scheduled.tasks else 0.0,
-        tasks=[_label(task, of_missions) for task in islice(tasks, _TASKS)],
+        tasks=[_label(*task, of_missions) for task in islice(tasks, _TASKS)],
         versions=_versions(worker.versions),
     )
 
@@ -208,8 +222,8 @@ def used_parts(supply: Supply) -> dict[str, float | None]:
     return used
 
 
-def _label(task: TaskRecord, labels: dict[int, str]) -> str:
-    return f"{labels.get(task.mission.number, task.mission.id[:8])}:{task.number}"
+def _label(mission: MissionRecord, task: int, labels: dict[int, str]) -> str:
+    return f"{labels.get(mission.number, mission.id[:8])}:{task}"
 
 
 def _counts(registry: Registry, waiting: Waiting) -> tuple[Counter[int], Counter[int]]:
@@ -218,7 +232,7 @@ def _counts(registry: Registry, waiting: Waiting) -> tuple[Counter[int], Counter
     wait: Counter[int] = Counter()
     for worker in registry.workers.values():
         for lease in worker.leases.values():
-            if lease.task is not None and lease.current:
+            if lease.task is not None and lease.current and not lease.idle_lane:
                 counts = wait if lease.waits else run
                 counts[lease.task.mission.number] += 1
     for queue in registry.scheduler.queues.values():
@@ -251,8 +265,14 @@ def _mission(
 
 
 def _queue(
-    registry: Registry, waiting: Waiting, queue: TaskQueue, labels: dict[int, str], now: float
+    registry: Registry,
+    waiting: Waiting,
+    queue: TaskQueue,
+    labels: dict[int, str],
+    now: float,
+    idle: int,
 ) -> QueueState:
+    """Return what is shown of a queue, of whose running tasks some are lanes without a call."""
     head = queue.head()
     never = registry.scheduler.why_never(queue.request, now, queue.interpreter) if head else None
     never = _shortened(never)
@@ -263,8 +283,8 @@ def _queue(
         mission=labels.get(queue.share, ""),
         priority=queue.priority,
         waiting=queue.waiting,
-        running=queue.running,
-        oldest=_label(task, labels) if task is not None else "",
+        running=queue.running - idle,
+        oldest=_label(task.mission, task.number, labels) if task is not None else "",
         never=never,
         why=never or (_why(registry, queue, now) if head else ""),
     )

@@ -4,43 +4,52 @@
 Here a lane is a task like any other, but for these rules:
 
 1.  It starts at once or not at all, after all that waits has found no more room: what it asks for
-    is only lent, while nothing waits that a worker here could take. So it costs its mission no turn. There are none for calls
-    with a time limit, with alternatives, on several workers, or with what the whole cluster has.
+    is only lent, while nothing waits that a worker here could take. So it costs its mission no
+    turn. There are none for calls with a time limit, with alternatives, on several workers, or with
+    what the whole cluster has.
 2.  It has one run. When that is over, however it ends, the lane is over: its mission has the calls
     that it held run elsewhere, and each of them may have crashed with it. It outlives no worker: a
     call is brief, however long its lane was there.
 3.  While such a task waits, all lanes are recalled: each ends when the call that it has is over.
 4.  It is not a task of the user: it does not count as done or failed. Nothing is learned of its
-    time, and nothing is sent ahead behind it.
+    time, and nothing is sent ahead behind it. Its mission reports the calls that it had, and the
+    call that it has if that lasts. Then it is shown as that call, else only as what it holds.
 5.  A call that a lane held is submitted while that is resolved and not confirmed, by a number that
     need not ascend; once only.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from grain.head.hub.state import CallInLane, FailedTask, TaskRecord
 from grain.worker.messages import LANE, Recall
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from grain.head.hub.registry import Registry
-    from grain.head.hub.state import LeaseRecord, MissionRecord, TaskRecord
+    from grain.head.hub.state import LeaseRecord, MissionRecord
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.quarantine import Quarantine
     from grain.head.hub.tasks.waiting import Waiting
-    from grain.head.messages import Submit
+    from grain.head.messages import LaneFailure, LaneReport, Submit
+    from grain.head.scheduler.state import TaskQueue
 
 
 class LaneTable:
     """The lanes of all missions.
 
     Attributes:
-        leases: the runs of lanes that hold resources.
+        leases: the runs of lanes that hold resources, each with its mission.
+        idle: how many of them have no call that is known.
     """
 
     def __init__(
         self, registry: Registry, waiting: Waiting, outcomes: Outcomes, quarantine: Quarantine
     ) -> None:
+        self._registry = registry
         self._outgoing = registry.outgoing
         self._scheduler = registry.scheduler
         self._waiting = waiting
@@ -48,7 +57,8 @@ class LaneTable:
         self._quarantine = quarantine
         # Those that were asked for since the last decision.
         self._asked: dict[TaskRecord, None] = {}
-        self.leases: dict[LeaseRecord, None] = {}
+        self.leases: dict[LeaseRecord, MissionRecord] = {}
+        self.idle = 0
         waiting.lanes = self
 
     def ask(self, task: TaskRecord, *, has_run: bool) -> None:
@@ -87,7 +97,25 @@ class LaneTable:
     def on_run(self, lease: LeaseRecord) -> None:
         """Take in the run of a lane that starts, or that a worker has reported."""
         lease.lane = True
-        self.leases[lease] = None
+        task = lease.task
+        holds = lease.scheduler_id is not None
+        if holds and task is not None and lease not in self.leases:
+            self.leases[lease] = task.mission
+            lease.call = task.mission.lane_calls.get(task.number)
+            if lease.call is None:
+                self._count_idle(lease, 1)
+
+    def on_over(self, lease: LeaseRecord) -> None:
+        """Take in that a run holds nothing any more, if it is one of a lane."""
+        if lease in self.leases:
+            if lease.call is None:
+                self._count_idle(lease, -1)
+            del self.leases[lease]
+
+    def _count_idle(self, lease: LeaseRecord, count: int) -> None:
+        self.idle += count
+        self.leases[lease].idle_lanes += count
+        lease.worker.idle_lanes += count
 
     def _anything_waits(self) -> bool:
         """Return True if a task waits for what lanes may hold."""
@@ -110,3 +138,55 @@ class LaneTable:
             return False
         mission.left_lanes.add(message.lane)
         return True
+
+    # ---- the calls in lanes, for display
+
+    def forget_calls(self, mission: MissionRecord) -> None:
+        """Forget the calls that lanes have, as the mission reports them again."""
+        before, mission.lane_calls = mission.lane_calls, {}
+        self._show_calls(mission, before)
+
+    def on_report(self, mission: MissionRecord, report: LaneReport, now: float) -> None:
+        """Take in what a mission reports of its lanes."""
+        before = mission.lane_calls
+        mission.lane_calls = {
+            call.lane: CallInLane(call.task, call.function, now - call.seconds)
+            for call in report.calls
+        }
+        mission.last_task = max(mission.last_task, report.last)
+        self._show_calls(mission, before.keys() | mission.lane_calls.keys())
+        for count in report.counts:
+            self._outcomes.on_lane_calls(mission, count)
+        for failure in report.failures:
+            self._remember(mission, failure, now)
+
+    def _show_calls(self, mission: MissionRecord, lanes: Iterable[int]) -> None:
+        for lane in lanes:
+            task = mission.tasks.get(lane)
+            lease = None if task is None else task.lease
+            if lease is not None and lease in self.leases:
+                call = mission.lane_calls.get(lane)
+                self._count_idle(lease, (call is None) - (lease.call is None))
+                lease.call = call
+
+    def _remember(self, mission: MissionRecord, failure: LaneFailure, now: float) -> None:
+        """Remember a call that has failed as other tasks are."""
+        task = TaskRecord(mission, failure.task, function=failure.function, ending="error")
+        at = now - failure.ago
+        seen = (task, failure.worker, at - failure.seconds, at, failure.why)
+        self._registry.ended_tasks.append(seen)
+        self._registry.failed_tasks.append(FailedTask(seen, failure.retried))
+
+    def idle_by_queue(self) -> Counter[TaskQueue]:
+        """Return how many runs of each queue are lanes without a call: a look at all lanes."""
+        ids = (lease.scheduler_id for lease in self.leases if lease.call is None)
+        return Counter(self._scheduler.tasks[one].queue for one in ids if one is not None)
+
+    def run_of(self, mission: MissionRecord, number: int) -> LeaseRecord | None:
+        """Return the run of the lane that has a call, by the number of that; None if none has."""
+        for lane, call in mission.lane_calls.items():
+            task = mission.tasks.get(lane)
+            lease = None if task is None else task.lease
+            if call.task == number and lease is not None and lease in self.leases:
+                return lease
+        return None

@@ -25,12 +25,14 @@ from grain.head.scheduler.outlived import given_up
 from grain.worker.messages import LANE, TIME_OVER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grain.edge.messages import Payload
     from grain.eventlog.usage import Report
     from grain.head.hub.registry import Registry
     from grain.head.hub.state import LeaseRecord, MissionRecord
     from grain.head.hub.tasks.waiting import Waiting
-    from grain.head.messages import Ending
+    from grain.head.messages import Ending, LaneCount
     from grain.worker.messages import Attempt, Outlived, RunEnded
 
 MAX_UNCONFIRMED = 250_000
@@ -48,6 +50,8 @@ class Outcomes:
         failed: how many have failed for good. A failure counts when its mission has confirmed it,
             as only the mission knows that it tries the task again.
         retried: how many have failed and were tried again.
+        on_run_time: takes the name of a function, the seconds of some runs of it that ended by
+            themselves, added up, and how many these are; None if they are of no interest.
     """
 
     def __init__(self, registry: Registry, waiting: Waiting) -> None:
@@ -55,6 +59,7 @@ class Outcomes:
         self._waiting = waiting
         self._outgoing = registry.outgoing
         self.done = self.failed = self.retried = 0
+        self.on_run_time: Callable[[str, float, int], object] | None = None
         self.max_unconfirmed = MAX_UNCONFIRMED
         self.max_unconfirmed_bytes = MAX_UNCONFIRMED_BYTES
         # Missions that may have to be paused, or to go on.
@@ -294,6 +299,25 @@ class Outcomes:
             if one.ended[0] is task:
                 one.retried = True
                 return
+
+    def on_lane_calls(self, mission: MissionRecord, count: LaneCount) -> None:
+        """Count calls that have ended in lanes."""
+        self.done += count.done
+        self.failed += count.failed
+        self.retried += count.retried
+        mission.done += count.done
+        mission.failed += count.failed
+        mission.retried += count.retried
+        runs = count.done + count.failed + count.retried
+        if runs:
+            self.on_runs_ended(mission, count.function, count.seconds, runs)
+
+    def on_runs_ended(
+        self, mission: MissionRecord, function: bytes, seconds: float, runs: int = 1
+    ) -> None:
+        """Note for how long runs have taken that ended by themselves, added up."""
+        if self.on_run_time is not None:
+            self.on_run_time(mission.function_names.get(function, ""), seconds, runs)
 
     # ---- missions that do not take their outcomes
 

@@ -47,8 +47,6 @@ class Runs:
     Attributes:
         holding: the leases that hold resources, by the scheduler's id of each.
         gangs: those that belong together.
-        on_run_time: takes the name of the function and the seconds of each run that ended by
-            itself; None if they are of no interest.
     """
 
     def __init__(
@@ -75,7 +73,6 @@ class Runs:
         self._epoch = registry.epoch
         self._last_attempt = 0
         self.holding: dict[int, LeaseRecord] = {}
-        self.on_run_time: Callable[[str, float], object] | None = None
 
     # ---- starting
 
@@ -197,6 +194,7 @@ class Runs:
         scheduler_id, lease.scheduler_id = lease.scheduler_id, None
         if scheduler_id is None:
             return
+        self._lanes.on_over(lease)
         if successor is None:
             del self.holding[scheduler_id]
             self._scheduler.on_finished(scheduler_id, now, measured=measured)
@@ -258,8 +256,8 @@ class Runs:
             seen = (task, worker.name, lease.began, now, ended.detail)
             if not lease.lane:
                 self._registry.ended_tasks.append(seen)
-            if ended.status == "error":
-                self._registry.failed_tasks.append(FailedTask(seen))
+                if ended.status == "error":
+                    self._registry.failed_tasks.append(FailedTask(seen))
         else:
             self._outgoing.acknowledge(worker.link, ended.attempt)
             again = partial(self._outcomes.on_no_outcome, lease, task, ended)
@@ -319,13 +317,11 @@ class Runs:
 
     def _end(self, lease: LeaseRecord, now: float, *, measured: bool) -> None:
         del lease.worker.leases[lease.attempt]
-        self._lanes.leases.pop(lease, None)
         if lease.task is not None and lease.task.mission.beside:
             self._outcomes.on_beside_ended(lease, lease.task)
-        if measured and self.on_run_time is not None and lease.task is not None:
+        if measured and lease.task is not None:
             task = lease.task
-            name = task.mission.function_names.get(task.function, "")
-            self.on_run_time(name, now - lease.began)
+            self._outcomes.on_runs_ended(task.mission, task.function, now - lease.began)
         self._free(lease, now, measured=measured)
 
     # ---- adoption: what workers and missions report when they connect

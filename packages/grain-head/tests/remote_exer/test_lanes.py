@@ -1,0 +1,628 @@
+"""Lanes on a mission's side: when one is asked for, who has a call, and what is reported of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from grain.head.messages import (
+    AckTasks,
+    CancelTask,
+    Crash,
+    Crashed,
+    Depart,
+    LaneCall,
+    LaneCount,
+    LaneFailure,
+    LaneReport,
+    Resolved,
+    Retract,
+    Retracted,
+    Started,
+    Submit,
+    WorkerFacts,
+)
+from grain.remote_exer import MissionSession
+from grain.remote_exer.lanes import ALONE, BRIEF, LASTING, LINGER, CallTraffic, Lane, MissionLanes
+from grain.remote_exer.session import taken
+from grain.worker.messages import (
+    LANE,
+    AckRuns,
+    Cancel,
+    DefineFunction,
+    Ended,
+    LaneOutcome,
+    Recall,
+    StartRun,
+)
+from grain.worker.payload import Function
+from grain_testkit.submitted_tasks import remote_task
+
+if TYPE_CHECKING:
+    from grain.edge.messages import Message, Payload
+
+F = b"f"
+
+
+class Sent:
+    """A connection to a runner that keeps what was sent."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[tuple[Message, Payload]]] = []
+
+    def post(self, batch: list[tuple[Message, Payload]]) -> None:
+        self.batches.append(batch)
+
+    def take(self) -> list[Message]:
+        return [message for batch in taken(self.batches) for message, _ in batch]
+
+
+class Mission:
+    """A mission with lanes, connected to a head; its request 0 has brief calls."""
+
+    def __init__(self) -> None:
+        self.session = MissionSession("id", "m")
+        self.session.on_connected()
+        self.session.request({"Cores": 1})
+        self.session.define(Function(F, b"bytes", "f"))
+        self.session.on_message(WorkerFacts("id-w", "w", "host", {}), None)
+        self.session.take_mail()
+        self.lanes = MissionLanes(self.session)
+        self.lanes.add_request()
+        [self.traffic] = self.lanes.traffic
+
+    def ask(self, now: float = 0.0) -> int:
+        return self.lanes.ask(0, b"invitation", now)
+
+    def start(self, number: int, now: float = 0.0) -> None:
+        self.session.on_message(Started("id-w", (number,)), None)
+        self.lanes.on_news(now)
+
+    def open(self, now: float = 0.0) -> tuple[Lane, Sent]:
+        """Return a lane that is open, with the connection to its runner."""
+        number, sent = self.ask(now), Sent()
+        self.start(number, now)
+        lane = self.lanes.connect(number, sent, now)
+        assert lane is not None
+        self.session.take_mail()
+        return lane, sent
+
+    def call(self, now: float = 0.0) -> int:
+        """Send a call into an idle lane; return its number."""
+        task = self.lanes.board(self.traffic, remote_task(0, F, b"args"))
+        self.session.running[task] = now
+        return task
+
+    def end(self, lane: Lane, now: float = 0.0, **more: Any) -> None:
+        more = {"report": 0.001, **more}
+        ended = Ended((lane.number, lane.task), **more)
+        self.lanes.on_message(lane, ended, b"outcome", now)
+
+    def over(self, lane: Lane, outcome: LaneOutcome | None, now: float = 0.0) -> None:
+        """Let the scheduler report the end of a lane: a crash if there is no outcome."""
+        if outcome is None:
+            crash = Crash((7, 1), "w", "SIGKILL", 0.0)
+            self.session.on_message(Crashed(lane.number, crash), None)
+            self.session.on_message(Resolved(lane.number, "crashed", (crash,), b"report"), None)
+        else:
+            payload = msgspec.msgpack.encode(outcome)
+            self.session.on_message(Resolved(lane.number, "value"), payload)
+        self.lanes.on_news(now)
+
+    def mail(self, kind: type[Any]) -> list[Any]:
+        return [message for message, _ in self.session.take_mail() if isinstance(message, kind)]
+
+    def ends(self) -> list[tuple[int, str]]:
+        return [(one.task, one.ending) for one in taken(self.session.resolved)]
+
+
+@pytest.fixture
+def mission() -> Mission:
+    return Mission()
+
+
+# ---- when a lane is asked for
+
+
+def brief_traffic() -> CallTraffic:
+    traffic = CallTraffic()
+    for _ in range(60):
+        traffic.on_ended(0.001)
+    return traffic
+
+
+def submit_alone(traffic: CallTraffic, times: int) -> None:
+    for _ in range(times):
+        traffic.on_submitted(1, 0)
+
+
+def test_a_lane_is_asked_for_after_some_brief_calls_that_found_nothing_waiting() -> None:
+    traffic = brief_traffic()
+    submit_alone(traffic, ALONE - 1)
+    assert not traffic.wants_lane(0.0)
+    submit_alone(traffic, 1)
+    assert traffic.wants_lane(0.0)
+
+
+def test_a_call_that_finds_others_waiting_lets_the_count_begin_again() -> None:
+    traffic = brief_traffic()
+    submit_alone(traffic, ALONE)
+    traffic.on_submitted(2, 1)
+    submit_alone(traffic, ALONE - 1)
+    assert not traffic.wants_lane(0.0)
+    traffic.on_submitted(3, 4)  # next to nothing, with so many that run
+    assert traffic.wants_lane(0.0)
+
+
+def test_calls_that_were_not_seen_to_be_brief_have_no_lanes() -> None:
+    traffic = CallTraffic()
+    submit_alone(traffic, ALONE)
+    assert not traffic.wants_lane(0.0)
+    traffic = brief_traffic()
+    submit_alone(traffic, ALONE)
+    for _ in range(9):
+        traffic.on_ended(2 * BRIEF)
+    assert not traffic.wants_lane(0.0)
+
+
+def test_one_long_call_among_brief_ones_matters_no_more_than_a_second_does() -> None:
+    brief_until = []
+    for long in (1.0, 3600.0):
+        traffic = brief_traffic()
+        submit_alone(traffic, ALONE)
+        traffic.on_ended(long)
+        brief_until.append(0)
+        while not traffic.wants_lane(0.0):
+            traffic.on_ended(0.001)
+            brief_until[-1] += 1
+    assert 0 < brief_until[0] == brief_until[1]
+
+
+def test_no_lane_is_asked_for_while_another_one_is_to_open(mission: Mission) -> None:
+    for _ in range(60):
+        mission.traffic.on_ended(0.001)
+    number = mission.ask()
+    submit_alone(mission.traffic, ALONE)
+    assert not mission.lanes.wants_lane(0, 0.0)
+    mission.start(number)
+    mission.lanes.connect(number, Sent(), 0.0)
+    assert mission.lanes.wants_lane(0, 0.0)
+    mission.session.on_disconnected()
+    assert not mission.lanes.wants_lane(0, 0.0)
+
+
+def test_another_lane_is_asked_for_only_if_further_calls_go_to_the_scheduler(
+    mission: Mission,
+) -> None:
+    for _ in range(60):
+        mission.traffic.on_ended(0.001)
+    submit_alone(mission.traffic, ALONE)
+    mission.open()
+    submit_alone(mission.traffic, ALONE - 1)
+    assert not mission.traffic.wants_lane(0.0)
+    submit_alone(mission.traffic, 1)
+    assert mission.traffic.wants_lane(0.0)
+
+
+def test_pauses_after_refusals_grow_until_a_lane_opens() -> None:
+    traffic = brief_traffic()
+    submit_alone(traffic, ALONE)
+    for now, pause in ((0.0, 0.1), (1.0, 0.2), (2.0, 0.4)):
+        traffic.on_refused(now)
+        assert not traffic.wants_lane(now + 0.9 * pause)
+        assert traffic.wants_lane(now + pause)
+    for _ in range(20):
+        traffic.on_refused(3.0)
+    assert traffic.wants_lane(13.0)
+    traffic.on_open()
+    traffic.on_refused(20.0)
+    assert traffic.wants_lane(20.1)
+
+
+def test_a_refused_lane_is_forgotten_and_another_one_asked_for_later(mission: Mission) -> None:
+    for _ in range(60):
+        mission.traffic.on_ended(0.001)
+    number = mission.ask()
+    assert [(number, LANE)] == [(one.task, one.function) for one in mission.mail(Submit)]
+    mission.session.on_message(Resolved(number, "crashed"), None)
+    mission.lanes.on_news(5.0)
+    submit_alone(mission.traffic, ALONE)
+
+    assert [] == mission.ends()
+    assert {} == mission.traffic.lanes
+    assert not mission.lanes.wants_lane(0, 5.05)
+    assert mission.lanes.wants_lane(0, 5.15)
+
+
+def test_a_runner_that_cannot_connect_has_the_mission_listen_for_others_and_then_give_up(
+    mission: Mission,
+) -> None:
+    for _ in range(60):
+        mission.traffic.on_ended(0.001)
+    assert not mission.lanes.far
+    for now, pause in ((0.0, 0.1), (10.0, 600.0)):
+        number = mission.ask(now)
+        mission.start(number, now)
+        payload = msgspec.msgpack.encode(LaneOutcome(unreachable=True))
+        mission.session.on_message(Resolved(number, "value"), payload)
+        mission.lanes.on_news(now)
+        assert mission.lanes.far
+        submit_alone(mission.traffic, ALONE)
+        assert not mission.traffic.wants_lane(now + 0.9 * pause)
+        assert mission.traffic.wants_lane(now + pause)
+
+
+# ---- lanes and their calls
+
+
+@pytest.mark.parametrize("first", ["started", "connected"])
+def test_a_lane_is_idle_when_it_has_both_a_worker_and_a_connection(
+    mission: Mission, first: str
+) -> None:
+    number = mission.ask()
+    if first == "started":
+        mission.start(number)
+    else:
+        mission.lanes.connect(number, Sent(), 0.0)
+    assert [] == mission.traffic.idle
+    if first == "started":
+        mission.lanes.connect(number, Sent(), 0.0)
+    else:
+        mission.start(number)
+    assert [number] == [lane.number for lane in mission.traffic.idle]
+
+
+def test_no_second_runner_and_none_of_an_unknown_lane_is_taken(mission: Mission) -> None:
+    lane, _ = mission.open()
+    assert mission.lanes.connect(lane.number, Sent(), 0.0) is None
+    assert mission.lanes.connect(77, Sent(), 0.0) is None
+
+
+def test_a_call_goes_to_the_runner_with_its_function_once(mission: Mission) -> None:
+    lane, sent = mission.open()
+    first = mission.call()
+    assert [] == mission.traffic.idle
+    mission.end(lane)
+    second = mission.call()
+
+    runs = [StartRun((lane.number, n), None, function=F, task=n) for n in (first, second)]
+    assert [DefineFunction(F), *runs] == sent.take()
+    assert [(first, "value")] == mission.ends()
+    assert [] == mission.mail(Submit)
+
+
+def test_the_lane_that_was_used_last_has_the_next_call(mission: Mission) -> None:
+    """So the others become idle for long, and are given back."""
+    (one, _), (other, _) = mission.open(), mission.open()
+    mission.call()
+    assert (0, 0) != (one.task, other.task)
+    used = one if one.task else other
+    mission.end(used)
+    mission.call()
+    assert used.task
+
+
+def test_an_outcome_that_comes_twice_counts_once(mission: Mission) -> None:
+    lane, _ = mission.open()
+    task = mission.call()
+    ended = Ended((lane.number, task), report=0.001)
+    for _ in range(2):
+        mission.lanes.on_message(lane, ended, b"outcome", 0.0)
+    assert [(task, "value")] == mission.ends()
+    assert 1 == len(mission.traffic.idle)
+
+
+def test_a_lane_that_has_waited_is_given_back_with_its_last_call_confirmed(
+    mission: Mission,
+) -> None:
+    lane, sent = mission.open()
+    task = mission.call()
+    mission.lanes.close_idle(9.0)
+    mission.end(lane, 10.0)
+    sent.take()
+    mission.lanes.close_idle(10.0 + 0.9 * LINGER)
+    assert [] == taken(mission.lanes.closing)
+    mission.lanes.close_idle(10.0 + LINGER)
+
+    assert [lane] == taken(mission.lanes.closing)
+    assert [AckRuns(((lane.number, task),))] == sent.take()
+    assert [] == mission.traffic.idle
+
+
+def test_a_recalled_lane_takes_no_more_calls(mission: Mission) -> None:
+    lane, _ = mission.open()
+    mission.lanes.on_message(lane, Recall((7, 1)), None, 0.0)
+    assert [] == mission.traffic.idle
+    assert [lane] == taken(mission.lanes.closing)
+    mission.over(lane, LaneOutcome())
+    assert {} == mission.traffic.lanes
+    assert [] == mission.ends()
+
+
+def test_an_outcome_may_come_with_the_end_of_its_lane(mission: Mission) -> None:
+    lane, _ = mission.open()
+    task = mission.call()
+    mission.lanes.on_disconnected(lane)
+    assert [] == mission.ends()
+    ended = Ended((lane.number, task), report=0.001)
+    mission.over(lane, LaneOutcome(ended=ended, payload=b"outcome"))
+
+    assert [(task, "value")] == mission.ends()
+    assert [] == mission.mail(Submit)
+    mission.lanes.report(1.0)
+    [report] = mission.mail(LaneReport)
+    assert (LaneCount(F, 1, 0, 0, 0.001),) == report.counts
+
+
+def test_a_call_that_did_not_begin_goes_to_the_scheduler(mission: Mission) -> None:
+    lane, _ = mission.open()
+    task = mission.call()
+    mission.lanes.on_disconnected(lane)
+    mission.over(lane, LaneOutcome())
+
+    [submit] = mission.mail(Submit)
+    assert (task, "", (), lane.number) == (
+        *(submit.task, submit.worker, submit.crashes, submit.lane),
+    )
+    assert 1 == mission.session.waiting_of(0)
+
+
+def test_a_call_may_have_crashed_with_its_lane(mission: Mission) -> None:
+    lane, _ = mission.open()
+    task = mission.call()
+    mission.over(lane, None)
+
+    [submit] = mission.mail(Submit)
+    assert (task, ["SIGKILL"]) == (submit.task, [crash.how for crash in submit.crashes])
+
+
+def test_a_call_that_crashed_by_itself_has_one_crash_also_if_its_lane_crashes(
+    mission: Mission,
+) -> None:
+    """As a program that was killed: the runner lives."""
+    lane, _ = mission.open()
+    task = mission.call()
+    mission.end(lane, crash="its program was killed")
+    assert [] == mission.ends()
+    mission.over(lane, None)
+
+    [submit] = mission.mail(Submit)
+    [crash] = submit.crashes
+    assert (task, "w", "its program was killed") == (submit.task, crash.worker, crash.how)
+
+
+def test_a_returned_call_goes_to_the_scheduler_without_a_crash(mission: Mission) -> None:
+    lane, _ = mission.open()
+    task = mission.call()
+    mission.end(lane, status="returned")
+    assert [lane] == taken(mission.lanes.closing)
+    mission.over(lane, LaneOutcome())
+    [submit] = mission.mail(Submit)
+    assert (task, ()) == (submit.task, submit.crashes)
+
+
+def test_a_call_in_a_lane_is_cancelled_there(mission: Mission) -> None:
+    lane, sent = mission.open()
+    task = mission.call()
+    sent.take()
+    assert mission.lanes.cancel(task)
+    assert [Cancel((lane.number, task))] == sent.take()
+    assert [] == mission.mail(Retract)
+    mission.end(lane, status="cancelled", report=b"")
+
+    assert [(task, "cancelled")] == mission.ends()
+    assert [lane] == mission.traffic.idle
+    assert not mission.lanes.cancel(task)
+
+
+def test_a_cancelled_call_that_cannot_be_reached_has_its_lane_retracted(mission: Mission) -> None:
+    lane, _ = mission.open()
+    task = mission.call()
+    mission.lanes.on_disconnected(lane)
+    mission.lanes.cancel(task)
+    assert [Retract((lane.number,))] == mission.mail(Retract)
+    mission.session.on_message(Retracted(lane.number), None)
+    mission.lanes.on_news(0.0)
+    assert [(task, "cancelled")] == mission.ends()
+
+
+# ---- what users outside do and see
+
+
+def test_a_user_outside_cancels_a_call_in_a_lane(mission: Mission) -> None:
+    lane, sent = mission.open()
+    task = mission.call()
+    sent.take()
+    mission.session.on_message(CancelTask(task, "eve"), None)
+    mission.lanes.on_news(0.0)
+    assert [Cancel((lane.number, task))] == sent.take()
+    mission.end(lane, status="cancelled", report=b"")
+
+    [resolution] = mission.session.resolved
+    assert ("cancelled", "eve") == (resolution.ending, resolution.by)
+
+
+def test_a_user_outside_cancels_a_call_that_has_left_its_lane_meanwhile(mission: Mission) -> None:
+    lane, _ = mission.open()
+    task = mission.call()
+    mission.session.on_message(CancelTask(task, "eve"), None)
+    mission.session.on_message(Resolved(lane.number, "crashed"), None)
+    mission.lanes.on_news(0.0)
+    assert [task] == [one.task for one in mission.mail(Submit)]
+    mission.session.on_message(Retracted(task), None)
+    [resolution] = mission.session.resolved
+    assert ("cancelled", "eve") == (resolution.ending, resolution.by)
+
+
+def test_calls_are_reported_by_function_and_once(mission: Mission) -> None:
+    lane, _ = mission.open()
+    for _ in range(3):
+        task = mission.call()
+        mission.end(lane)
+    mission.lanes.report(1.0)
+    assert [LaneReport((), (LaneCount(F, 3, 0, 0, 0.003),), (), task)] == mission.mail(LaneReport)
+    mission.lanes.report(2.0)
+    assert [] == mission.mail(LaneReport)
+
+
+def test_a_call_that_lasts_is_reported_and_that_it_is_over(mission: Mission) -> None:
+    lane, _ = mission.open()
+    task = mission.call(10.0)
+    mission.lanes.report(10.0 + 0.9 * LASTING)
+    assert [] == mission.mail(LaneReport)
+    mission.lanes.report(11.5)
+    call = LaneCall(lane.number, task, F, 1.5)
+    assert [LaneReport((call,), last=task)] == mission.mail(LaneReport)
+    mission.lanes.report(12.0)
+    assert [] == mission.mail(LaneReport)
+    mission.end(lane, 13.0)
+    mission.lanes.report(13.0)
+    [report] = mission.mail(LaneReport)
+    assert () == report.calls
+
+
+def test_the_times_of_calls_without_a_report_of_theirs_are_those_of_the_mission(
+    mission: Mission,
+) -> None:
+    lane, _ = mission.open()
+    mission.call(10.0)
+    mission.end(lane, 12.5, report=b"of a program")
+    mission.lanes.report(13.0)
+    [report] = mission.mail(LaneReport)
+    assert (LaneCount(F, 1, 0, 0, 2.5),) == report.counts
+
+
+def test_failures_are_reported_when_it_is_known_whether_they_are_tried_again(
+    mission: Mission,
+) -> None:
+    lane, _ = mission.open()
+    tasks = []
+    for number in range(2):
+        tasks.append(mission.call(10.0 * number))
+        mission.end(lane, 10.0 * number + 0.5, failed=True, report=b"", error="ValueError: no")
+    mission.lanes.report(10.5)
+    [first] = mission.mail(LaneReport)
+    mission.session.retry(tasks[1])
+    mission.lanes.report(11.0)
+    [second] = mission.mail(LaneReport)
+
+    assert (LaneCount(F, 0, 1, 0, 0.5),) == first.counts
+    assert (LaneCount(F, 0, 0, 1, 0.5),) == second.counts
+    assert (LaneFailure(tasks[0], F, "w", 0.5, 10.0, "ValueError: no"),) == first.failures
+    again = LaneFailure(tasks[1], F, "w", 0.5, 0.5, "ValueError: no", retried=True)
+    assert (again,) == second.failures
+
+
+def test_a_retried_call_of_a_lane_is_not_among_those_to_be_confirmed(mission: Mission) -> None:
+    lane, _ = mission.open()
+    task = mission.call()
+    mission.end(lane, failed=True, report=b"")
+    mission.session.retry(task)
+    waiting = mission.session.submit(remote_task(0, F))
+    mission.session.on_message(Resolved(waiting, "error"), b"")
+    mission.session.confirm()
+    assert [AckTasks((waiting,))] == mission.mail(AckTasks)
+
+
+def test_only_the_last_failures_have_details_and_all_are_counted(mission: Mission) -> None:
+    lane, _ = mission.open()
+    for _ in range(50):
+        task = mission.call()
+        mission.end(lane, failed=True, report=b"")
+    mission.lanes.report(1.0)
+    [report] = mission.mail(LaneReport)
+    assert (50, 20, task) == (
+        *(report.counts[0].failed, len(report.failures), report.failures[-1].task),
+    )
+
+
+def test_a_cancelled_call_does_not_count(mission: Mission) -> None:
+    """It may have a value all the same, as the message came too late."""
+    lane, _ = mission.open()
+    task = mission.call()
+    mission.lanes.cancel(task)
+    mission.end(lane)
+    mission.lanes.report(1.0)
+    assert [(task, "cancelled")] == mission.ends()
+    assert [] == mission.mail(LaneReport)
+
+
+def test_a_mission_that_leaves_reports_the_rest_before(mission: Mission) -> None:
+    lane, _ = mission.open()
+    mission.call()
+    mission.end(lane)
+    mission.call()
+    mission.end(lane, failed=True, report=b"")
+    mission.session.depart()
+    mail = [message for message, _ in mission.session.take_mail()]
+
+    assert [LaneReport, Depart] == [type(message) for message in mail]
+    assert isinstance(mail[0], LaneReport)
+    assert (LaneCount(F, 1, 1, 0, 0.001),) == mail[0].counts
+
+
+def test_what_could_not_be_sent_is_reported_on_the_next_connection_and_once(
+    mission: Mission,
+) -> None:
+    lane, _ = mission.open()
+    mission.call()
+    mission.end(lane)
+    mission.lanes.report(1.0)  # it is not sent any more
+    mission.session.on_disconnected()
+    task = mission.call(1.0)
+    mission.end(lane, 1.5, failed=True, report=b"", error="ValueError: no")
+    mission.lanes.report(2.0)
+    mission.session.on_connected()
+    mission.session.take_mail()
+    mission.lanes.report(3.0)
+
+    [report] = mission.mail(LaneReport)
+    assert (LaneCount(F, 1, 1, 0, 0.501),) == report.counts
+    assert [(task, 1.5)] == [(failed.task, failed.ago) for failed in report.failures]
+    mission.session.on_disconnected()  # with a report that may have arrived
+    mission.session.on_connected()
+    mission.lanes.report(4.0)
+    assert [] == mission.mail(LaneReport)
+
+
+def test_a_call_that_lasts_is_reported_on_each_connection(mission: Mission) -> None:
+    mission.open()
+    task = mission.call()
+    for now in (1.0, 2.0):
+        mission.lanes.report(now)
+        [report] = mission.mail(LaneReport)
+        assert [(task, now)] == [(call.task, call.seconds) for call in report.calls]
+        mission.session.on_disconnected()
+        mission.session.on_connected()
+
+
+def test_many_functions_have_several_reports(mission: Mission) -> None:
+    lane, _ = mission.open()
+    for number in range(300):
+        digest = b"%d" % number
+        mission.session.define(Function(digest, b"bytes", "f"))
+        mission.lanes.board(mission.traffic, remote_task(0, digest, b"args"))
+        mission.end(lane)
+    mission.lanes.report(1.0)
+    assert [256, 44] == [len(report.counts) for report in mission.mail(LaneReport)]
+
+
+def test_another_id_of_the_mission_takes_all_calls_from_their_lanes(mission: Mission) -> None:
+    lane, _ = mission.open()
+    task = mission.call()
+    mission.session.on_disconnected()
+    mission.session.rename("other")
+    mission.session.on_connected()
+    mission.session.on_message(Started("id-w", (task,)), None)
+    mission.session.running[task] = 1.0
+    mission.lanes.report(9.0)  # before the news that the lane is over
+    mission.lanes.on_news(9.0)
+
+    assert {} == mission.traffic.lanes
+    mail = [message for message, _ in mission.session.take_mail()]
+    assert [task] == [one.task for one in mail if isinstance(one, Submit)]
+    assert not any(isinstance(one, LaneReport) for one in mail)
+    mission.lanes.on_message(lane, Ended((lane.number, task)), b"", 9.0)
+    assert [] == mission.ends()

@@ -1,0 +1,146 @@
+"""The calls of a lane: which one begins, and which outcome is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grain.worker.lanes.calls import LaneCalls
+from grain.worker.messages import (
+    LANE,
+    AckRuns,
+    Cancel,
+    DefineFunction,
+    Ended,
+    LaneOutcome,
+    Recall,
+    StartRun,
+)
+
+RUN = StartRun((7, 3), {"Cores": 2}, 60.0, LANE, task=9, settings=b"settings")
+F, G = b"f", b"g"
+FIRST, SECOND = (9, 10), (9, 11)
+
+
+class Runner:
+    """A lane with a runner that notes what it is to do."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[StartRun, Any]] = []
+        self.cancelled = 0
+        self.defined: list[bytes] = []
+        self.calls = LaneCalls(
+            RUN,
+            lambda run, arguments: self.begun.append((run, arguments)),
+            self.cancel,
+            lambda digest, _: self.defined.append(digest),
+        )
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+    def start(self, call: tuple[int, int], function: bytes = F) -> None:
+        start = StartRun(call, None, function=function, task=call[1])
+        self.calls.on_message(start, b"arguments")
+
+    def end(self, **more: Any) -> tuple[Ended, Any]:
+        return self.calls.end_call(Ended(RUN.attempt, **more), b"outcome")
+
+
+@pytest.fixture
+def runner() -> Runner:
+    return Runner()
+
+
+def test_a_call_has_what_the_lane_was_given_and_its_own_function_and_number(
+    runner: Runner,
+) -> None:
+    runner.calls.on_message(DefineFunction(F), b"function")
+    runner.start(FIRST)
+
+    [(run, arguments)] = runner.begun
+    assert StartRun((7, 3), {"Cores": 2}, 60.0, F, task=10, settings=b"settings") == run
+    assert b"arguments" == arguments
+    assert [F] == runner.defined
+    assert FIRST == runner.calls.call
+
+
+def test_a_function_is_defined_before_each_call_as_the_agent_may_have_had_it_forgotten(
+    runner: Runner,
+) -> None:
+    for function in (F, G):
+        runner.calls.on_message(DefineFunction(function), b"function")
+    assert [] == runner.defined
+    for number, function in enumerate((F, G, F), 10):
+        runner.start((9, number), function)
+        runner.end()
+    assert [F, G, F] == runner.defined
+
+
+def test_a_second_call_does_not_begin_while_the_first_is_under_way(runner: Runner) -> None:
+    runner.start(FIRST)
+    runner.start(SECOND)
+    assert [10] == [run.task for run, _ in runner.begun]
+    assert FIRST == runner.calls.call
+
+
+def test_no_call_begins_after_the_lane_was_closed(runner: Runner) -> None:
+    runner.start(FIRST)
+    runner.calls.closed = True
+    runner.end()
+    runner.start(SECOND)
+    assert [10] == [run.task for run, _ in runner.begun]
+    assert runner.calls.kept is not None
+
+
+def test_the_mission_gets_the_end_of_a_call_under_the_name_that_it_knows(runner: Runner) -> None:
+    runner.start(FIRST)
+    report = runner.end(failed=True, error="ValueError: no")
+    assert (Ended(FIRST, failed=True, error="ValueError: no"), b"outcome") == report
+    assert runner.calls.call is None
+
+
+def test_an_outcome_is_kept_until_the_next_call_or_its_confirmation(runner: Runner) -> None:
+    runner.start(FIRST)
+    runner.end()
+    runner.calls.on_message(AckRuns((SECOND,)), None)
+    assert LaneOutcome(ended=Ended(FIRST), payload=b"outcome") == runner.calls.outcome()
+    runner.start(SECOND)
+    assert LaneOutcome() == runner.calls.outcome()
+    runner.end()
+    runner.calls.on_message(AckRuns((FIRST, SECOND)), None)
+    assert LaneOutcome() == runner.calls.outcome()
+
+
+def test_an_end_without_an_outcome_is_kept_too(runner: Runner) -> None:
+    runner.start(FIRST)
+    runner.calls.end_call(Ended(RUN.attempt, "cancelled"), None)
+    assert LaneOutcome(ended=Ended(FIRST, "cancelled")) == runner.calls.outcome()
+    assert not runner.calls.done
+
+
+def test_only_an_outcome_counts_as_one_of_a_call_that_is_done(runner: Runner) -> None:
+    assert not runner.calls.done
+    runner.start(FIRST)
+    runner.end()
+    assert runner.calls.done
+
+
+def test_only_the_call_under_way_is_cancelled(runner: Runner) -> None:
+    runner.calls.on_message(Cancel(FIRST), None)
+    runner.start(FIRST)
+    runner.calls.on_message(Cancel(SECOND), None)
+    runner.calls.on_message(Cancel(RUN.attempt), None)
+    assert 0 == runner.cancelled
+    runner.calls.on_message(Cancel(FIRST), None)
+    assert 1 == runner.cancelled
+    runner.end(status="cancelled")
+    runner.calls.on_message(Cancel(FIRST), None)
+    assert 1 == runner.cancelled
+
+
+def test_other_messages_change_nothing(runner: Runner) -> None:
+    runner.start(FIRST)
+    runner.calls.on_message(Recall(RUN.attempt), None)
+    assert (FIRST, False, 0) == (runner.calls.call, runner.calls.closed, runner.cancelled)

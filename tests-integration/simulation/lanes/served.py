@@ -1,0 +1,217 @@
+"""The run of a lane on a worker, and its calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from grain.edge.questions import pack, unpack
+from grain.worker.lanes.run import CONFIRM
+from grain.worker.messages import Ended, LaneOpen, Recall, StartRun
+from simulation.lanes.ends import LaneEnd, LaneWire
+from simulation.lanes.mission_end import MissionEnd
+
+if TYPE_CHECKING:
+    from grain.edge.messages import Payload
+    from simulation.peers import Behaviour, SimulatedRun, SimulatedWorker
+    from simulation.wire import Mail
+
+
+@dataclass(eq=False)
+class SimulatedCall:
+    """A call that really takes place in a lane.
+
+    Attributes:
+        how: how it has ended: "done", "cancelled" or "crashed"; empty before.
+        ending: True from when it is told to end.
+    """
+
+    lane: ServedLane
+    task: int
+    behaviour: Behaviour
+    how: str = ""
+    ending: bool = False
+
+
+class ServedLane(LaneEnd):
+    """The run of a lane: the real `LaneCalls`, with what surrounds them in `LaneRun`.
+
+    Attributes:
+        process: it, among the runs of its worker.
+        call: the call under way.
+        recalled, revoked: True from when its worker was told so.
+        closing: True from when it is to end with its call, or without one at once.
+        over: True from when it has ended, or died.
+        died: True from when it has died with its runner.
+        blamed: True if it had not been told to end.
+    """
+
+    def __init__(self, worker: SimulatedWorker, process: SimulatedRun, invitation: Payload) -> None:
+        super().__init__(worker)
+        self._worker = worker
+        self.process = process
+        self._mission: str = unpack(invitation, str)
+        self.calls = worker.world.lane_calls(process.run, self._begin, self._stop, self._define)
+        self.call: SimulatedCall | None = None
+        self.recalled = self.revoked = self.closing = self.over = self.died = self.blamed = False
+        self._unreachable = False
+        clock = worker.world.clock
+        delay = worker.world.lane_slow * clock.chance.random()
+        clock.after(delay, lambda: self.when_it_runs(self._connect))
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Its mission, and its number there."""
+        return self.process.lease.mission, self.process.lease.task
+
+    @property
+    def draining(self) -> bool:
+        """True if its worker takes no more runs."""
+        return self._worker.session.draining
+
+    # ---- the connection
+
+    def _connect(self) -> None:
+        if self.closing or self.over:
+            return
+        world, clock = self._worker.world, self._worker.world.clock
+        mission = world.lane_host(self._mission)
+        if mission is None:
+            delay = clock.chance.choice((0.0, 5.0))
+            clock.after(delay, lambda: self.when_it_runs(self._on_unreachable))
+            return
+        end = MissionEnd(mission)
+        self.wire = end.wire = LaneWire(clock, end, self, world.lane_slow)
+        self.send([(LaneOpen(self.process.lease.task), None)])
+
+    def _on_unreachable(self) -> None:
+        if not self.closing:
+            self._unreachable = True
+            self._close()
+
+    def read(self, mail: Mail) -> None:
+        for message, payload in mail:
+            self.calls.on_message(message, payload)
+
+    def lost(self) -> None:
+        self.wire = None
+        self._close()
+
+    # ---- orders
+
+    def recall(self) -> None:
+        """End it when the call that it has is over."""
+        self.recalled = self.calls.closed = True
+        if self.wire is None:
+            self._close()
+        elif self.call is None:
+            self._give_notice()
+
+    def revoke(self) -> None:
+        """End it, and the call that it has."""
+        self.revoked = True
+        self.hang_up()
+        self._close()
+        if self.call is not None:
+            self._stop()
+
+    def _give_notice(self) -> None:
+        self.send([(Recall(self.process.run.attempt), None)])
+        self._worker.world.clock.after(CONFIRM, lambda: self.when_it_runs(self._on_notice_over))
+
+    def _on_notice_over(self) -> None:
+        self.hang_up()
+        self._close()
+
+    def _close(self) -> None:
+        """End it with its call, or now."""
+        self.closing = self.calls.closed = True
+        if self.call is None:
+            self._worker.world.clock.after(0.0, lambda: self.when_it_runs(self._end))
+
+    def _end(self) -> None:
+        if self.over:
+            return
+        self.over = True
+        outcome: bytes | None = None
+        if not self.revoked or self.calls.done:
+            result = msgspec.structs.replace(self.calls.outcome(), unreachable=self._unreachable)
+            outcome = msgspec.msgpack.encode(result)
+        self._worker.end_lane(self, outcome)
+
+    def die(self, *, blamed: bool = False) -> None:
+        """Die with its runner.
+
+        Args:
+            blamed: True if the worker goes on, and has not told it to end.
+        """
+        self.over, self.died, self.blamed = True, True, blamed
+        if self.call is not None:
+            self.call.how = "crashed"
+            self.call = None
+        self.hang_up()
+
+    # ---- calls
+
+    def _define(self, digest: bytes, function: Any) -> None:
+        assert function == b"code", "another function"
+        self._worker.learnt.add(digest)
+
+    def _begin(self, run: StartRun, arguments: Any) -> None:
+        world, lease = self._worker.world, self.process.lease
+        assert run.attempt == lease.attempt, "a call of another run"
+        assert run.function in self._worker.learnt, f"the function of {run} is missing"
+        assert unpack(arguments, list) == [lease.mission, run.task], "the arguments of another call"
+        call = SimulatedCall(self, run.task, world.behaviour(lease.mission, run.task))
+        world.laws.on_call_begun(call)
+        self.call = call
+        seconds = call.behaviour.seconds * (0.5 + world.clock.chance.random())
+        world.clock.after(seconds, lambda: self.when_it_runs(lambda: self._end_call(call)))
+
+    def _end_call(self, call: SimulatedCall) -> None:
+        if self.call is not call:
+            return
+        if call.behaviour.kind == "poison":
+            self._worker.crash()
+        else:
+            self._complete(call, failed=call.behaviour.kind == "error")
+
+    def _complete(self, call: SimulatedCall, *, failed: bool, crash: str = "") -> None:
+        lease = self.process.lease
+        outcome = pack((lease.mission, call.task, lease.attempt, call.behaviour.kind))
+        if not crash:
+            self._worker.world.laws.on_call_completed(call, outcome)
+        self._report(Ended(lease.attempt, "done", failed, crash), outcome, call)
+
+    def crash(self) -> None:
+        """Let its runner die."""
+        self._worker.crash()
+
+    def kill_program(self) -> None:
+        """Let the supervisor of what the call runs be killed: a crash that does not end the lane."""
+        if self.call is not None and not self.call.ending:
+            self._complete(self.call, failed=True, crash="its supervisor was killed")
+
+    def _stop(self) -> None:
+        call = self.call
+        if call is not None and not call.ending:
+            call.ending = True
+            clock = self._worker.world.clock
+            ended = Ended(self.process.lease.attempt, "cancelled")
+            clock.after(
+                clock.chance.choice((0.0, 0.1, 5.0)),
+                lambda: self.when_it_runs(lambda: self._report(ended, None, call)),
+            )
+
+    def _report(self, ended: Ended, outcome: Payload, call: SimulatedCall) -> None:
+        if self.call is not call:
+            return
+        self.call = None
+        call.how = "crashed" if ended.crash else ended.status
+        self.send([self.calls.end_call(ended, outcome)])
+        if self.closing:
+            self._close()
+        elif self.recalled:
+            self._give_notice()

@@ -1,0 +1,206 @@
+"""The laws on lanes: calls take place once, and what is lent comes back.
+
+A call is in one lane at most, and only there, or it is the scheduler's. It begins elsewhere when its
+lane is over, and has left no outcome of it. If the lane crashed, that counts for this call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from grain.remote_exer.lanes import LINGER
+from grain.worker.lanes.run import CONFIRM
+from grain.worker.messages import LANE
+from simulation.surroundings import Passing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.edge.messages import Payload
+    from grain.remote_exer import Resolution
+    from grain.worker.messages import Attempt, Lease
+    from simulation.heads import HeadProcess
+    from simulation.lanes.served import ServedLane, SimulatedCall
+    from simulation.laws.laws import Laws
+    from simulation.peers import SimulatedMission, SimulatedWorker
+    from simulation.setting import Setting
+
+
+class LaneLaws:
+    """The observer of the calls in lanes.
+
+    Args:
+        laws: those on all runs.
+        world: the world.
+    """
+
+    def __init__(self, laws: Laws, world: Setting) -> None:
+        self._laws = laws
+        self._world = world
+        self._calls: dict[tuple[str, int], SimulatedCall] = {}
+        self._outcomes: set[Payload] = set()
+        # The lane that each attempt is the run of: its mission, and its number there.
+        self._lanes: dict[Attempt, tuple[str, int]] = {}
+
+    def on_leased(self, head: HeadProcess, lease: Lease) -> None:
+        """Check a lease that a head sends."""
+        demand = self._laws.demand
+        if lease.function == LANE:
+            key = (lease.mission, lease.task)
+            demand("a lane has one run", key not in self._lanes.values(), lease)
+            hub = head.hub
+            waits = hub.scheduler.waiting or hub.quarantine.waiting
+            demand("a lane is lent while nothing waits", not waits, lease)
+            plain = lease.gang is None and lease.limit is None and "Licences" not in lease.res
+            demand("a lane has a part of one worker, without a limit", plain, lease)
+            self._lanes[lease.attempt] = key
+            return
+        task = head.hub.registry.missions[lease.mission].tasks[lease.task]
+        crashes = {crash.attempt for crash in task.crashes}
+        call = self._calls.get((lease.mission, lease.task))
+        if call is not None and self._knows(head, call.lane):
+            lane, attempt = call.lane, call.lane.process.lease.attempt
+            record, _ = self._laws.reported[head, attempt]
+            over = lane.over and attempt not in record.leases
+            demand("a call begins elsewhere only when its lane is over", over, (lease, attempt))
+            kept = call.how == "done" and lane.peer.alive and not lane.died
+            demand("an outcome that a lane has kept is not lost", not kept, (lease, attempt))
+            # Another head may learn of it when it has taken the lane for over.
+            own = attempt[0] == head.hub.registry.epoch
+            died = call.how == "crashed" and lane.blamed and own
+            demand("a crash of a lane counts", not died or attempt in crashes, (lease, attempt))
+        owners = [one for one in self._world.missions if one.session.id == lease.mission]
+        boarded = owners[0].boarded.get(lease.task, 0)
+        wrong = [
+            attempt
+            for attempt in crashes
+            if (attempt in self._lanes and self._lanes[attempt] != (lease.mission, boarded))
+        ]
+        demand("a crash of a lane counts for the call that it had", not wrong, (lease, wrong))
+        twice = boarded and len([a for a in crashes if a in self._lanes or a[0] == boarded]) > 1
+        demand("a crash of a lane counts once", not twice, (lease, crashes))
+
+    def _knows(self, head: HeadProcess, lane: ServedLane) -> bool:
+        """Return True if a head has known the run of a lane, its worker and its mission till now."""
+        key = head, lane.process.lease.attempt
+        record, mission = self._laws.reported.get(key, (None, None))
+        registry = head.hub.registry
+        return (
+            record is not None
+            and mission is not None
+            and registry.workers.get(record.id) is record
+            and registry.missions.get(mission.id) is mission
+        )
+
+    def on_begun(self, call: SimulatedCall) -> None:
+        """Check a call that begins in a lane."""
+        demand, lane = self._laws.demand, call.lane
+        key = (lane.process.lease.mission, call.task)
+        what = (*key, lane.process.lease.attempt)
+        demand("a lane has one call at a time", lane.call is None, what)
+        ends = lane.recalled or lane.closing or lane.over
+        demand("a lane that is to end begins no call", not ends, what)
+        demand("a worker that drains begins nothing", not lane.draining, what)
+        demand("a call goes into one lane, once", key not in self._calls, what)
+        demand("a call of a lane is not the scheduler's", not self._laws.attempts.get(key), what)
+        self._calls[key] = call
+
+    def on_completed(self, outcome: Payload) -> None:
+        """Note the outcome of a call that comes to an end of its own."""
+        self._outcomes.add(outcome)
+
+    def has(self, outcome: Payload) -> bool:
+        """Return True if that is the outcome of a call."""
+        return outcome in self._outcomes
+
+    def on_resolved(self, mission: SimulatedMission, resolution: Resolution) -> None:
+        """Check an outcome that a mission gets."""
+        call = self._calls.get((mission.session.id, resolution.task))
+        if resolution.ending != "cancelled" or call is None:
+            return
+        runs = not call.how and call.lane.peer.alive
+        head = None if mission.wire is None else mission.wire.head
+        known = runs and any(one is head and self._knows(one, call.lane) for one in self._world.heads)
+        demand = self._laws.demand
+        demand("nothing is left of a call that is resolved as cancelled", not known, resolution)
+
+
+class LanePromptness:
+    """The observer of what may be so for a moment in lanes, and not for long.
+
+    Args:
+        world: the world.
+        trip: the seconds that a message and its answer take.
+        noticed: those in which each end of a wire that was cut notices that.
+    """
+
+    def __init__(self, world: Setting, trip: float, noticed: float) -> None:
+        self._world = world
+        self._trip = trip
+        self._noticed = noticed
+        # Since when tasks wait beside a lane, and the call that it had then.
+        self._waits: dict[tuple[Any, ...], tuple[float, SimulatedCall | None]] = {}
+
+    def passing(self) -> Iterator[Passing]:
+        """List what is not to last."""
+        missions = {mission.session.id: mission for mission in self._world.missions}
+        served = {
+            lane.key: (worker, lane)
+            for worker in self._world.workers
+            if worker.alive
+            for lane in worker.lanes.values()
+        }
+        for mission in missions.values():
+            if mission.alive and not mission.frozen:
+                yield from self._of_mission(mission, set(served))
+        waits, self._waits = self._waits, {}
+        for worker, lane in served.values():
+            head = self._world.settled(worker)
+            owner = missions[lane.key[0]]
+            if head is not None and self._world.settled(owner) is head:
+                own = (id(head), head.stopped, worker.wire_number, owner.wire_number)
+                yield from self._of_call(owner, lane, own)
+                self._check_waits(head, lane, own, waits)
+
+    def _of_mission(
+        self, mission: SimulatedMission, served: set[tuple[str, int]]
+    ) -> Iterator[Passing]:
+        for lane in mission.lanes._lanes.values():
+            if lane.open and not lane.task and not lane.over:
+                law = "a lane without a call is given back"
+                yield Passing(law, LINGER + 2.0, (mission.session.id, lane.number, lane.last))
+        head = self._world.settled(mission)
+        if head is not None:
+            for task, number in mission.session.aboard.items():
+                if (mission.session.id, number) not in served:
+                    law = "a call whose lane is over goes on"
+                    seconds = self._world.grace + self._noticed + 2 * self._trip
+                    key = (id(head), head.stopped, mission.wire_number, mission.session.id, task)
+                    yield Passing(law, seconds, key)
+
+    def _of_call(
+        self, mission: SimulatedMission, lane: ServedLane, own: tuple[Any, ...]
+    ) -> Iterator[Passing]:
+        call = lane.call
+        if call is not None and not call.ending:
+            pending = mission.session.pending.get(call.task)
+            if pending is None or pending.retracted:
+                law = "a call that is not wanted is told to end"
+                yield Passing(law, self._noticed + 2 * self._trip, (*own, id(call)))
+
+    def _check_waits(
+        self,
+        head: HeadProcess,
+        lane: ServedLane,
+        own: tuple[Any, ...],
+        before: dict[tuple[Any, ...], tuple[float, SimulatedCall | None]],
+    ) -> None:
+        """Check that a lane ends beside which tasks wait, but for the call that it has."""
+        hub, now = head.hub, self._world.clock.now
+        if not (hub.scheduler.waiting or hub.quarantine.waiting):
+            return
+        key = (*own, lane.key)
+        since, call = self._waits[key] = before.get(key, (now, lane.call))
+        late = now - since > self._trip + CONFIRM + 2.0 and (lane.call is not call or call is None)
+        law = "a lane beside which tasks wait ends with its call"
+        self._world.laws.demand(law, not late, (lane.key, lane.process.lease.attempt))
