@@ -80,9 +80,9 @@ async def programmed(folder: str) -> None:
     await run_external(["sh", "-c", f"echo $$ >> {folder}/programs; exec sleep 1000.5"])
 
 
-async def surroundings() -> tuple[Any, str, str, str]:
+async def surroundings() -> tuple[int, str, str, str]:
     done = await run_external(["sh", "-c", "echo $OF_MISSION"])
-    return GVAR.res, GVAR.instance, os.getcwd(), done.stdout_text  # noqa: PTH109
+    return len(GVAR.res.c), GVAR.instance, os.getcwd(), done.stdout_text  # noqa: PTH109
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def running(*words: str) -> Iterator[Process]:
             process.wait()
 
 
-def worker(address: str, cores: int = 1, name: str = "w", more: str = "") -> Any:
+def worker(address: str, cores: int = 2, name: str = "w", more: str = "") -> Any:
     res = f'{{"Cores": {cores}{more}}}'
     return running("grain.worker", "--url", address, "--res", res, "--name", name)
 
@@ -141,10 +141,11 @@ async def until_lines(path: Path, count: int) -> list[int]:
 class Begun:
     """A call of a mission, from its beginning on."""
 
-    def __init__(self, executor: RemoteExecutor, fn: Any, *arguments: Any) -> None:
+    def __init__(self, executor: RemoteExecutor, fn: Any, *arguments: Any, cores: int = 1) -> None:
         self._over = trio.Event()
         self._outcome: Any = None
-        self.task = executor.submit_call(ONE, Call(fn, arguments, {}), self._take)
+        res = ONE if cores == 1 else Cores(cores)
+        self.task = executor.submit_call(res, Call(fn, arguments, {}), self._take)
         self.in_lane = self.task in executor._session.aboard
 
     def _take(self, ended: Any) -> None:
@@ -159,7 +160,7 @@ class Begun:
 
 async def lane(executor: RemoteExecutor) -> None:
     """Make calls one after the other until the next one goes into a lane."""
-    while not any(traffic.idle for traffic in executor._lanes._traffic.values()):
+    while not any(traffic.idle for traffic in executor._lanes.traffic):
         await Begun(executor, nothing).outcome()
 
 
@@ -182,7 +183,7 @@ async def test_a_call_in_a_lane_sees_and_brings_what_any_other_does(address: str
     options: Any = {"env": {"OF_MISSION": "yes"}, "echo": True, "on_event": events.append}
     with gnaw(address), worker(address), trio.fail_after(240):
         async with mission(address, "m", **options) as executor:
-            assert (ONE, "w", os.getcwd(), "yes\n") == await result(executor, surroundings)  # noqa: PTH109
+            assert (1, "w", os.getcwd(), "yes\n") == await result(executor, surroundings)  # noqa: PTH109
             with pytest.raises(Refused, match="3"):
                 await result(executor, refuse, 3)
             for given in (data, bytearray(data), data[:1000]):
@@ -204,7 +205,7 @@ async def test_a_long_call_in_a_lane_is_timed_as_any_other(address: str) -> None
             # The lane is idle for longer than the call takes.
             await trio.sleep(0.5)
             await (await in_lane(executor, trio.sleep, 0.25)).outcome()
-            [kind] = [kind for kind in executor.kinds() if kind.name == "sleep"]
+            [kind] = [kind for kind in executor.kinds() if kind.function == "sleep"]
 
     assert 0.25 <= kind.seconds
 
@@ -306,7 +307,7 @@ async def test_calls_in_a_lane_go_on_while_the_scheduler_is_killed_and_none_runs
                 assert call.in_lane
                 await until(address, lambda s: s.workers and s.workers[0].tasks and s.missions)
                 async with mission(address) as other:
-                    waiting = Begun(other, nothing)
+                    waiting = Begun(other, nothing, cores=2)
                     await until(address, lambda state: state.tasks.waiting == 1)
                     (tmp_path / "go").touch()
                     await waiting.outcome()
@@ -325,7 +326,7 @@ async def test_a_task_of_another_mission_has_the_core_of_a_lane_when_its_call_is
         async with mission(address, "one") as executor, mission(address, "two") as other:
             call = await in_lane(executor, held, str(tmp_path))
             path = str(tmp_path / "order")
-            waiting = Begun(other, mark, path, -1)
+            waiting = Begun(other, mark, path, -1, cores=2)
             await until(address, lambda state: state.tasks.waiting == 1)
             (tmp_path / "go").touch()
             await call.outcome()
@@ -381,12 +382,11 @@ def program(address: str, tmp_path: Path, path: Path) -> Iterator[Process]:
     """Run a mission that makes calls one after the other, each of which leaves its number."""
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
-    process = start(file, address, path, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    with start(file, address, path, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 async def until_in_lane(process: Process) -> None:
@@ -413,7 +413,7 @@ async def test_a_process_that_is_frozen_while_calls_are_in_a_lane_loses_and_repe
                 for _ in range(5):
                     count = len(path.read_text().split())
                     os.kill(pids[frozen], signal.SIGSTOP)
-                    waiting = Begun(other, nothing)  # the lane has to end for it
+                    waiting = Begun(other, nothing, cores=2)  # the lane has to end for it
                     await trio.sleep(0.2)
                     os.kill(pids[frozen], signal.SIGCONT)
                     await waiting.outcome()
@@ -433,7 +433,7 @@ async def test_a_frozen_mission_keeps_its_lane_from_others_for_no_longer_than_a_
             with program(address, tmp_path, path) as process:
                 await until_in_lane(process)
                 os.kill(process.pid, signal.SIGSTOP)
-                await Begun(other, nothing).outcome()
+                await Begun(other, nothing, cores=2).outcome()
                 os.kill(process.pid, signal.SIGCONT)
                 Path(f"{path}.enough").touch()
                 last = int(await trio.to_thread.run_sync(process.stdout.readline))
@@ -453,9 +453,9 @@ async def test_a_mission_that_ends_gives_its_lanes_back_at_once(
                 await until_in_lane(process)
                 process.send_signal(by)
                 await trio.to_thread.run_sync(process.wait)
-                await Begun(other, nothing).outcome()
+                await Begun(other, nothing, cores=2).outcome()
                 numbers = await until_lines(path, 1)
-                await Begun(other, nothing).outcome()
+                await Begun(other, nothing, cores=2).outcome()
                 assert numbers == await until_lines(path, 1)
         await until(address, lambda s: s.workers[0].free == s.workers[0].total)
 
@@ -466,10 +466,10 @@ async def test_a_worker_whose_time_is_over_hands_the_call_of_its_lane_on(
     with gnaw(address), trio.fail_after(240):
         async with mission(address) as executor:
             words = ("--url", address, "--drain", "0.5", "--name", "brief")
-            with running("grain.worker", *words, "--res", '{"Cores": 1, "WTime": {"T": 15}}'):
+            with running("grain.worker", *words, "--res", '{"Cores": 2, "WTime": {"T": 15}}'):
                 call = await in_lane(executor, held, str(tmp_path))
                 with worker(address, name="endless"):
-                    first, second = await until_lines(tmp_path / "pids", 2)
+                    _, second = await until_lines(tmp_path / "pids", 2)
                     (tmp_path / "go").touch()
                     assert second == (await call.outcome()).unwrap()
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("grain.remote_exer")
 
+_GREETING = 10.0  # seconds for a runner that has connected to say for which lane
+
 
 class LaneDoor:
     """The way of runners to the lanes of a mission.
@@ -63,12 +65,13 @@ class LaneDoor:
         now = trio.current_time()
         if not self._lanes.wants_lane(request, now):
             return
+        if self._far != self._lanes.far and self._nursery is not None:
+            self._far = self._lanes.far
+            self._door = None  # runners elsewhere cannot come by it
+            self._nursery.start_soon(self._keep, self._far)
         if self._door is not None:
             self._lanes.ask(request, self._door.invitation, now)
             self._on_change()
-        if self._far != self._lanes.far and self._nursery is not None:
-            self._far = self._lanes.far
-            self._nursery.start_soon(self._keep, self._far)
 
     def close_closing(self) -> None:
         """Close the connections that are of no more use."""
@@ -101,15 +104,19 @@ class LaneDoor:
         """Serve one lane; its start is over when a runner has come."""
         async with door.guest() as channel:
             task_status.started()
-            try:
-                lane = await self._greeted(channel)
-            except (ChannelError, trio.EndOfChannel, trio.ClosedResourceError):
-                return
+            first: WireBatch = []
+            with trio.move_on_after(_GREETING):
+                try:
+                    first = await channel.receive()
+                except (ChannelError, trio.EndOfChannel, trio.ClosedResourceError):
+                    return
+            lane = self._connect(channel, first)
             if lane is None:
                 return
             with trio.CancelScope() as scope:
                 self._scopes[lane] = scope
                 try:
+                    self._take(lane, first[1:])
                     await channel.receive_into(partial(self._take, lane))
                 except (ChannelError, trio.ClosedResourceError) as error:
                     _log.debug("the connection of lane %d is lost: %s", lane.number, error)
@@ -118,11 +125,12 @@ class LaneDoor:
                     self._lanes.on_disconnected(lane)
                     self._on_change()
 
-    async def _greeted(self, channel: FramedChannel) -> Lane | None:
-        ((opened, _), *_) = await channel.receive()
-        if not isinstance(opened, LaneOpen):
-            return None
-        return self._lanes.connect(opened.task, channel, trio.current_time())
+    def _connect(self, channel: FramedChannel, first: WireBatch) -> Lane | None:
+        """Return the lane that a runner has come for; None if there is none."""
+        for opened, _ in first[:1]:
+            if isinstance(opened, LaneOpen):
+                return self._lanes.connect(opened.task, channel, trio.current_time())
+        return None
 
     def _take(self, lane: Lane, batch: WireBatch) -> None:
         now = trio.current_time()

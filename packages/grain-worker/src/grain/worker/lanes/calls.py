@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from grain.worker.messages import (
+    LANE,
     AckRuns,
     Attempt,
     Cancel,
@@ -60,7 +61,7 @@ class LaneCalls:
     def on_message(self, message: Message, payload: Payload) -> None:
         """Take a message of the mission."""
         if isinstance(message, StartRun):
-            if self.call is None and not self.closed:
+            if self.call is None and not self.closed and message.function != LANE:
                 self._begin_call(message, payload)
         elif isinstance(message, DefineFunction):
             self._functions[message.digest] = payload

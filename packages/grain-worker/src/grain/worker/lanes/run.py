@@ -67,8 +67,6 @@ class LaneRun:
                 self._unreachable = isinstance(error, DialError)
         self._channel = None
         self._calls.closed = True
-        if self.revoked and self._calls.call is not None:
-            self._cancel()
         await self._idle.wait()
         if self.revoked and not self._calls.done:
             return None
@@ -111,8 +109,12 @@ class LaneRun:
 
     def revoke(self) -> None:
         """End the lane, and the call that it has."""
-        self.revoked = True
+        self.revoked = self._calls.closed = True
+        # The mission is to have the end of the call from the scheduler, which knows the reason.
+        self._channel = None
         self._scope.cancel()
+        if self._calls.call is not None:
+            self._cancel()
 
     # ---- calls
 

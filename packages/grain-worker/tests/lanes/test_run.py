@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from grain.edge.invitation import invite
+from grain.worker.lanes.run import LaneRun
+from grain.worker.messages import LANE, LANE_CODEC, Ended, LaneOpen, LaneOutcome, StartRun
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from grain.edge.channel import FramedChannel
+
+ATTEMPT = (1, 7)
+LANE_RUN = StartRun(ATTEMPT, None, function=LANE, task=3)
+CALL = StartRun((3, 4), None, function=b"f" * 16, task=4)
+
+
+class Lane:
+    """A lane whose calls end when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[StartRun] = []
+        self.began = trio.Event()
+        self.outcome: bytes | None = None
+        self.over = trio.Event()
+        self.run = LaneRun(LANE_RUN, self._begin, self._cancel, lambda *_: None)
+
+    def _begin(self, run: StartRun, _: Any) -> None:
+        self.begun.append(run)
+        self.began.set()
+
+    def _cancel(self) -> None:
+        self.end("cancelled")
+
+    def end(self, status: str = "done") -> None:
+        self.run.end_call(Ended(ATTEMPT, status), b"value" if status == "done" else None)
+
+    async def serve(self, invitation: bytes) -> None:
+        self.outcome = await self.run.serve(invitation)
+        self.over.set()
+
+
+@asynccontextmanager
+async def connected(lane: Lane) -> AsyncIterator[FramedChannel]:
+    """Serve a lane, and yield the mission's channel to it, which the block may close."""
+    async with (
+        invite(LANE_CODEC, within=True, network=False) as door,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(lane.serve, door.invitation)
+        with trio.fail_after(60):
+            async with door.guest() as channel:
+                assert [(LaneOpen(3), None)] == await channel.receive()
+                await channel.send([(CALL, b"")])
+                await lane.began.wait()
+                yield channel
+                await lane.over.wait()
+
+
+@pytest.mark.parametrize("mission", ["is there", "is lost"])
+async def test_a_lane_that_is_revoked_ends_its_call(mission: str) -> None:
+    """The mission gets no word of it by the lane: the call runs elsewhere if it is wanted."""
+    lane = Lane()
+    async with connected(lane) as channel:
+        if mission == "is lost":
+            await channel.aclose()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+        lane.run.revoke()
+        await lane.over.wait()
+        if mission == "is there":
+            with pytest.raises((trio.EndOfChannel, trio.BrokenResourceError)):
+                await channel.receive()
+
+    assert lane.outcome is None
+
+
+async def test_a_call_goes_on_without_its_mission_and_its_outcome_is_that_of_the_lane() -> None:
+    lane = Lane()
+    async with connected(lane) as channel:
+        await channel.aclose()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        lane.end()
+
+    assert lane.outcome is not None
+    outcome = msgspec.msgpack.decode(lane.outcome, type=LaneOutcome)
+    assert outcome.ended is not None
+    assert (CALL.attempt, b"value") == (tuple(outcome.ended.attempt), outcome.payload)
