@@ -120,7 +120,9 @@ class LaneLaws:
             return
         runs = not call.how and call.lane.peer.alive
         head = None if mission.wire is None else mission.wire.head
-        known = runs and any(one is head and self._knows(one, call.lane) for one in self._world.heads)
+        known = runs and any(
+            one is head and self._knows(one, call.lane) for one in self._world.heads
+        )
         demand = self._laws.demand
         demand("nothing is left of a call that is resolved as cancelled", not known, resolution)
 
