@@ -17,7 +17,7 @@ from simulation.peers import SimulatedMission, SimulatedPeer, SimulatedWorker
 
 if TYPE_CHECKING:
     from simulation.bridge.server import Bridge
-    from simulation.lanes.served import ServedLane
+    from simulation.lanes.served import ServedLane, SimulatedCall
     from simulation.setting import Setting
     from simulation.wire import End, Mail, Wire
 
@@ -35,7 +35,7 @@ BRIDGE_KINDS = (
 )  # fmt: skip
 """The faults of worlds that meet at a bridge, besides all others."""
 
-LANE_KINDS = ("cut lane", "cancel lane", "crash lane", "kill program")
+LANE_KINDS = ("cut lane", "cancel lane", "crash lane", "kill program", "cancel call", "crowd")
 """The faults of worlds with lanes, besides all others."""
 
 LASTING_KINDS = ("kill dispatcher", "stop dispatcher", "second dispatcher")
@@ -71,9 +71,11 @@ class Faults:
         kinds = KINDS if world.bridge is None else (*KINDS, *BRIDGE_KINDS)
         if world.files:
             kinds = (*kinds, *LASTING_KINDS)
-        if world.has_lanes:
-            kinds = (*kinds, *LANE_KINDS)
+        self._most_watched = _PREY
         self._often = {kind: self.chance.choice((0, 0, 1, 3)) for kind in kinds}
+        if world.has_lanes:
+            self._often |= {kind: self.chance.choice((0, 2, 6)) for kind in LANE_KINDS}
+            self._most_watched = (*_PREY, *["Recall"] * 12)
         if not any(self._often.values()):
             self._often["cut"] = 1
         # The name of the message that is waited for, and whether its sender is to die of it; or a
@@ -151,7 +153,7 @@ class Faults:
 
     def ambush(self) -> None:
         """Wait for a message of one kind: its connection is cut as it leaves, or its head dies."""
-        self._prey = self.chance.choice(_PREY)
+        self._prey = self.chance.choice(self._most_watched)
         self._deadly = self.chance.random() < 0.3
         self._soon_dead = self.chance.random() < 0.3
 
@@ -326,6 +328,26 @@ class Faults:
         lane = self._lane()
         if lane is not None and not lane.peer.frozen:
             lane.kill_program()
+
+    def cancel_call(self) -> None:
+        """Cancel a call in a lane, by its mission; at times its connection is lost just before."""
+        lane = self._lane()
+        if lane is None or lane.call is None:
+            return
+        if lane.wire is not None and self.chance.random() < 0.5:
+            lane.wire.cut()
+        call = lane.call
+        later = self.chance.choice((0.0, 0.0, 1.0, 22.0))
+        self.world.clock.after(later, lambda: self._cancel_call(call))
+
+    def _cancel_call(self, call: SimulatedCall) -> None:
+        for mission in self.world.missions:
+            if mission.session.id == call.lane.key[0] and call.task in mission.session.pending:
+                mission.cancel(call.task)
+
+    def crowd(self) -> None:
+        """Let a mission submit many tasks at once, which wait."""
+        self.mission().submit(12)
 
     def cancel_lane(self) -> None:
         """Cancel a lane as `grain cancel` does: its number is what a user sees of its call."""

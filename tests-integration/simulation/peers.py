@@ -141,6 +141,7 @@ class Surroundings(Protocol):
     slow: float
     has_lanes: bool
     lane_slow: float
+    more_linger: float
     lane_calls: type[LaneCalls]
     mission_lanes: type[MissionLanes]
 
@@ -542,6 +543,7 @@ class SimulatedMission(SimulatedPeer):
         self.boarded: dict[int, int] = {}
         # The number of the request of each task.
         self._asked: dict[int, int] = {}
+        self._width = world.clock.chance.choice((1, 3, 6)) if world.has_lanes else 0
 
     def joined(self) -> None:
         assert self.wire is not None
@@ -578,7 +580,7 @@ class SimulatedMission(SimulatedPeer):
         if self.session.cancelled_by and not self.story.over:
             self.give_up()
         self.session.confirm()
-        self.lanes.close_idle(self.world.clock.now)
+        self.lanes.close_idle(self.world.clock.now - self.world.more_linger)
         self.flush()
         if self.done and self.wire is not None:
             if self.leave_at == 0.0:
@@ -664,11 +666,11 @@ class SimulatedMission(SimulatedPeer):
         if wanted or wished:
             self.lanes.ask(request, pack(self.session.id), now)
 
-    def cancel(self) -> None:
-        """Cancel one task that is not resolved."""
+    def cancel(self, task: int = 0) -> None:
+        """Cancel one task that is not resolved, and no lane; 0 for any."""
         waiting = self.calls()
         if self.alive and waiting and not self.frozen:
-            self._cancel(self.world.clock.chance.choice(waiting))
+            self._cancel(task or self.world.clock.chance.choice(waiting))
             self.flush()
 
     def _hear_of_lanes(self) -> None:
@@ -687,9 +689,9 @@ class SimulatedMission(SimulatedPeer):
             if self.world.has_lanes and resolution.task in self._asked:
                 seconds = self.world.behaviour(self.session.id, resolution.task).seconds
                 self.lanes.traffic[self._asked[resolution.task]].on_ended(seconds)
-                # Its program submits one call after the other.
-                pause = clock.chance.choice((0.0, 0.0, 0.0, 0.2, 0.2, 2.0, 20.0))
-                clock.after(pause, lambda: self.submit(1))
+                # Its program submits one call after the other, and few at a time.
+                pause = clock.chance.choice((*[0.0] * 8, 0.2, 0.2, 2.0, 20.0))
+                clock.after(pause, lambda: self.submit(int(len(self.calls()) < self._width)))
         self.send(self.session.take_mail())
 
     @property

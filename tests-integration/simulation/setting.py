@@ -124,7 +124,9 @@ class Setting(ABC):
         self.clocks = chance.choice(("ascend", "ascend", "equal", "descend"))
         # How long messages take in a lane, and how likely runners can connect.
         self.lane_slow = chance.choice((0.001, 0.01, 0.3)) if self.has_lanes else 0.0
-        self.lanes_reach = chance.choice((1.0, 1.0, 1.0, 0.8, 0.0)) if self.has_lanes else 0.0
+        self.lanes_reach = chance.choice((*[1.0] * 7, 0.8, 0.0)) if self.has_lanes else 0.0
+        # By how much longer than outside of simulations lanes wait for their next call.
+        self.more_linger = chance.choice((0.0, 5.0, 30.0)) if self.has_lanes else 0.0
         self.lane_calls = cast.calls
         self.mission_lanes = cast.lanes
         # Where lanes have numbers among the tasks: the place in its mission's plan, by number.

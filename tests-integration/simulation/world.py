@@ -179,7 +179,7 @@ class World(Setting):
         plan = []
         count = chance.randint(4, 14) * (3 if alike else 1)
         if self.has_lanes:  # many brief calls, of which few wait
-            count, times = chance.randint(8, 30), (0.0, 0.0, 0.5, 0.5, 0.5, 5.0, 5.0, 60.0)
+            count, times = chance.randint(12, 40), (0.0, 0.0, 0.5, 0.5, 0.5, 5.0, 5.0, 60.0)
         for _ in range(count):
             kind = chance.choice(kinds)
             # Each poisoned one runs alone five times: that is to end.
@@ -195,7 +195,7 @@ class World(Setting):
         self.log(f"mission {number}m starts with {len(plan)} tasks")
         mission.dial()
         mission.submit(chance.randint(1, 3 if self.has_lanes else len(plan)))
-        for _ in range(len(plan) // (4 if self.has_lanes else 1)):
+        for _ in range(len(plan) // (9 if self.has_lanes else 1)):
             self.clock.after(chance.uniform(0, CALM), lambda: mission.submit(1))
 
     def _plan(self) -> Files:

@@ -83,9 +83,9 @@ class Dispatcher(SimulatedMission):
                 return
         super().read(mail)
 
-    def cancel(self) -> None:
+    def cancel(self, task: int = 0) -> None:
         before = set(self.story.cancelled)
-        super().cancel()
+        super().cancel(task)
         self.files.cancelled |= self.story.cancelled - before
 
     def give_up(self) -> None:

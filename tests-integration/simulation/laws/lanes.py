@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from grain.remote_exer.lanes import LINGER
 from grain.worker.lanes.run import CONFIRM
 from grain.worker.messages import LANE
+from simulation.laws.overtaking import serves
 from simulation.surroundings import Passing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.edge.messages import Payload
+    from grain.head.hub.hub import Hub
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt, Lease
     from simulation.heads import HeadProcess
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
     from simulation.laws.laws import Laws
     from simulation.peers import SimulatedMission, SimulatedWorker
     from simulation.setting import Setting
+
+
+def anything_waits(hub: Hub) -> bool:
+    """Return True if a task waits for what lanes may hold: for room on a worker that is here."""
+    workers = [one for one in hub.scheduler.workers.values() if not one.draining]
+    queues = [queue for *_, queue in hub.scheduler.in_order_of_service]
+    wants = any(serves(worker, queue) for worker in workers for queue in queues)
+    return wants or bool(hub.quarantine.waiting)
 
 
 class LaneLaws:
@@ -48,9 +58,7 @@ class LaneLaws:
         if lease.function == LANE:
             key = (lease.mission, lease.task)
             demand("a lane has one run", key not in self._lanes.values(), lease)
-            hub = head.hub
-            waits = hub.scheduler.waiting or hub.quarantine.waiting
-            demand("a lane is lent while nothing waits", not waits, lease)
+            demand("a lane is lent while nothing waits", not anything_waits(head.hub), lease)
             plain = lease.gang is None and lease.limit is None and "Licences" not in lease.res
             demand("a lane has a part of one worker, without a limit", plain, lease)
             self._lanes[lease.attempt] = key
@@ -170,7 +178,8 @@ class LanePromptness:
         for lane in mission.lanes._lanes.values():
             if lane.open and not lane.task and not lane.over:
                 law = "a lane without a call is given back"
-                yield Passing(law, LINGER + 2.0, (mission.session.id, lane.number, lane.last))
+                seconds = LINGER + self._world.more_linger + 2.0
+                yield Passing(law, seconds, (mission.session.id, lane.number, lane.last))
         head = self._world.settled(mission)
         if head is not None:
             for task, number in mission.session.aboard.items():
@@ -198,8 +207,8 @@ class LanePromptness:
         before: dict[tuple[Any, ...], tuple[float, SimulatedCall | None]],
     ) -> None:
         """Check that a lane ends beside which tasks wait, but for the call that it has."""
-        hub, now = head.hub, self._world.clock.now
-        if not (hub.scheduler.waiting or hub.quarantine.waiting):
+        now = self._world.clock.now
+        if not anything_waits(head.hub):
             return
         key = (*own, lane.key)
         since, call = self._waits[key] = before.get(key, (now, lane.call))

@@ -75,13 +75,13 @@ def _rank(task: Task) -> tuple[int, int]:
 def _could_serve(taker: Task, queue: TaskQueue) -> bool:
     """Return True if the worker of a task that has started could serve a queue, when empty."""
     assert taker.worker is not None
-    return _serves(taker.worker, queue)
+    return serves(taker.worker, queue)
 
 
 def _reservable(worker: WorkerAccount, queue: TaskQueue) -> bool:
-    return worker.reservation is None and not worker.draining and _serves(worker, queue)
+    return worker.reservation is None and not worker.draining and serves(worker, queue)
 
 
-def _serves(worker: WorkerAccount, queue: TaskQueue) -> bool:
+def serves(worker: WorkerAccount, queue: TaskQueue) -> bool:
     """Return True if a worker could serve a queue when empty, by what its tasks take now."""
     return any(one.fits(worker.shape.interpreter, worker.supply.total) for one in queue.opened())

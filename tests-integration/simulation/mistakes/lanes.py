@@ -98,11 +98,11 @@ LANE_SLIPS: dict[str, Slip] = {
     "lanes are never recalled": Slip(
         LaneTable,
         "recall",
-        "if self._scheduler.waiting or self._quarantine.waiting:",
+        "if self._anything_waits():",
         "if False:",
     ),
     "lanes are not recalled for tasks that are to run alone": Slip(
-        LaneTable, "recall", " or self._quarantine.waiting:", ":"
+        LaneTable, "_anything_waits", " or bool(self._quarantine.waiting)", ""
     ),
     "a recall that was lost is not repeated": Slip(
         Runs, "confirm", "lease.recalled = False  # likewise", "pass"
@@ -120,7 +120,7 @@ LANE_SLIPS: dict[str, Slip] = {
     "a lane is lent while tasks wait": Slip(
         LaneTable,
         "queue_up_asked",
-        "lent = not (self._scheduler.waiting or self._quarantine.waiting)",
+        "lent = not self._anything_waits()",
         "lent = True",
     ),
     "a paused mission gets lanes": Slip(
