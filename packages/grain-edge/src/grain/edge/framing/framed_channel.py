@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from grain.edge.buffers import keep_freed_memory
 from grain.edge.errors import ChannelBroken, RemoteProtocolError
 from grain.edge.framing.channel import WireBatch, WireChannel
 from grain.edge.framing.frames import FrameDecoder
@@ -69,6 +70,7 @@ class FramedChannel(WireChannel):
         alive_at: Callable[[], float] | None = None,
         presence: Presence | None = None,
     ) -> None:
+        keep_freed_memory()
         self._stream = stream
         self._heartbeat = heartbeat or Heartbeat()
         self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
