@@ -24,6 +24,7 @@ from grain.edge.messages import CORE, Bye, Codec, Message, Payload, Ping
 from grain.edge.transports.heartbeat import Heartbeat
 from grain.edge.transports.sockets import (
     DirectWriter,
+    FillingReader,
     SocketWriter,
     enlarge_send_buffer,
     read,
@@ -75,6 +76,7 @@ class FramedChannel(WireChannel):
         self._heartbeat = heartbeat or Heartbeat()
         self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
         self._direct: DirectWriter | None = None
+        self._filling = stream if isinstance(stream, FillingReader) else None  # TLS
         if self._socket is not None:
             enlarge_send_buffer(self._socket)
             self._direct = SocketWriter(self._socket)
@@ -228,7 +230,9 @@ class FramedChannel(WireChannel):
         sink = self._decoder.sink
         data = None
         try:
-            if self._socket is None:
+            if sink is not None and self._filling is not None:
+                count = await self._filling.receive_into(sink)
+            elif self._socket is None:
                 data = await self._stream.receive_some(READ)
                 count = len(data)
             elif sink is not None:
