@@ -41,7 +41,7 @@ M = TypeVar("M")
 
 
 def joined_session() -> WorkerSession:
-    session = WorkerSession("id", "w", "host", Cores(4), 0.0)
+    session = WorkerSession("id", "w", "host", Cores(4), 0.0, chain_patience=0.1)
     session.on_connected(0.0)
     session.take_mail()
     session.on_message(DefineFunction(b"f"), b"code", 0.0)
