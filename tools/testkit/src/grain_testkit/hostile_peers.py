@@ -288,6 +288,7 @@ class LaneUser:
         self.asked: list[int] = []
         self.resolved: list[int] = []
         self._request = self.session.request({"Cores": 1})
+        self.lanes.add_request()
         self.session.define(F)
         self._lane: Lane | None = None
         self.open()
