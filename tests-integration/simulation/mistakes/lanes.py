@@ -139,7 +139,9 @@ LANE_SLIPS: dict[str, Slip] = {
         "if message.lane:",
         "if message.lane and message.task <= mission.last_submitted:",
     ),
-    "a call that leaves its lane has to ascend": Slip(LaneTable, "admits", "return True", "return False"),
+    "a call that leaves its lane has to ascend": Slip(
+        LaneTable, "admits", "return True", "return False"
+    ),
     "a lane starts that was retracted": Slip(
         Waiting, "withdraw", "self.lanes.withdraw(task)", "pass"
     ),
