@@ -208,11 +208,11 @@ class LanePromptness:
             pending = mission.session.pending.get(call.task)
             if pending is None or pending.retracted:
                 law = "a call that is not wanted is told to end"
-                wire = lane.wire
-                if wire is not None and wire.cut_off:
+                connected = any(one.number == lane.key[1] for one in mission.ends)
+                if not connected:
+                    seconds = 2 * self._trip  # by the scheduler
+                elif lane.wire is None or lane.wire.cut_off:
                     seconds = self._noticed + 2 * self._trip
-                elif wire is None or wire.closed_for:
-                    seconds = 2 * self._trip
                 else:
                     seconds = 2.0
                 yield Passing(law, seconds, (*own, id(call), seconds))
