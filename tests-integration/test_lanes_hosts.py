@@ -1,0 +1,207 @@
+"""Lanes between hosts: by TLS where a runner can connect to the mission; else there are none."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tools.hosts import Host, hosts, why_not
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain_testkit.programs import Process
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+
+MISSION = """
+import os, sys, trio
+from grain.remote_exer import GnawConnector, RemoteExecutor
+from grain.resource import Cores
+from grain.worker import Call
+
+ONE = Cores(1)
+address, folder, until = sys.argv[1:]
+
+async def mark(folder, number):
+    import os
+    fd = os.open(folder + "/marks", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(fd, f"{number}\\n".encode())
+    os.close(fd)
+
+async def held(folder):
+    import os, trio
+    open(folder + "/held", "w").close()
+    while not os.path.exists(folder + "/go"):
+        await trio.sleep(0.05)
+
+async def call(executor, fn, *arguments):
+    over, got = trio.Event(), []
+    call = Call(fn, arguments, {})
+    task = executor.submit_call(ONE, call, lambda ended: (got.append(ended), over.set()))
+    in_lane = task in executor._session.aboard
+    await over.wait()
+    got[0].unwrap()
+    return in_lane
+
+async def main():
+    connect = GnawConnector(address, start=False).connect
+    async with RemoteExecutor(address, name="m", connect=connect) as executor:
+        lanes, number = executor._lanes, 0
+        while not (lanes.traffic and {
+            "lane": lanes.traffic[0].idle,
+            "unreachable": lanes.far and lanes.traffic[0]._not_before > trio.current_time() + 60,
+        }[until]):
+            await call(executor, mark, folder, number)
+            number += 1
+        print(await call(executor, held, folder), flush=True)
+        for number in range(number, number + 50):
+            in_lane = await call(executor, mark, folder, number)
+        print(in_lane, number, flush=True)
+
+trio.run(main)
+"""
+
+
+class Site:
+    """Two hosts that share a folder: a mission and the scheduler on one, a worker on the other."""
+
+    def __init__(self, one: Host, other: Host, folder: Path, until_the_end: ExitStack) -> None:
+        self.one = one
+        self.other = other
+        self.folder = folder
+        self._until_the_end = until_the_end
+        self._address = f"edge://{folder}/edge"
+        self._head = self.start(one, "-m", "grain.head", "--address", self._address)
+        words = ("--url", self._address, "--res", '{"Cores": 2}')
+        self.start(other, "-m", "grain.worker", *words)
+
+    def start(self, host: Host, *words: str) -> Process:
+        names = {"HOME": str(self.folder), "XDG_STATE_HOME": f"{self.folder}/state"}
+        process = subprocess.Popen(
+            host.entering([sys.executable, *words], str(self.folder)),
+            env={**os.environ, **names},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._until_the_end.enter_context(process)
+        self._until_the_end.callback(process.kill)
+        return process
+
+    def mission(self, until: str) -> Process:
+        """Start a mission that makes calls until there is a lane, or it has given that up."""
+        (self.folder / "mission.py").write_text(MISSION)
+        return self.start(self.one, "mission.py", self._address, str(self.folder), until)
+
+    async def until_held(self) -> None:
+        while not (self.folder / "held").exists():
+            await trio.sleep(0.05)
+
+    def let_go(self) -> None:
+        (self.folder / "go").touch()
+
+    def connected(self) -> set[str]:
+        """Return the ports of the first host to which the other is connected."""
+        words = self.one.entering(["ss", "-Htn", "state", "established"])
+        rows = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        return set(re.findall(rf"{self.one.address}:(\d+) +{self.other.address}:", rows))
+
+    def marks(self) -> list[int]:
+        return [int(word) for word in (self.folder / "marks").read_text().split()]
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    with hosts("login", "n1") as machines, ExitStack() as until_the_end:
+        yield Site(*machines, folder, until_the_end)
+    rmtree(folder)
+
+
+async def said(mission: Process) -> list[str]:
+    return (await trio.to_thread.run_sync(mission.stdout.readline)).split()
+
+
+async def test_a_runner_on_another_host_connects_by_the_network(site: Site) -> None:
+    before = site.connected()
+    with trio.fail_after(240):
+        mission = site.mission("lane")
+        await site.until_held()
+        assert site.connected() - before
+        site.let_go()
+        assert ["True"] == await said(mission)
+        in_lane, last = await said(mission)
+
+    assert "True" == in_lane
+    assert list(range(int(last) + 1)) == site.marks()
+
+
+async def test_a_mission_listens_on_the_interfaces_that_it_may_use_and_has_no_lane_else(
+    site: Site,
+) -> None:
+    """Calls go on by the scheduler, which listens where the worker can connect."""
+    site.one.interfaces = "lo"
+    with trio.fail_after(240):
+        mission = site.mission("unreachable")
+        await site.until_held()
+        listens = site.one.listens_on()
+        site.let_go()
+        assert ["False"] == await said(mission)
+        in_lane, last = await said(mission)
+
+    assert "127.0.0.1" in listens
+    assert "False" == in_lane
+    assert list(range(int(last) + 1)) == site.marks()
+
+
+async def test_a_firewall_before_the_mission_leaves_its_calls_to_the_scheduler(site: Site) -> None:
+    with trio.fail_after(240):
+        while not site.connected():
+            await trio.sleep(0.1)
+        site.one.refuse_connections(reset=True)
+        mission = site.mission("unreachable")
+        site.let_go()
+        assert ["False"] == await said(mission)
+        in_lane, last = await said(mission)
+
+    assert "False" == in_lane
+    assert list(range(int(last) + 1)) == site.marks()
+
+
+async def test_a_call_whose_connection_is_cut_has_its_outcome_by_the_scheduler(site: Site) -> None:
+    with trio.fail_after(300):
+        while not (before := site.connected()):
+            await trio.sleep(0.1)
+        mission = site.mission("lane")
+        await site.until_held()
+        [port] = site.connected() - before
+        site.one.nft(f"""
+            table inet cut {{
+              chain in {{
+                type filter hook input priority 0;
+                tcp dport {port} drop
+              }}
+              chain out {{
+                type filter hook output priority 0;
+                tcp sport {port} drop
+              }}
+            }}
+        """)
+        site.let_go()
+        assert ["True"] == await said(mission)
+        _, last = await said(mission)
+
+    assert list(range(int(last) + 1)) == site.marks()
