@@ -33,7 +33,7 @@ LANE_SLIPS: dict[str, Slip] = {
         "self._end(self.runs[message.attempt], 'returned', None, now, b'')",
     ),
     "a lane begins a call after it was recalled": Slip(
-        LaneCalls, "on_message", "if self.call is None and not self.closed:", "if True:"
+        LaneCalls, "on_message", "if self.call is None and not self.closed and ", "if "
     ),
     "a lane takes an outcome for confirmed that it has sent": Slip(
         LaneCalls,
@@ -171,9 +171,6 @@ LANE_SLIPS: dict[str, Slip] = {
         "on_connected",
         "if r.digest is LANE and not r.worker]",
         "if False]",
-    ),
-    "who has cancelled a lane is not who has cancelled its call": Slip(
-        MissionSession, "_on_cancelled", "else:\n            calls = [task]", "calls = [task]"
     ),
 }
 """Each slip by what it does."""

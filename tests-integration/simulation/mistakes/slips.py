@@ -284,7 +284,7 @@ SLIPS: dict[str, Slip] = {
         Missions, "cancel", "self._outcomes.retract(mission, task.number)", "pass"
     ),
     "a cancelled task is not retracted": Slip(
-        Missions, "cancel_task", "self._outcomes.retract(mission, task.number)", "pass"
+        Missions, "cancel_task", "self._outcomes.retract(task.mission, task.number)", "pass"
     ),
     "a mission that was away does not learn that it is cancelled": Slip(
         Missions, "_register", "if mission.cancelled_by:", "if False:"
