@@ -17,7 +17,7 @@ from simulation.peers import SimulatedMission, SimulatedPeer, SimulatedWorker
 
 if TYPE_CHECKING:
     from simulation.bridge.server import Bridge
-    from simulation.lanes.served import ServedLane, SimulatedCall
+    from simulation.peers import RunOfLane, SimulatedCall
     from simulation.setting import Setting
     from simulation.wire import End, Mail, Wire
 
@@ -309,7 +309,7 @@ class Faults:
 
     # ---- lanes
 
-    def _lane(self) -> ServedLane | None:
+    def _lane(self) -> RunOfLane | None:
         """Return a lane, one with a call if there is any; None if there is no lane."""
         lanes = [lane for one in self.world.workers if one.alive for lane in one.lanes.values()]
         with_call = [lane for lane in lanes if lane.call is not None]
@@ -373,14 +373,15 @@ class Faults:
             self.mission().submit(12)
 
     def cancel_lane(self) -> None:
-        """Cancel a lane as `grain cancel` does: its number is what a user sees of its call."""
+        """Cancel a call in a lane as `grain cancel` does, which its mission may have reported."""
         lane, head = self._lane(), self.world.head
-        if lane is not None and head is not None and not head.frozen:
-            mission, number = lane.key
-            for one in self.world.missions:
-                if one.session.id == mission:
-                    one.story.cancelled_outside.add(number)
-            head.ask(Ask("cancel", mission=mission, task=number, by="somebody"))
+        if lane is None or lane.call is None or head is None or head.frozen:
+            return
+        mission, task = lane.key[0], lane.call.task
+        for one in self.world.missions:
+            if one.session.id == mission:
+                one.story.cancelled_outside.add(task)
+        head.ask(Ask("cancel", mission=mission, task=task, by="somebody"))
 
     # ---- a bridge
 

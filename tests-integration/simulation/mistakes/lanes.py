@@ -33,7 +33,7 @@ LANE_SLIPS: dict[str, Slip] = {
         "self._end(self.runs[message.attempt], 'returned', None, now, b'')",
     ),
     "a lane begins a call after it was recalled": Slip(
-        LaneCalls, "on_message", "self.call is None and not self.closed and", "self.call is None and"
+        LaneCalls, "on_message", "if self.call is None and not self.closed and ", "if "
     ),
     "a lane takes an outcome for confirmed that it has sent": Slip(
         LaneCalls,
