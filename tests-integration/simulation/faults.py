@@ -35,7 +35,10 @@ BRIDGE_KINDS = (
 )  # fmt: skip
 """The faults of worlds that meet at a bridge, besides all others."""
 
-LANE_KINDS = ("cut lane", "cancel lane", "crash lane", "kill program", "cancel call", "crowd")
+LANE_KINDS = (
+    "cut lane", "cancel lane", "crash lane", "kill program", "cancel call", "crowd", "drain lane",
+    "kill head and crowd",
+)  # fmt: skip
 """The faults of worlds with lanes, besides all others."""
 
 LASTING_KINDS = ("kill dispatcher", "stop dispatcher", "second dispatcher")
@@ -312,6 +315,22 @@ class Faults:
         with_call = [lane for lane in lanes if lane.call is not None]
         return self.chance.choice(with_call or lanes) if lanes else None
 
+    def drain_lane(self) -> None:
+        """Let the worker of a lane take no more runs, and wait for those that it has."""
+        lane = self._lane()
+        if lane is not None:
+            lane.drain()
+            self.world.clock.after(5.0, self.world.start_worker)
+
+    def kill_head_and_crowd(self) -> None:
+        """Let another head take over, where tasks soon wait."""
+        if self._lane() is not None and self.world.head is not None:
+            self.world.head.kill()
+            self.world.head = None
+            self.world.restart_head()
+            for later in (5.0, 9.0, 13.0):
+                self.world.clock.after(later, self.crowd)
+
     def cut_lane(self) -> None:
         lane = self._lane()
         if lane is not None and lane.wire is not None:
@@ -331,7 +350,10 @@ class Faults:
 
     def cancel_call(self) -> None:
         """Cancel a call in a lane, by its mission; at times its connection is lost just before."""
-        lane = self._lane()
+        lanes = [lane for one in self.world.workers if one.alive for lane in one.lanes.values()]
+        lane = max(
+            lanes, key=lambda one: one.call.behaviour.seconds if one.call else -1.0, default=None
+        )
         if lane is None or lane.call is None:
             return
         if lane.wire is not None and self.chance.random() < 0.5:
@@ -347,7 +369,8 @@ class Faults:
 
     def crowd(self) -> None:
         """Let a mission submit many tasks at once, which wait."""
-        self.mission().submit(12)
+        if not self.world.calm:
+            self.mission().submit(12)
 
     def cancel_lane(self) -> None:
         """Cancel a lane as `grain cancel` does: its number is what a user sees of its call."""

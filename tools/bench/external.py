@@ -48,7 +48,7 @@ def main() -> None:
             ratios.append(ours[-1] / theirs[-1])
         say("external_true_two_at_a_time", statistics.median(ours) * 1e6, "us")
         say("xargs_true_two_at_a_time", statistics.median(theirs) * 1e6, "us")
-        say("external_over_xargs", statistics.median(ratios), "ratio", budget=1.3)
+        say("external_over_xargs", statistics.median(ratios), "ratio", budget=1.1)
         say("external_serial", trio.run(by_run_external, COUNT, 1) * 1e6, "us")
         trio.run(memory)
         for kind, command in KINDS.items():

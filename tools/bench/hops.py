@@ -172,7 +172,11 @@ def main() -> None:
     """Print what is measured."""
     names = [f"{name}.{sender}_to_{receiver}" for name, sender, receiver in HOPS] + ["result"]
     rounds: dict[tuple[str, str], list[float]] = {}
-    whole, bare, untraced, bare_lane, in_lane = [], [], [], [], []
+    whole: list[float] = []
+    bare: list[float] = []
+    untraced: list[float] = []
+    bare_lane: list[float] = []
+    in_lane: list[float] = []
     through = Cores(1) & WTime(T=600)
     for _ in range(ROUNDS):
         bare.append(floor(len(HOPS) // 2))

@@ -336,3 +336,14 @@ def test_a_gang_that_loses_a_member_has_one_run_that_crashed(
     assert [("crashed", "w1", 1, False), ("value", "", 1, True)] == ends(written)
     assert ["w1"] == [line.worker for line in written.of(TaskStarted)]
     assert ["w2 is lost", ""] == [end.message for end in written.of(RunEnded)]
+
+
+def test_a_lane_adds_no_lines_and_its_calls_have_theirs(log: RunLog, written: Recorder) -> None:
+    """The lane is not among the tasks of the executor, though the scheduler starts it."""
+    log.on_message(Started("id-w1", (77,)))
+    log.started((3,), "id-w1", log.now)
+    log.ended(3, None, report=0.5)
+    log.on_message(Started("", (77,)))
+
+    assert [(3, "w1")] == [(line.task, line.worker) for line in written.of(TaskStarted)]
+    assert [("value", "w1", 1, True)] == ends(written)

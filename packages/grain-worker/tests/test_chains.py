@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,7 +42,7 @@ M = TypeVar("M")
 
 
 def joined_session() -> WorkerSession:
-    session = WorkerSession("id", "w", "host", Cores(4), 0.0)
+    session = WorkerSession("id", "w", "host", Cores(4), 0.0, chain_patience=0.1)
     session.on_connected(0.0)
     session.take_mail()
     session.on_message(DefineFunction(b"f"), b"code", 0.0)
@@ -278,6 +279,18 @@ async def test_the_end_of_a_run_is_reported_while_its_successors_run(
             ((ended, _),) = await reports(head)
         assert (1, 1) == ended.attempt
         assert "2 ends" not in steps.log
+
+
+async def test_a_runner_does_not_wake_up_for_ends_that_are_sent(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    runs = [StartRun((1, 1), ZERO), StartRun((1, 2), ZERO, chain=1)]
+    async with serving(runs) as (head, steps):
+        steps.go[1].set()
+        steps.go[2].set()
+        assert [1, 2] == [message.attempt[1] for message, _ in await reports(head)]
+        await wait_all_tasks_blocked()
+        assert math.inf == trio.lowlevel.current_statistics().seconds_to_next_deadline
 
 
 @pytest.mark.parametrize(("waiting", "status"), [(True, "returned"), (False, "cancelled")])

@@ -185,6 +185,11 @@ class ServedLane(LaneEnd):
             self._worker.world.laws.on_call_completed(call, outcome)
         self._report(Ended(lease.attempt, "done", failed, crash), outcome, call)
 
+    def drain(self) -> None:
+        """Let its worker take no more runs."""
+        self._worker.session.drain(self._worker.now)
+        self._worker.flush()
+
     def crash(self) -> None:
         """Let its runner die."""
         self._worker.crash()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.head.hub.hub import Hub
+    from grain.head.hub.state import MissionRecord, WorkerRecord
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt, Lease
     from simulation.heads import HeadProcess
@@ -51,6 +52,8 @@ class LaneLaws:
         self._outcomes: set[Payload] = set()
         # The lane that each attempt is the run of: its mission, and its number there.
         self._lanes: dict[Attempt, tuple[str, int]] = {}
+        # The records of worker and mission with which heads have begun them.
+        self._begun: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]] = {}
 
     def on_leased(self, head: HeadProcess, lease: Lease) -> None:
         """Check a lease that a head sends."""
@@ -62,6 +65,10 @@ class LaneLaws:
             plain = lease.gang is None and lease.limit is None and "Licences" not in lease.res
             demand("a lane has a part of one worker, without a limit", plain, lease)
             self._lanes[lease.attempt] = key
+            mission = head.hub.registry.missions[lease.mission]
+            run = mission.tasks[lease.task].lease
+            assert run is not None
+            self._begun[head, lease.attempt] = run.worker, mission
             return
         task = head.hub.registry.missions[lease.mission].tasks[lease.task]
         crashes = {crash.attempt for crash in task.crashes}
@@ -74,9 +81,13 @@ class LaneLaws:
             kept = call.how == "done" and lane.peer.alive and not lane.died
             demand("an outcome that a lane has kept is not lost", not kept, (lease, attempt))
             # Another head may learn of it when it has taken the lane for over.
-            own = attempt[0] == head.hub.registry.epoch
+            own = self._begun.get((head, attempt)) == self._laws.reported[head, attempt]
             died = call.how == "crashed" and lane.blamed and own
             demand("a crash of a lane counts", not died or attempt in crashes, (lease, attempt))
+            alone = call.how == "crashed" and own and lane.peer.alive and not lane.died
+            left = (lane.key[1], lease.task)
+            law = "a crash of a call counts that has not ended its lane"
+            demand(law, not alone or left in crashes, (lease, attempt))
         owners = [one for one in self._world.missions if one.session.id == lease.mission]
         boarded = owners[0].boarded.get(lease.task, 0)
         wrong = [
@@ -176,7 +187,7 @@ class LanePromptness:
         self, mission: SimulatedMission, served: set[tuple[str, int]]
     ) -> Iterator[Passing]:
         for lane in mission.lanes._lanes.values():
-            if lane.open and not lane.task and not lane.over:
+            if lane.open and lane.number not in mission.session.aboard.values() and not lane.over:
                 law = "a lane without a call is given back"
                 seconds = LINGER + self._world.more_linger + 2.0
                 yield Passing(law, seconds, (mission.session.id, lane.number, lane.last))
@@ -197,7 +208,14 @@ class LanePromptness:
             pending = mission.session.pending.get(call.task)
             if pending is None or pending.retracted:
                 law = "a call that is not wanted is told to end"
-                yield Passing(law, self._noticed + 2 * self._trip, (*own, id(call)))
+                connected = any(one.number == lane.key[1] for one in mission.ends)
+                if not connected:
+                    seconds = 2 * self._trip  # by the scheduler
+                elif lane.wire is None or lane.wire.cut_off:
+                    seconds = self._noticed + 2 * self._trip
+                else:
+                    seconds = 2.0
+                yield Passing(law, seconds, (*own, id(call), seconds))
 
     def _check_waits(
         self,
@@ -211,7 +229,10 @@ class LanePromptness:
         if not anything_waits(head.hub):
             return
         key = (*own, lane.key)
-        since, call = self._waits[key] = before.get(key, (now, lane.call))
-        late = now - since > self._trip + CONFIRM + 2.0 and (lane.call is not call or call is None)
+        since, call = before.get(key, (now, lane.call))
+        if call is not None and lane.call is not call:
+            since, call = now, None  # from now on it has no call, or one too many
+        self._waits[key] = since, call
+        late = call is None and now - since > self._trip + CONFIRM + 2.0
         law = "a lane beside which tasks wait ends with its call"
         self._world.laws.demand(law, not late, (lane.key, lane.process.lease.attempt))

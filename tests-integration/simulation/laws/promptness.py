@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.edge.mission_ids import lasts
 from grain.worker.agent.chains import Wish
+from grain.worker.messages import LANE
 from simulation.laws.lanes import LanePromptness
 from simulation.surroundings import Passing
 
@@ -151,8 +152,9 @@ class Promptness:
                 law = "what a connected mission wants is at its head"
                 yield Passing(law, self._trip, key)
                 continue
-            if pending.retracted:
-                continue  # it is over, wherever it runs
+            # It is over, wherever it runs; a mission that is cancelled retracts no lanes itself.
+            if pending.retracted or (task.retracted and task.function == LANE):
+                continue
             lease = task.lease
             runs_on = "" if lease is None else lease.worker.id
             if pending.worker != runs_on and task.ending is None and task.awaits != pending.worker:

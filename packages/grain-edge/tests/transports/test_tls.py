@@ -9,6 +9,8 @@ import pytest
 import trio
 import trio.testing
 
+from grain.edge.buffers import Buffer
+from grain.edge.channel import FramedChannel
 from grain.edge.transports import tcp
 from grain.edge.transports.identity import (
     HEAD,
@@ -16,14 +18,31 @@ from grain.edge.transports.identity import (
     listening_context,
     make_credentials,
 )
+from grain_testkit.faulty_links import CODEC, Note
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from grain.edge.transports.tls import TlsStream
 
+    Read = Callable[..., Awaitable[bytes]]
+
 HEAD_SIDE, MEMBER_SIDE = make_credentials()
 MUCH = 30_000_000
+
+
+async def some(stream: TlsStream, most: int = 100_000) -> bytes:
+    """Read by `receive_some`."""
+    return await stream.receive_some(most)
+
+
+async def filled(stream: TlsStream, most: int = 100_000) -> bytes:
+    """Read by `receive_into`."""
+    buffer = bytearray(most)
+    return bytes(buffer[: await stream.receive_into(memoryview(buffer))])
+
+
+both_ways = pytest.mark.parametrize("read", [some, filled])
 
 
 @asynccontextmanager
@@ -67,7 +86,8 @@ async def test_a_cancelled_sender_tears_no_record() -> None:
     assert len(got) == got.count(b"a") + len(b"the end")
 
 
-async def test_a_cancelled_receiver_loses_no_byte() -> None:
+@both_ways
+async def test_a_cancelled_receiver_loses_no_byte(read: Read) -> None:
     data = bytes(range(256)) * 400
     async with pair() as (ours, theirs):
         got = bytearray()
@@ -82,7 +102,7 @@ async def test_a_cancelled_receiver_loses_no_byte() -> None:
                 while len(got) < len(data):
                     with trio.CancelScope() as scope:
                         nursery.start_soon(_cancel, scope)
-                        got += await theirs.receive_some(777)
+                        got += await read(theirs, 777)
 
     assert got == data
 
@@ -91,8 +111,9 @@ async def _cancel(scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
+@both_ways
 @pytest.mark.parametrize("change", ["flip", "repeat"])
-async def test_an_altered_record_breaks_the_stream(change: str) -> None:
+async def test_an_altered_record_breaks_the_stream(change: str, read: Read) -> None:
     """A record that was changed, or came twice, breaks the stream; nothing of it is delivered."""
     async with pair() as (ours, theirs):
         tampered = bytearray()
@@ -108,16 +129,108 @@ async def test_an_altered_record_breaks_the_stream(change: str) -> None:
         got = bytearray()
         with pytest.raises(trio.BrokenResourceError), trio.fail_after(60):
             while True:
-                got += await theirs.receive_some()
+                got += await read(theirs)
 
     assert got == expected
 
 
-async def test_of_a_record_that_was_cut_nothing_is_delivered() -> None:
+@both_ways
+async def test_of_a_record_that_was_cut_nothing_is_delivered(read: Read) -> None:
     """The end of the stream, and no part of the record."""
     async with pair() as (ours, theirs):
         ours._encrypt(memoryview(b"secret"))
         await ours.transport.send_all(ours._outgoing.read()[:-1])
         await ours.transport.aclose()
 
-        assert await theirs.receive_some() == b""
+        assert await read(theirs) == b""
+
+
+@both_ways
+async def test_damage_behind_good_records_breaks_the_stream_once_they_were_read(read: Read) -> None:
+    async with pair() as (ours, theirs):
+        ours._encrypt(memoryview(bytes(60_000)))
+        ours._encrypt(memoryview(b"secret"))
+        damaged = bytearray(ours._outgoing.read())
+        damaged[-1] ^= 1
+        await ours.transport.send_all(damaged)
+        got = bytearray()
+        with pytest.raises(trio.BrokenResourceError), trio.fail_after(60):
+            while True:
+                got += await read(theirs)
+        with pytest.raises(trio.BrokenResourceError):
+            await read(theirs)
+
+    assert got == bytes(60_000)
+
+
+@both_ways
+@pytest.mark.parametrize("most", [1, 16_384, 16_385, 10_000_000])
+async def test_what_is_read_ends_with_the_stream(most: int, read: Read) -> None:
+    """A read takes all that has arrived, and no more than was asked for."""
+    data = bytes(range(256)) * (4 if most == 1 else 4000)
+    async with pair() as (ours, theirs):
+
+        async def send() -> None:
+            await ours.send_all(data)
+            await ours.aclose()
+
+        got = [b"-"]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            with trio.fail_after(60):
+                while got[-1]:
+                    got.append(await read(theirs, most))
+
+    assert data == b"".join(got[1:])
+    assert max(map(len, got)) <= most
+
+
+async def test_what_the_kernel_does_not_take_is_written_before_what_follows() -> None:
+    """By writes that wait for nothing; while something waits, they take nothing."""
+    async with pair() as (ours, theirs):
+        taken: list[int] = []
+        got = bytearray()
+        while not ours.full:
+            taken.append(ours.write_now([bytes([len(taken) % 251]) * 300_000, b"end"]))
+        refused = ours.write_now([b"refused"])
+        with trio.fail_after(60):
+            while len(got) < sum(taken):
+                got += await filled(theirs)
+                ours.write_now([])
+        ours.write_now([b"the end"])
+        last = await some(theirs)
+
+    assert (0, False) == (refused, ours.full)
+    assert {300_003} == set(taken)
+    assert got == b"".join(bytes([n % 251]) * 300_000 + b"end" for n in range(len(taken)))
+    assert b"the end" == last
+
+
+async def test_channels_over_tls_fill_each_other_at_the_same_time() -> None:
+    """Neither stops to read while what it sends waits; large payloads among small ones."""
+    payloads = [bytes([number]) * 8_000_000 for number in range(3)]
+    received: list[list[bytes]] = []
+
+    async def both(channel: FramedChannel) -> None:
+        async def send() -> None:
+            for payload in payloads:
+                await channel.send([(Note("small"), b"small"), (Note("large"), payload)])
+
+        got: list[bytes] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            while len(got) < 2 * len(payloads):
+                for _, payload in await channel.receive():
+                    assert isinstance(payload, Buffer)
+                    got.append(bytes(payload))
+        received.append(got)
+
+    with trio.fail_after(60):
+        async with pair() as (ours, theirs):  # noqa: SIM117
+            async with FramedChannel(ours, CODEC) as a, FramedChannel(theirs, CODEC) as b:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(both, a)
+                    nursery.start_soon(both, b)
+
+    expected = [part for payload in payloads for part in (b"small", payload)]
+    assert [expected, expected] == received

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from grain.head.hub.tasks.prefetch import PREFETCH_SECONDS, SLOWED
 from grain.head.messages import Crashed, Request, Resolved, Retract, Started, Submit, Synced
 from grain.resource import Cores
+from grain.worker.agent.chains import PATIENCE
 from grain.worker.messages import (
     ArrivedCount,
     Draining,
@@ -112,6 +114,47 @@ def test_ends_that_are_reported_together_are_no_sign_of_brief_runs(harness: Brie
 
     assert [0, 0] == [lease.chain for lease in harness.leases()[:2]]
     assert 2 == harness.hub.prefetch.in_chains
+
+
+@pytest.mark.parametrize(
+    ("took", "work", "depth"),
+    [
+        (0.0038, None, 5),  # 20 ms in all, as the head sees it
+        (0.0038, 0.0009, 22),  # 20 ms as the worker measured it
+        (0.019, 0.0, 10),  # 200 ms as the head sees it
+        (0.3, 0.0, 0),
+    ],
+)
+def test_runs_count_by_the_time_that_their_worker_measured_up_to_a_limit(
+    harness: BriefRuns, took: float, work: float | None, depth: int
+) -> None:
+    """A busy worker keeps runs waiting for a CPU, and large payloads take time elsewhere."""
+    report = b"" if work is None else work
+    for _ in range(100):
+        harness.add(1)
+        (lease,) = harness.leases()
+        harness.now += took
+        harness.send(harness.w, harness.ended(lease, report=report), payload=b"")
+    harness.add(300)
+
+    assert 2 + 2 * depth == len(harness.leases())
+
+
+def test_what_is_sent_ahead_does_not_come_back_for_having_waited() -> None:
+    """It may wait for somewhat longer than expected."""
+    assert PATIENCE > 2 * SLOWED * PREFETCH_SECONDS
+
+
+def test_a_run_that_seemed_long_to_the_head_was_long(harness: BriefRuns) -> None:
+    """Whatever its worker says: others have to prove again that they are brief."""
+    for took in (1.0, *[0.0] * 10):
+        harness.add(1)
+        (lease,) = harness.leases()
+        harness.now += took
+        harness.send(harness.w, harness.ended(lease, report=0.0), payload=b"")
+    harness.add(20)
+
+    assert 2 == len(harness.leases())
 
 
 def test_nothing_is_sent_ahead_while_a_task_of_another_request_waits(harness: BriefRuns) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from grain.edge.questions import LoadAnswer, pack
 from grain.head.messages import (
     AckTasks,
+    Answer,
     CancelTask,
     Crash,
     Crashed,
@@ -454,6 +456,16 @@ def test_a_user_outside_cancels_a_call_that_has_left_its_lane_meanwhile(mission:
     mission.session.on_message(Retracted(task), None)
     [resolution] = mission.session.resolved
     assert ("cancelled", "eve") == (resolution.ending, resolution.by)
+
+
+def test_the_cores_of_a_lane_are_not_taken_for_those_of_others(mission: Mission) -> None:
+    lane, _ = mission.open()
+    load = pack(LoadAnswer(1.0, 2.0, None))
+    mission.session.on_message(Answer("load"), load)
+    assert not mission.session.others
+    mission.over(lane, LaneOutcome())
+    mission.session.on_message(Answer("load"), load)
+    assert mission.session.others
 
 
 def test_calls_are_reported_by_function_and_once(mission: Mission) -> None:

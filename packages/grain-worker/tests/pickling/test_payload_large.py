@@ -91,6 +91,18 @@ def test_large_bytes_are_not_copied_to_be_sent_and_copied_once_to_be_loaded() ->
     assert data == back
 
 
+@pytest.mark.parametrize("size", [65_537, 1_000_000])
+def test_bytes_that_a_channel_sends_by_themselves_are_not_copied(size: int) -> None:
+    data = b"x" * size
+    for payload in (
+        Payloads().dump_outcome(outcome.Value(data)),
+        Payloads().dump_arguments((data, 3), {}),
+        Payloads().dump_outcome(outcome.Value({"key": [data]})),
+    ):
+        assert isinstance(payload, Pieces)
+        assert any(part is data for part in payload.parts)
+
+
 def test_a_large_string_is_loaded_without_another_copy() -> None:
     """The unpickler takes a view where it asks for a string."""
     received = travelled(Payloads().dump_outcome(outcome.Value("x" * SIZE)))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import gc
+import marshal
 import os
 import pickle
 import re
 import resource
 import signal
 import socket
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -22,11 +24,14 @@ import trio.testing
 
 from grain import GVAR
 from grain.worker.external import (
+    CAPTURE,
     STDOUT,
     ExternalError,
     ExternalStartError,
+    ProgramCall,
     run_external,
 )
+from grain.worker.guards.protocol import RUN, RUN_LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -322,11 +327,33 @@ async def test_environment_and_arguments_may_be_huge() -> None:
     """The kernel takes hundreds of kB."""
     env = {f"BIG_{number}": "x" * 100_000 for number in range(6)}
     words = ["y" * 1000] * 400
-    done = await run_external(["sh", "-c", 'env | wc -c; echo "$*" | wc -c', "sh", *words], env=env)
+    script = 'env | wc -c; echo "$*" | wc -c; wc -c'
+    argv = ["sh", "-c", script, "sh", *words]
+    done = await run_external(argv, env=env, stdin=b"z" * 70_000)
+    empty = await run_external(argv, env=env)
 
-    first, second = map(int, done.stdout_text.split())
+    first, *others = map(int, done.stdout_text.split())
     assert first > 600_000
-    assert second == 400 * 1001
+    assert others == [400 * 1001, 70_000]
+    assert empty.stdout_text.split() == [str(first), str(400 * 1001), "0"]
+
+
+@pytest.mark.parametrize("beyond", [-1, 0, 1])
+async def test_a_request_fits_into_one_message_or_goes_by_a_file(beyond: int) -> None:
+    sizes: list[int] = []
+    argv = ["printf", "%s", ""]
+    with GVAR.scope(allocation()):
+        sizes.append(len(marshal.dumps(dict(program_call(argv).request))))
+        argv[2] = "x" * (RUN_LONGEST - len(RUN) - sizes[0] + beyond)
+        sizes.append(len(marshal.dumps(dict(program_call(argv).request))))
+    done = await run_external(argv)
+
+    assert sizes[1] == RUN_LONGEST - len(RUN) + beyond
+    assert done.stdout_text == argv[2]
+
+
+def program_call(argv: list[str]) -> ProgramCall:
+    return ProgramCall(argv, None, {}, None, CAPTURE, CAPTURE, 1.0, True, None, False)
 
 
 async def test_a_program_inherits_no_files_but_its_streams() -> None:
@@ -350,6 +377,42 @@ async def test_signals_are_at_their_defaults_but_for_ignored_warnings() -> None:
     warnings = sum(1 << number - 1 for number in (signal.SIGUSR1, signal.SIGUSR2))
     shown = [int(masks[name], 16) & standard for name in ("SigBlk", "SigIgn", "SigCgt")]
     assert [0, warnings, 0] == shown
+
+
+async def test_a_signal_that_the_caller_ignores_stays_ignored() -> None:
+    """As with every program that is started; the others are reset without a look at each."""
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        done = await run_external(["grep", "SigIgn", "/proc/self/status"])
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+    ignored = signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2
+    mask = int(done.stdout_text.split()[1], 16) & ((1 << 31) - 1)
+    assert sum(1 << number - 1 for number in ignored) == mask
+
+
+def test_a_caller_without_stderr_has_programs_with_all_three_streams() -> None:
+    """No socket or file of a guard gets the number 2, which programs write to."""
+    words = [sys.executable, "-c", WITHOUT_STDERR]
+    done = subprocess.run(["sh", "-c", '"$@" 2>&-', "sh", *words], capture_output=True, check=True)
+
+    assert b"Completed out err\n" == done.stdout
+
+
+WITHOUT_STDERR = """
+import trio
+from types import SimpleNamespace
+from grain import GVAR
+from grain.worker.external import run_external
+
+async def main():
+    done = await run_external(["sh", "-c", "echo out; echo err >&2"])
+    print(type(done).__name__, done.stdout_text.strip(), done.stderr_text.strip())
+
+with GVAR.scope(SimpleNamespace()):
+    trio.run(main)
+"""
 
 
 async def test_calls_leave_no_files_open() -> None:

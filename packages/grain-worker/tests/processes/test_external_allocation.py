@@ -42,6 +42,23 @@ def test_without_an_allocation_the_environment_is_inherited() -> None:
     assert environment(allocation(), inherited, {}) == inherited
 
 
+def test_the_environment_of_this_process_is_the_one_of_this_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is copied by its dict, which is private to Python's library."""
+    res = allocation()
+    monkeypatch.delenv("GRAIN_SUBREAPERS", raising=False)
+    monkeypatch.setenv("GRAIN_TEST", "a\udcff")
+    first = environment(res, os.environb, {"B": "b"})
+    monkeypatch.delenv("GRAIN_TEST")
+
+    assert b"a\xff" == first[b"GRAIN_TEST"]
+    assert first == {**dict(os.environb), b"GRAIN_TEST": b"a\xff", b"B": b"b"}
+    assert environment(res, os.environb, {}) == dict(os.environb)
+    assert "B" not in os.environ
+    assert type(os.environb._data) is dict  # type: ignore[attr-defined]
+
+
 def test_the_allocation_wins_over_what_is_inherited_and_the_caller_over_both() -> None:
     env = environment(
         allocation(c=[4, 5, 9], g=[1, 0]),

@@ -11,6 +11,7 @@ import trio
 
 from grain import GVAR
 from grain.worker.external import ExternalLostError, run_external
+from grain.worker.guards.protocol import RUN_LONGEST
 from grain.worker.processes.fork_server_client import ForkServerClient
 from grain.worker.processes.supervisor_client import SupervisorClient
 
@@ -31,7 +32,7 @@ async def test_processes_that_survive_sigkill_are_reported_instead_of_the_cancel
 
         async def stuck(theirs: socket.socket) -> None:
             await trio.lowlevel.wait_readable(theirs)
-            assert theirs.recv(64) == b"r"
+            assert theirs.recv(RUN_LONGEST)[:1] == b"r"
             nursery.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
                 await trio.lowlevel.wait_readable(theirs)

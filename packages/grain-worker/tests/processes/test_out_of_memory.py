@@ -148,9 +148,9 @@ def test_kills_during_a_program_are_counted(tmp_path: Path, deep: bool) -> None:
     meter = Meter(Budgets(), None, KillCounter(True, b"0::/job/grain-1\n", str(tmp_path)))
     meter.begin(0.0)
     events.write_text("low 0\noom 9\noom_kill 5\noom_group_kill 0\n")
-    first = meter.end([0.0, 0.0, 0.0])
+    first = meter.end([0.0] * 5, failed=True)
     meter.begin(0.0)
-    second = meter.end([0.0, 0.0, 0.0])
+    second = meter.end([0.0] * 5, failed=True)
 
     assert ((3, deep), (0, deep)) == (first[-2:], second[-2:])
 

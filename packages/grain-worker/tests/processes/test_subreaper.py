@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 import signal
 import socket
+import tempfile
 
 import pytest
 import trio
@@ -47,6 +48,18 @@ async def test_the_end_is_unknown_if_the_subreaper_was_killed(ordered: bool) -> 
     theirs.close()
 
     assert ProcessEnd(None) == await process.wait()
+
+
+async def test_a_process_below_a_subreaper_has_no_blocked_signals() -> None:
+    """Although its subreaper blocks one, to wait for it by a descriptor."""
+    with tempfile.TemporaryFile() as output:
+        argv = ["/bin/grep", "SigBlk", "/proc/self/status"]
+        process = await SubreaperProcess.start(argv, 0.0, stdout=output.fileno())
+        process.socket.close()
+        end = await process.wait()
+        output.seek(0)
+
+        assert (0, b"SigBlk:\t0000000000000000\n") == (end.returncode, output.read())
 
 
 async def test_processes_that_survive_sigkill_are_named() -> None:

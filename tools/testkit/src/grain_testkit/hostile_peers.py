@@ -288,6 +288,7 @@ class LaneUser:
         self.asked: list[int] = []
         self.resolved: list[int] = []
         self._request = self.session.request({"Cores": 1})
+        self.lanes.add_request()
         self.session.define(F)
         self._lane: Lane | None = None
         self.open()
@@ -307,7 +308,7 @@ class LaneUser:
         self.start()
 
     def submit(self) -> None:
-        record, traffic = remote_task(self._request, F.digest), self.lanes.of(self._request)
+        record, traffic = remote_task(self._request, F.digest), self.lanes.traffic[self._request]
         submit = partial(self.lanes.board, traffic) if traffic.idle else self.session.submit
         self.tasks.add(submit(record))
 

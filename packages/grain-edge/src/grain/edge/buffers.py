@@ -24,6 +24,9 @@ FOREIGN = 32 * 1024 * 1024
 glibc always has it from the system, and gives it back at once (M_MMAP_THRESHOLD in mallopt(3)), so
 the advice holds for nothing else."""
 
+KEPT = 16 * 1024 * 1024
+"""Bytes that a process keeps of what it has freed: enough for payloads of less than `LARGE`."""
+
 
 def allocate(size: int) -> memoryview:
     """Return that many zeros in writable memory, in huge pages where the system has them.
@@ -58,6 +61,19 @@ def advise_huge_pages(fresh: memoryview) -> None:
     end, start = start + len(fresh), start + -start % mmap.PAGESIZE
     # An error means that there are none; errno is not looked at.
     madvise(start, (end - start) // mmap.PAGESIZE * mmap.PAGESIZE, mmap.MADV_HUGEPAGE)
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Have malloc of glibc keep up to `KEPT` bytes of what is freed, from now on.
+
+    By default it gives back what is free at the end of its heap as soon as that is more than twice
+    the largest block that was ever freed (M_MMAP_THRESHOLD in mallopt(3)). A payload of a megabyte
+    is more than that, together with what it becomes. To fetch the memory again for the next one
+    takes longer than the rest of its way through a process.
+    """
+    # Nothing is written to, so this takes addresses and no memory.
+    bytes(KEPT // 2)
 
 
 @functools.cache

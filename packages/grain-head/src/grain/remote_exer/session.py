@@ -298,6 +298,7 @@ class MissionSession:
         self.running: dict[int, float] = {}
         self.aboard: dict[int, int] = {}
         self._lane_tally = LaneTally()
+        self._lanes = 0  # how many are there or asked for
         self._outlook: Outlook | None = None
         self.functions: dict[bytes, Function] = {}
         self.epoch = 0
@@ -395,6 +396,7 @@ class MissionSession:
 
     def open_lane(self, request: int, invitation: bytes) -> int:
         """Ask for a lane for calls of a request; return its number."""
+        self._lanes += 1
         return self.submit(
             RemoteTask(
                 LANE, ZERO, CallKind("", 0.0), digest=LANE, arguments=invitation, asked=request
@@ -617,7 +619,7 @@ class MissionSession:
                         self.outlived.append((message.task, message.crash))
             case Answer() if message.about == "load":
                 self.load = unpack(payload, LoadAnswer)
-                self.others = self.load.given > 0 and not self.running
+                self.others = self.load.given > 0 and not (self.running or self._lanes)
             case Answer() if message.about == "why":
                 self.explanations.append(unpack(payload, WhyAnswer))
             case MissionRegistered():
@@ -796,6 +798,7 @@ class MissionSession:
             return  # it comes again, as its confirmation was lost
         if record.digest is LANE:
             self._queued[record.asked] -= not record.worker
+            self._lanes -= 1
             self.lanes_over.append(LaneOver(task, ending, payload, crashes, report))
             return
         began = self.running.pop(task, 0.0)

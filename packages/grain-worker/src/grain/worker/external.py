@@ -309,7 +309,9 @@ async def run_program_call(
     check: bool,
 ) -> Completed:
     """Run the program of a call to its end; arguments and errors as of `run_external`."""
-    with trio.move_on_after(math.inf if timeout is None else timeout):
+    if timeout is None:
+        return call.completed(await call.run(), check)
+    with trio.move_on_after(timeout):
         return call.completed(await call.run(), check)
     raise call.timed_out(f"ended after its time limit of {timeout:g} s")
 
@@ -415,20 +417,22 @@ class ProgramCall:
         res = GVAR.res
         self.memory: float | None = getattr(res, "M", None)
         variables = environment(res, inherited, {**GVAR.env, **env}, threads)
-        self.cwd = None if scratch and cwd is None else str(Path(GVAR.cwd, cwd or ""))
+        if cwd is None:
+            self.cwd = None if scratch else GVAR.cwd
+        else:
+            self.cwd = str(Path(GVAR.cwd, cwd))
         self.stdout = None if isinstance(stdout, _Stream) else os.fspath(stdout)
         self.stderr = None if isinstance(stderr, _Stream) else os.fspath(stderr)
         # The same file twice: opened once, or one stream would overwrite the other.
         self.merged = stderr is STDOUT or (stderr is not CAPTURE and self.stderr == self.stdout)
         self.cancelled_result: ProgramResult | None = None
         self.input = stdin if isinstance(stdin, bytes) else None
-        source = os.devnull if stdin is None else stdin
         self.request: ProgramRequest = {
             "argv": _encode(self.argv),
             "env": variables,
             "cwd": None if self.cwd is None else os.fsencode(self.cwd),
             "cpus": binding(res, os.sched_getaffinity(0)) if bind else None,
-            "stdin": None if isinstance(source, bytes) else os.fsencode(source),
+            "stdin": None if stdin is None or self.input is not None else os.fsencode(stdin),
             "stdout": None if self.stdout is None else os.fsencode(self.stdout),
             "stderr": None if self.stderr is None else os.fsencode(self.stderr),
             "merged": self.merged,

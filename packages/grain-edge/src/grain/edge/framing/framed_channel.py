@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from grain.edge.buffers import keep_freed_memory
 from grain.edge.errors import ChannelBroken, RemoteProtocolError
 from grain.edge.framing.channel import WireBatch, WireChannel
 from grain.edge.framing.frames import FrameDecoder
@@ -23,6 +24,7 @@ from grain.edge.messages import CORE, Bye, Codec, Message, Payload, Ping
 from grain.edge.transports.heartbeat import Heartbeat
 from grain.edge.transports.sockets import (
     DirectWriter,
+    FillingReader,
     SocketWriter,
     enlarge_send_buffer,
     read,
@@ -69,10 +71,12 @@ class FramedChannel(WireChannel):
         alive_at: Callable[[], float] | None = None,
         presence: Presence | None = None,
     ) -> None:
+        keep_freed_memory()
         self._stream = stream
         self._heartbeat = heartbeat or Heartbeat()
         self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
         self._direct: DirectWriter | None = None
+        self._filling = stream if isinstance(stream, FillingReader) else None  # TLS
         if self._socket is not None:
             enlarge_send_buffer(self._socket)
             self._direct = SocketWriter(self._socket)
@@ -226,7 +230,9 @@ class FramedChannel(WireChannel):
         sink = self._decoder.sink
         data = None
         try:
-            if self._socket is None:
+            if sink is not None and self._filling is not None:
+                count = await self._filling.receive_into(sink)
+            elif self._socket is None:
                 data = await self._stream.receive_some(READ)
                 count = len(data)
             elif sink is not None:

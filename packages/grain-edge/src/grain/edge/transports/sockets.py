@@ -48,6 +48,19 @@ class DirectWriter(Protocol):
         """
 
 
+@runtime_checkable
+class FillingReader(Protocol):
+    """A stream that reads into the caller's memory."""
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        """Read at least one byte, unless the stream has ended; return the number of bytes.
+
+        Raises:
+            trio.BrokenResourceError: reset by the peer, or damaged.
+            trio.ClosedResourceError: closed on this side, also meanwhile.
+        """
+
+
 class SocketWriter:
     """The writing half of a socket; a `DirectWriter`."""
 

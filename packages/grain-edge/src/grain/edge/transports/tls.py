@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _RECORD = 16 * 1024
 _PIECE = 256 * 1024
 _READ = 256 * 1024
+_READ_LARGE = 1024 * 1024  # amid a large payload
 
 
 class TlsStream(trio.abc.Stream):
@@ -50,9 +52,10 @@ class TlsStream(trio.abc.Stream):
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=name is None, server_hostname=name
         )
-        self._waiting = bytearray()
+        self._waiting: deque[memoryview] = deque()
         self._waiter = trio.Lock()  # as trio lets one task wait for a descriptor
         self._ready = False
+        self._end: ssl.SSLError | None = None  # how reading has ended: OpenSSL says that once
 
     async def do_handshake(self) -> None:
         """Authenticate both sides.
@@ -64,8 +67,7 @@ class TlsStream(trio.abc.Stream):
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
-                await self._flush()
-                await self._fetch()
+                await self._fetch(_READ)
             except ssl.SSLError as e:
                 # OpenSSL has written an alert with the reason, for the peer.
                 await self._flush()
@@ -102,24 +104,35 @@ class TlsStream(trio.abc.Stream):
 
         Takes everything or, while the stream is full, nothing.
         """
-        if self._waiting:
+        if self.full:
             self._write_waiting()
-            if self._waiting:
+            if self.full:
                 return 0
         for buffer in buffers:
             self._encrypt(memoryview(buffer))
-        self._waiting += self._outgoing.read()
+        self._take_encrypted()
         self._write_waiting()
         return sum(map(len, buffers))
 
+    def _take_encrypted(self) -> None:
+        """Append what OpenSSL has encrypted to what waits."""
+        if self._outgoing.pending:
+            self._waiting.append(memoryview(self._outgoing.read()))
+
     def _write_waiting(self) -> None:
-        try:
-            done = os.write(fd_of(self.transport.socket), self._waiting)
-        except BlockingIOError:
-            return
-        except OSError as e:
-            raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
-        del self._waiting[:done]
+        """Write what waits, until the kernel takes no more."""
+        while self._waiting:
+            view = self._waiting[0]
+            try:
+                done = os.write(fd_of(self.transport.socket), view)
+            except BlockingIOError:
+                return
+            except OSError as e:
+                raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
+            if done < len(view):
+                self._waiting[0] = view[done:]
+            else:
+                self._waiting.popleft()
 
     async def wait_writable(self) -> None:
         """See `DirectWriter.wait_writable`."""
@@ -136,16 +149,19 @@ class TlsStream(trio.abc.Stream):
             raise trio.BrokenResourceError(str(e)) from e
 
     async def _flush(self) -> None:
-        self._waiting += self._outgoing.read()
+        self._take_encrypted()
         await trio.lowlevel.checkpoint_if_cancelled()
         self._write_waiting()
-        while self._waiting:
+        while self.full:
             await self.wait_writable()
             self._write_waiting()
         await trio.lowlevel.cancel_shielded_checkpoint()
 
-    async def _fetch(self) -> None:
-        data = await read(self.transport.socket, _READ)
+    async def _fetch(self, size: int) -> None:
+        """Have OpenSSL get up to so many bytes, after its answer to a change of keys has left."""
+        if self._outgoing.pending:
+            await self._flush()
+        data = await read(self.transport.socket, size)
         if data:
             self._incoming.write(data)
         else:
@@ -157,19 +173,41 @@ class TlsStream(trio.abc.Stream):
         Channels say goodbye themselves, so a connection that was cut is not mistaken.
         """
         most = max_bytes or _READ
-        while True:
+        while self._end is None:
             try:
                 first = self._tls.read(most)
             except ssl.SSLWantReadError:
-                if self._outgoing.pending:
-                    await self._flush()  # the answer to a change of keys
-                await self._fetch()
-            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                return b""
+                await self._fetch(_READ)
             except ssl.SSLError as e:
-                raise trio.BrokenResourceError(str(e)) from e
+                self._end = e
             else:
                 return self._more(first, most)
+        self._check_end(self._end)
+        return b""
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        """See `FillingReader.receive_into`; the end as of `receive_some`."""
+        count = 0
+        while self._end is None and not count:
+            try:
+                # OpenSSL reads one record at a time.
+                while count < len(buffer) and (size := self._read_record(buffer[count:])):
+                    count += size
+                if not count:
+                    return 0
+            except ssl.SSLWantReadError:
+                if not count:
+                    await self._fetch(_READ_LARGE)
+            except ssl.SSLError as e:
+                self._end = e
+        if not count and self._end is not None:
+            self._check_end(self._end)
+        return count
+
+    def _read_record(self, buffer: memoryview) -> int:
+        size = self._tls.read(len(buffer), buffer)
+        assert isinstance(size, int)  # with a buffer; typeshed says bytes
+        return size
 
     def _more(self, first: bytes, most: int) -> bytes:
         """Read all records that have arrived: OpenSSL reads one at a time."""
@@ -180,9 +218,16 @@ class TlsStream(trio.abc.Stream):
             while size < most and (piece := self._tls.read(min(_RECORD, most - size))):
                 pieces.append(piece)
                 size += len(piece)
-        except ssl.SSLError:
-            pass  # no whole record is left, or an end that the next read reports
+        except ssl.SSLWantReadError:
+            pass  # no whole record is left
+        except ssl.SSLError as e:
+            self._end = e
         return b"".join(pieces)
+
+    def _check_end(self, end: ssl.SSLError) -> None:
+        """Raise if the stream has not just ended."""
+        if not isinstance(end, (ssl.SSLZeroReturnError, ssl.SSLEOFError)):
+            raise trio.BrokenResourceError(str(end)) from end
 
     async def wait_send_all_might_not_block(self) -> None:
         """See `trio.abc.SendStream`."""
@@ -194,7 +239,7 @@ class TlsStream(trio.abc.Stream):
             self._ready = False
             with suppress(ssl.SSLError):  # it wants the peer's goodbye, which is not waited for
                 self._tls.unwrap()
-            self._waiting += self._outgoing.read()
+            self._take_encrypted()
             with suppress(trio.BrokenResourceError):
                 self._write_waiting()
         await self.transport.aclose()

@@ -120,6 +120,7 @@ class Registry:
         ended_tasks: the last ones that were resolved, for display: some 300 bytes each.
         failed_tasks: the last ones of those that have failed.
         lost_workers: the last ones that were lost, for display.
+        lanes: the runs of lanes that hold resources, each with its mission.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class Registry:
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}
         self.left: dict[str, int] = {}
+        self.lanes: dict[LeaseRecord, MissionRecord] = {}
 
     def wall_time(self, now: float) -> float:
         """Return a time as seconds since Unix' epoch."""

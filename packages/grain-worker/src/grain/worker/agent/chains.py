@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from grain.worker.messages import Attempt, Lease, SeatOpen
 
-PATIENCE = 0.1
+PATIENCE = 0.5
 """Seconds that a run may take while others wait for its end, and that a run may have to wait. A
-head that prefetches expects runs to end in a fifth of that."""
+head that prefetches expects runs to wait for less than half of that, also on a busy machine."""
 
 
 class Wish(enum.Enum):

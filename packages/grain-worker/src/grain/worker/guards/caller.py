@@ -7,7 +7,7 @@ import select
 import socket
 
 from .proc import Wakeup
-from .protocol import HURRY, KILL, RUN, receive, send_report
+from .protocol import HURRY, KILL, RUN, RUN_LONGEST, receive, send_report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ class Caller:
                 # readable again, so the next poll returns at once.
                 self._wakeup.clear()
                 continue
-            message = receive(self._socket)[0] if fd == self._socket.fileno() else b""
+            message = b""
+            if fd == self._socket.fileno():
+                message, _ = receive(self._socket)
             if message == KILL:
                 self.order = Order.KILL
             elif self.order is Order.RUN:
@@ -66,8 +68,12 @@ class Caller:
                     self._poll.unregister(sign)
                 return
 
-    def next_request(self) -> list[int] | None:
-        """Wait for the next request, and return its descriptors; None if the caller has left."""
+    def next_request(self) -> tuple[bytes, list[int]] | None:
+        """Wait for the next request, and return it with its descriptors.
+
+        Returns:
+            What follows `RUN`; None if the caller has left.
+        """
         while self.order is Order.RUN:
             events = dict(self._poll.poll())
             if self._wakeup.fd in events:
@@ -75,6 +81,6 @@ class Caller:
             elif self._socket.fileno() not in events:
                 return None  # the caller's process has died
             else:
-                message, fds = receive(self._socket)
-                return fds if message == RUN else None
+                message, fds = receive(self._socket, RUN_LONGEST)
+                return (message[1:], fds) if message[:1] == RUN else None
         return None

@@ -3,6 +3,9 @@
 GROUPS is a directory for the control groups of supervisors.
 """
 
+# ruff: noqa: PTH123
+# (no pathlib here; see the package)
+
 from __future__ import annotations
 
 import gc
@@ -10,6 +13,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 
 from .group import path_of_group, remove_empty, removed
@@ -162,6 +166,11 @@ def main(socket_fd: str, groups: str = "") -> None:
         if int(name) > 2 and int(name) != fd:
             os.closerange(int(name), int(name) + 1)  # silent about the listing's own
     os.set_inheritable(fd, False)
+    try:
+        # For errors of our own: supervisors have what programs write as descriptor 2.
+        sys.stderr = open(os.dup(2), "w")  # noqa: SIM115
+    except OSError:
+        os.dup2(1, 2)  # the caller has none; no other file may get that number
     os.chdir("/")  # hold no directory that others may want to unmount
     server = ForkServer(fd, groups)
     gc.collect()

@@ -171,17 +171,20 @@ class KillCounter:
 
     def begin(self) -> None:
         """Begin to count."""
-        self._before = self._total()
+        self._before = self._read()
 
     def count(self) -> int:
         """Return how many were killed since the begin."""
-        return max(self._total() - self._before, 0)
-
-    def _total(self) -> int:
         try:
-            return field(os.pread(self._fd, SIZE, 0), b"oom_kill") if self._fd >= 0 else 0
-        except (OSError, ValueError):
+            return max(field(self._read(), b"oom_kill") - field(self._before, b"oom_kill"), 0)
+        except ValueError:
             return 0
+
+    def _read(self) -> bytes:
+        try:
+            return os.pread(self._fd, SIZE, 0) if self._fd >= 0 else b""
+        except OSError:
+            return b""
 
 
 def event_files(listed: str, root: str) -> list[str]:

@@ -17,7 +17,7 @@ where it has one at all, CPU time that `wait4` misses. Points 1 to 3 and 5 are f
    would take too much time, see `Budget`.
 5. Files in the program's scratch directory count, too, where that is in memory (tmpfs).
 6. What a process has read and written is added to its parent's when that reaps it, as its CPU time
-   is. So when the tree is gone, the supervisor's own counters have grown by all of it.
+   is. So `wait4` tells it, in blocks of 512 bytes.
 """
 
 # ruff: noqa: PTH116
@@ -48,6 +48,9 @@ SAVED = 10.0
 
 SMALL = 50_000
 """KiB of all processes together up to which it does not matter what exactly they share."""
+
+BLOCK = 512
+"""Bytes of a block in the figures of `wait4`."""
 
 _STACK = 25  # startstack (proc(5)), counted from behind the command
 
@@ -101,7 +104,6 @@ class Meter:
     def __init__(
         self, budgets: Budgets, group: Group | None = None, kills: KillCounter | None = None
     ) -> None:
-        self._data = data_of_self()
         self._budgets = budgets
         self._group = group
         self._kills = kills
@@ -208,13 +210,14 @@ class Meter:
         return total + private + max((other for _, other in alone), default=0.0), cost
 
     def end(
-        self, usage: list[float]
+        self, usage: list[float], *, failed: bool
     ) -> tuple[float, float, float, float, str, str, float, float, int, bool]:
         """Return the use of the program, when nothing of it is left.
 
         Args:
-            usage: user seconds, system seconds and max RSS in KiB of all its processes that were
-                waited for.
+            usage: of all its processes that were waited for: user seconds, system seconds, max RSS
+                in KiB, and the blocks read and written.
+            failed: True if it has failed: only then its control group's kills are counted.
 
         Returns:
             User seconds, system seconds and max RSS in KiB; the peak of its memory in bytes, how
@@ -222,7 +225,7 @@ class Meter:
             devices, and those it has written; how many processes of its control group the kernel
             has killed as memory ran out, and whether no other program is in that group.
         """
-        user, system, max_rss = usage
+        user, system, max_rss, read, written = usage
         measured_by = POLLING if self.looks else RUSAGE
         if self._look_at_group():
             measured_by = CGROUP
@@ -236,12 +239,12 @@ class Meter:
                 self._abandon_group()
             else:
                 user, system, cpu_measured_by = user + more_user, system + more_system, CGROUP
-        before, self._data = self._data, data_of_self()
-        read, written = (max(0, now - then) for now, then in zip(self._data, before, strict=True))
         peak = max(self._peak, max_rss) * 1024
-        killed, own = (0, False) if self._kills is None else (self._kills.count(), self._kills.own)
+        own = self._kills is not None and self._kills.own
+        killed = self._kills.count() if self._kills is not None and failed else 0
         return (
-            user, system, max_rss, peak, measured_by, cpu_measured_by, read, written, killed, own
+            user, system, max_rss, peak, measured_by, cpu_measured_by,
+            BLOCK * read, BLOCK * written, killed, own,
         )  # fmt: skip
 
 
@@ -311,13 +314,3 @@ def kibibytes(text: bytes, name: bytes) -> float:
         return 0.0
     at += len(name)
     return float(text[at : text.index(b"kB", at)])
-
-
-def data_of_self() -> tuple[int, int]:
-    """Return the bytes that this process and its reaped children have read and written.
-
-    Both are 0 for a kernel without CONFIG_TASK_IO_ACCOUNTING.
-    """
-    words = of_process("self", "io").split()
-    fields = dict(zip(words[::2], words[1::2], strict=False))
-    return int(fields.get(b"read_bytes:", 0)), int(fields.get(b"write_bytes:", 0))

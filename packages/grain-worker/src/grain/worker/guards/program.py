@@ -14,6 +14,8 @@ from .removal import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .protocol import ProgramRequest
 
 TAIL = 16384
@@ -23,7 +25,9 @@ TAIL = 16384
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
 
 
-WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
+DEFAULT_PATH = os.defpath.encode()
+
+WARNINGS = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 """Signals that a guard ignores (`proc.IGNORED`), and that a batch job may want to trap: a shell
 cannot trap a signal that was ignored when it started (POSIX.1-2017, 2.11)."""
 
@@ -36,30 +40,20 @@ class CannotStart(Exception):
         self.report = (FAILED, step, code, path)
 
 
-class Step:
-    """A step of a start, for a ``with`` block: turns an OSError of the block into `CannotStart`."""
-
-    def __init__(self, name: str, path: bytes) -> None:
-        self.name = name
-        self.path = path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise CannotStart(self.name, error.errno or 0, self.path) from None
-
-
 class Program:
     """A program, from its start to the end of its last descendant.
 
     Args:
-        fds: descriptors of the streams that have no path in the request.
+        stdin: the descriptor of what it reads, unless the request has a path.
+        defaults: the signals that it has at their defaults.
     """
 
-    def __init__(self, request: ProgramRequest, fds: dict[str, int]) -> None:
+    def __init__(
+        self, request: ProgramRequest, stdin: int, defaults: Iterable[signal.Signals]
+    ) -> None:
         self.request = request
-        self.fds = fds
+        self.stdin = stdin
+        self.defaults = defaults
         self.opened: list[int] = []
         self.scratch: Tree | None = None
 
@@ -70,48 +64,56 @@ class Program:
             CannotStart: a step before the program's first instruction failed.
         """
         request = self.request
-        if (base := request["scratch"]) is not None:
-            scratch = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
-            with Step("scratch", base):
+        directory, step, path = request["cwd"], "", b""
+        try:
+            if (base := request["scratch"]) is not None:
+                step, path = "scratch", base
+                scratch = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
                 os.mkdir(scratch, 0o700)
                 self.scratch = Tree(scratch)  # to be removed from now on
-            request["env"][b"TMPDIR"] = scratch
-        directory = request["cwd"]
-        if directory is None:
-            assert self.scratch is not None  # the caller asks for one of the two at least
-            directory = self.scratch.path
-        with Step("cwd", directory):
+                request["env"][b"TMPDIR"] = scratch
+            if directory is None:
+                assert self.scratch is not None  # the caller asks for one of the two at least
+                directory = self.scratch.path
+            step, path = "cwd", directory
             os.chdir(directory)
-        # From here on: paths of streams, and of the program, are relative to that directory.
-        streams = self._streams()
-        # A session of its own keeps the program away from the terminal and its Ctrl-C.
-        actions = [(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(streams)]
-        path = find(request["argv"][0], request["env"].get(b"PATH", os.defpath.encode()))
-        with Step("exec", path):
+            # From here on: paths of streams, and of the program, are relative to that directory.
+            streams = self._streams()
+            step = "exec"
+            path = find(request["argv"][0], request["env"].get(b"PATH", DEFAULT_PATH))
             return os.posix_spawn(
                 path,
                 request["argv"],
                 request["env"],
-                file_actions=actions,
+                # Those that this process has in their places are inherited as they are.
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(streams) if fd != n
+                ],
+                # A session of its own keeps the program away from the terminal and its Ctrl-C.
                 setsid=True,
                 setsigmask=(),
-                setsigdef=WARNINGS if request["warned"] else (),
+                setsigdef=self.defaults,
             )
+        except OSError as error:
+            raise CannotStart(step, error.errno or 0, path) from None
 
     def _streams(self) -> tuple[int, int, int]:
         """Return descriptors of the three streams; open the ones that the request gives by path."""
         request = self.request
-        stdin = self._open("stdin", request["stdin"], os.O_RDONLY)
-        stdout = self._open("stdout", request["stdout"], OUTPUT)
+        stdin = self._open("stdin", request["stdin"], os.O_RDONLY, self.stdin)
+        stdout = self._open("stdout", request["stdout"], OUTPUT, 1)
         if request["merged"]:
             return stdin, stdout, stdout
-        return stdin, stdout, self._open("stderr", request["stderr"], OUTPUT)
+        return stdin, stdout, self._open("stderr", request["stderr"], OUTPUT, 2)
 
-    def _open(self, name: str, path: bytes | None, flags: int) -> int:
+    def _open(self, name: str, path: bytes | None, flags: int, without: int) -> int:
+        """Return the descriptor of a stream; without a path, that of this process."""
         if path is None:
-            return self.fds[name]
-        with Step(name, path):
+            return without
+        try:
             fd = os.open(path, flags, 0o666)
+        except OSError as error:
+            raise CannotStart(name, error.errno or 0, path) from None
         self.opened.append(fd)
         # The program inherits the open file with its flags, and expects writes that wait.
         os.set_blocking(fd, True)

@@ -3,11 +3,11 @@
 All sockets are SOCK_SEQPACKET. Both ends are the same interpreter on one machine, parent and
 child, so that marshal is safe.
 
-To a supervisor: `RUN`, with the descriptor of stdin if it has none by path. The request, which may
-be of any size, stands in the memory file for the program's stdout. The supervisor empties that file
-before it starts the program: a request that is still there never ran. `END` and `HURRY` end the
-program, and `KILL` does without any grace, also after one of these. The supervisor reports by one
-marshalled tuple, which begins with its kind:
+To a supervisor: `RUN` with the marshalled request behind it; one of more than `RUN_LONGEST` bytes
+is in a file instead, whose descriptor comes along. The next descriptor, if there is one, is that of
+stdin. A request that the supervisor leaves unread never ran: then the kernel resets the connection.
+`END` and `HURRY` end the program, and `KILL` does without any grace, also after one of these. The
+supervisor reports by one marshalled tuple, which begins with its kind:
 
 - `ENDED`, wait status, seconds, user and system seconds, max RSS in KiB, peak memory in bytes, how
   that was measured, how the CPU time was, bytes read and written, processes that the kernel has
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
             env: its whole environment.
             cwd: its working directory, absolute; None for the scratch directory.
             cpus: the CPUs to bind it to; None for those of the caller.
-            stdin: the path of a file to read; None if a descriptor comes along.
+            stdin: the path of a file to read; None for the descriptor that comes along, or for
+                nothing to read.
             stdout: the path of a file to write; None to capture.
             stderr: the same.
             merged: stderr goes to the same place as stdout.
@@ -74,7 +75,10 @@ UNKILLABLE = 30.0
 """Seconds from the first SIGKILL until its survivors are reported."""
 
 LONGEST = 64
-"""Bytes of a message to a guard, at most."""
+"""Bytes of a message to a guard, at most; but for `RUN`."""
+
+RUN_LONGEST = 32768
+"""Bytes of a `RUN` with its request, at most: so much fits into every empty socket."""
 
 
 def send_report(sock: socket.socket, report: tuple[Any, ...]) -> None:
@@ -85,10 +89,10 @@ def send_report(sock: socket.socket, report: tuple[Any, ...]) -> None:
         pass
 
 
-def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+def receive(sock: socket.socket, longest: int = LONGEST) -> tuple[bytes, list[int]]:
     """Receive one message and its descriptors; an empty message means that the peer is gone."""
     try:
-        data, control, _, _ = sock.recvmsg(LONGEST, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
+        data, control, _, _ = sock.recvmsg(longest, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:
         return b"", []
     fds: list[int] = []

@@ -34,9 +34,10 @@ def main(control_fd: str, socket_fd: str, grace_s: str, *program: str) -> None:
         program,
         os.environ,
         file_actions=[(os.POSIX_SPAWN_DUP2, copy, CHILD_SOCKET)],
+        setsigmask=(),
     )
     os.close(copy)
     # So that its end of file is that of the program, by which the agent learns of the death.
     os.close(sock)
     status, seconds, usage = wait_until_gone(caller, pid, began, grace)
-    caller.report((ENDED, status, seconds, *usage))
+    caller.report((ENDED, status, seconds, *usage[:3]))

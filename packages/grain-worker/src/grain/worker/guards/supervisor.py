@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import marshal
 import os
+import signal
 import time
 
 from .caller import Caller
 from .group import Group, KillCounter
 from .meter import Meter, of_process
 from .proc import become_subreaper
-from .program import CannotStart, Program, Step
+from .program import WARNINGS, CannotStart, Program
 from .protocol import ENDED, STARTED
 from .tree import wait_until_gone
 
@@ -37,8 +38,18 @@ class Supervisor:
     ) -> None:
         become_subreaper(b"grain-supervise")
         self.caller = Caller(fds[0], pidfd)
-        self.out, self.err = fds[1:]
-        self.home = os.sched_getaffinity(0)
+        # Where programs have them: what stands in its place costs nothing at a start.
+        for place, fd in enumerate(fds[1:], 1):
+            os.dup2(fd, place)
+            os.close(fd)
+        self.home = self.cpus = sorted(os.sched_getaffinity(0))
+        # All of them, so that the C library need not ask for each, but for those that are ignored:
+        # these stay so.
+        self.defaults = {
+            number
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+            if signal.getsignal(number) != signal.SIG_IGN
+        }
         group = own_group(groups)
         kills = KillCounter(group is not None, of_process("self", "cgroup"))
         self.meter = Meter(budgets, group, kills)
@@ -47,42 +58,62 @@ class Supervisor:
 
     def serve(self) -> None:
         """Serve requests until the caller leaves or has cancelled one."""
-        while (fds := self.caller.next_request()) is not None:
-            self.caller.report(self.run(fds))
+        while (message := self.caller.next_request()) is not None:
+            data, fds = message
+            if not data:
+                data = content(fds.pop(0))
+            self.caller.report(self.run(marshal.loads(data), fds[0] if fds else 0))
             for fd in fds:
                 os.close(fd)
 
-    def run(self, fds: list[int]) -> tuple[Any, ...]:
+    def run(self, request: ProgramRequest, stdin: int) -> tuple[Any, ...]:
         """Run one program to the end of its last descendant, and return the report.
 
         This process serves the next program as well, so it may change of itself only what it can
         change back, such as its CPUs; a nice level belongs in the child.
         """
-        request: ProgramRequest = marshal.loads(os.pread(self.out, os.fstat(self.out).st_size, 0))
-        # By an empty file the caller sees that the program may have run.
-        os.ftruncate(self.out, 0)
-        streams = {"stdin": (fds or [-1])[0], "stdout": self.out, "stderr": self.err}
-        program = Program(request, streams)
+        defaults = self.defaults | WARNINGS if request["warned"] else self.defaults
+        program = Program(request, stdin, defaults)
         began = time.monotonic()
         self.meter.begin(began)
         try:
             # The program inherits this process's affinity: posix_spawn(3) has no attribute for it.
-            cpus = request["cpus"] or self.home
-            with Step("bind", str(sorted(cpus)).encode()):
-                os.sched_setaffinity(0, cpus)
+            self.bind(request["cpus"] or self.home)
             pid = program.start()
             self.meter.count_files(None if program.scratch is None else program.scratch.path)
             status, seconds, usage = wait_until_gone(
                 self.caller, pid, began, request["grace"], self.meter
             )
             # Before the scratch directory is removed: files in memory count.
-            measured = self.meter.end(usage)
+            measured = self.meter.end(usage, failed=status != 0)
             tail = program.error_tail() if status else b""
         except CannotStart as failure:
             return failure.report
         finally:
             program.close()
         return (ENDED, status, seconds, *measured, tail)
+
+    def bind(self, cpus: list[int]) -> None:
+        """Have this process run on some CPUs, and so the next program.
+
+        Raises:
+            CannotStart: the kernel refuses.
+        """
+        if cpus == self.cpus:
+            return
+        try:
+            os.sched_setaffinity(0, cpus)
+        except OSError as error:
+            raise CannotStart("bind", error.errno or 0, str(cpus).encode()) from None
+        self.cpus = cpus
+
+
+def content(fd: int) -> bytes:
+    """Return the content of a memory file, and close it."""
+    try:
+        return os.pread(fd, os.fstat(fd).st_size, 0)
+    finally:
+        os.close(fd)
 
 
 def own_group(groups: str) -> Group | None:

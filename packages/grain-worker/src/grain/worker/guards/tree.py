@@ -45,12 +45,14 @@ def wait_until_gone(
         meter: looks at the tree when it is due, until the tree is asked to end.
 
     Returns:
-        The wait status of the main process; the seconds it took; user seconds, system seconds and
-        max RSS in KiB of the whole tree.
+        The wait status of the main process; the seconds it took; and of the whole tree user
+        seconds, system seconds, max RSS in KiB, and the blocks of 512 bytes read and written.
     """
     status: int | None = None
-    seconds, usage = 0.0, [0.0, 0.0, 0.0]
+    seconds, usage = 0.0, [0.0] * 5
     phase, kill_at, pause = TreePhase.RUNNING, 0.0, 0.01
+    # First: a program that has just begun has hardly ended. If it has, this returns at once.
+    caller.wait(until_look(meter, began))
     while True:
         # ECHILD, and only that, says that the tree is gone.
         try:
@@ -62,6 +64,8 @@ def wait_until_gone(
             usage[0] += used.ru_utime
             usage[1] += used.ru_stime
             usage[2] = max(usage[2], used.ru_maxrss)
+            usage[3] += used.ru_inblock
+            usage[4] += used.ru_oublock
             if pid == main:
                 status, seconds = ended, time.monotonic() - began
             continue
@@ -83,9 +87,12 @@ def wait_until_gone(
                 phase = TreePhase.REPORTED
         if phase is not TreePhase.RUNNING:
             caller.wait(1000 * max(kill_at - now, pause))
-        elif meter is None:
-            caller.wait(None)
-        else:
-            if now >= meter.due:
-                meter.look(now)
-            caller.wait(1000 * max(meter.due - now, 0.001))
+            continue
+        if meter is not None and now >= meter.due:
+            meter.look(now)
+        caller.wait(until_look(meter, now))
+
+
+def until_look(meter: Meter | None, now: float) -> float | None:
+    """Return the milliseconds until the next look is due; None without a meter."""
+    return None if meter is None else 1000 * max(meter.due - now, 0.001)

@@ -190,7 +190,7 @@ def gathered(pieces: list[Any]) -> bytes | memoryview | Pieces:
         return only
     if all(type(piece) is bytes for piece in pieces):
         payload = Pieces(pieces)
-        if len(payload) >= LARGE:
+        if len(payload) >= _APART:
             return payload
     return together(pieces)
 

@@ -388,7 +388,7 @@ class ForkServerClient:
         report = supervisor.report()
         if report is not None:
             return report
-        if supervisor.never_ran():
+        if supervisor.never_ran:
             raise BrokenPipeError("the supervisor was killed before it started the program")
         with trio.CancelScope(shield=True):
             nothing_left = await self._await_end(supervisor)

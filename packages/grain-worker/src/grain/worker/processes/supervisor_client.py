@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from grain.worker.guards.proc import send_signal
-from grain.worker.guards.protocol import END, ENDED, FAILED, HURRY, KILL, RUN, STARTED
+from grain.worker.guards.protocol import (
+    END,
+    ENDED,
+    FAILED,
+    HURRY,
+    KILL,
+    RUN,
+    RUN_LONGEST,
+    STARTED,
+)
 
 if TYPE_CHECKING:
     from grain.eventlog.usage import CpuMeasuredBy, MeasuredBy
@@ -87,14 +96,14 @@ class SupervisorClient:
         pid: its process; None until it is known.
         theirs: the supervisor's end of the socket, to be closed when the supervisor has a copy.
         ending: True if it was ordered to end its program.
+        never_ran: True if it has died and left its request unread.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.ending = False
+        self.ending = self.never_ran = False
         self.pid: int | None = None
-        self._request = b""
-        self._report = b""
+        self._report: tuple[Any, ...] | None = None
         self._socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         self._files: list[int] = []
@@ -119,17 +128,22 @@ class SupervisorClient:
         Raises:
             ConnectionError: the supervisor is dead.
         """
-        self._request = marshal.dumps(dict(request))
-        self._report = b""
-        os.write(self._files[0], self._request)
-        if stdin is None:
-            self._socket.send(RUN)
+        message = RUN + marshal.dumps(dict(request))
+        self._report = None
+        if stdin is None and len(message) <= RUN_LONGEST:
+            self._socket.send(message)
             return
-        fd = memory_file(stdin)
+        fds: list[int] = []
         try:
-            socket.send_fds(self._socket, [RUN], [fd])
+            if len(message) > RUN_LONGEST:
+                fds.append(memory_file("request", message[1:]))
+                message = RUN
+            if stdin is not None:
+                fds.append(memory_file("stdin", stdin))
+            socket.send_fds(self._socket, [message], fds)
         finally:
-            os.close(fd)
+            for fd in fds:
+                os.close(fd)
 
     def cancel(self, *, hurry: bool) -> None:
         """Order the end of the program: SIGTERM now, SIGKILL after its grace, or after 0.3 s."""
@@ -144,18 +158,22 @@ class SupervisorClient:
 
     async def wait(self) -> None:
         """Wait until the supervisor has reported the end of a program, or has died."""
-        while not self._report:
+        while self._report is None:
             await trio.lowlevel.wait_readable(self._socket)
             try:
-                self._report = self._socket.recv(_REPORT)
+                data = self._socket.recv(_REPORT)
             except ConnectionError:
+                # So the kernel reports that it left something unread. After an order to end the
+                # program, that may be the order.
+                self.never_ran = not self.ending
                 return
-            if not self._report:
+            if not data:
                 return
-            kind, *fields = marshal.loads(self._report)  # noqa: S302 (our child)
-            if kind == STARTED:
-                self._report = b""
-                (self.pid,) = fields
+            report = marshal.loads(data)  # noqa: S302 (our child)
+            if report[0] == STARTED:
+                self.pid = report[1]
+            else:
+                self._report = report
 
     def resume(self) -> None:
         """Continue the supervisor, if its program has stopped it."""
@@ -168,20 +186,15 @@ class SupervisorClient:
         if self.pid is not None:
             send_signal([self.pid], signal.SIGKILL)
 
-    def never_ran(self) -> bool:
-        """Return True if a supervisor that died had not yet taken the request out of the file."""
-        return os.pread(self._files[0], len(self._request), 0) == self._request
-
     def report(self) -> ProgramExit | StartFailure | None:
         """Return the report that `wait` has received; None if the supervisor has died instead.
 
         Raises:
             StuckError: it reports processes that survive SIGKILL.
         """
-        if not self._report:
+        if self._report is None:
             return None
-        report: tuple[Any, ...] = marshal.loads(self._report)  # noqa: S302 (our child)
-        kind, *fields = report
+        kind, *fields = self._report
         if kind == ENDED:
             return ProgramExit(*fields)
         if kind == FAILED:
@@ -204,9 +217,9 @@ class SupervisorClient:
         self._files.clear()
 
 
-def memory_file(data: bytes) -> int:
+def memory_file(name: str, data: bytes) -> int:
     """Return the descriptor of a memory file with this content, to be read from its start."""
-    fd = os.memfd_create("stdin")
+    fd = os.memfd_create(name)
     with open(fd, "wb", closefd=False) as file:
         file.write(data)
     os.lseek(fd, 0, os.SEEK_SET)
@@ -215,6 +228,8 @@ def memory_file(data: bytes) -> int:
 
 def take(fd: int) -> bytes:
     """Return the content of a memory file, and empty it."""
+    if not os.fstat(fd).st_size:
+        return b""
     with open(fd, "rb", buffering=0, closefd=False) as file:
         file.seek(0)
         data = file.readall()

@@ -160,9 +160,9 @@ class _Execution(Generic[Arriving, Departing]):
         self._threads = library_threads()
         # By run: the cores that count for numeric libraries.
         self._cores: dict[Attempt, int] = {}
-        # Ends that are to be sent together, and since when the first of them waits for that.
+        # Ends that are to be sent together, and the scope that waits for that, if they may wait.
         self._unsent: list[tuple[Ended, Departing | None]] = []
-        self._unsent_since = 0.0
+        self._until_sent: trio.CancelScope | None = None
         self._leaving = False
         # The gangs of which a run here is the root.
         self._gangs: dict[Attempt, RootPart] = {}
@@ -437,17 +437,23 @@ class _Execution(Generic[Arriving, Departing]):
             self._send_all()
             return
         now = trio.current_time()
-        if len(self._unsent) == 1:
-            self._unsent_since = now
-            self._nursery.start_soon(self._send_soon)
-        elif now - self._unsent_since > _TOGETHER:
+        if self._until_sent is None:
+            self._until_sent = trio.CancelScope(deadline=now + _TOGETHER)
+            self._nursery.start_soon(self._send_in_time, self._until_sent)
+        elif now > self._until_sent.deadline:
             self._send_all()
 
-    async def _send_soon(self) -> None:
-        await trio.sleep(_TOGETHER)
-        self._send_all()
+    async def _send_in_time(self, until_sent: trio.CancelScope) -> None:
+        with until_sent:
+            await trio.sleep_forever()
+        if until_sent is self._until_sent:
+            self._send_all()
 
     def _send_all(self) -> None:
+        if self._until_sent is not None:
+            # So that a process which has nothing else to do need not wake for it.
+            self._until_sent.cancel()
+            self._until_sent = None
         unsent, self._unsent = self._unsent, []
         if not unsent:
             return

@@ -68,7 +68,7 @@ def demand(registry: Registry, waiting: Waiting, now: float) -> DemandAnswer:
     for worker in scheduler.workers.values():
         for task in worker.tasks.values():
             of(task.queue).elapsed += max(now - task.started, 0.0)
-    for lease in waiting.lanes.leases:
+    for lease in registry.lanes:
         if lease.scheduler_id is not None:
             lane = scheduler.tasks[lease.scheduler_id]
             of(lane.queue).leave_out_lane(lane.started, lease.call, now)

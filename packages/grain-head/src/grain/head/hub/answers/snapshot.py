@@ -50,7 +50,7 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
     queues = [queue for queue in scheduler.queues.values() if queue.tasks or queue.running]
     queues.sort(key=lambda queue: -queue.waiting)
     run, wait = _counts(registry, waiting)
-    idle = waiting.lanes.idle_by_queue()
+    idle = _idle_lanes(registry)
     shown = [
         _queue(registry, waiting, queue, mission_labels, now, idle[queue])
         for queue in queues[:_QUEUES]
@@ -84,6 +84,12 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
         troubles=list(registry.troubles.values()),
         cluster=cluster_state(registry),
     )
+
+
+def _idle_lanes(registry: Registry) -> Counter[TaskQueue]:
+    """Return how many runs of each queue are lanes without a call."""
+    ids = (lease.scheduler_id for lease in registry.lanes if lease.call is None)
+    return Counter(registry.scheduler.tasks[one].queue for one in ids if one is not None)
 
 
 def cluster_state(registry: Registry) -> list[ClusterState]:

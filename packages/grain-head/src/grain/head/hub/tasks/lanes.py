@@ -20,7 +20,6 @@ Here a lane is a task like any other, but for these rules:
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from grain.head.hub.state import CallInLane, FailedTask, TaskRecord
@@ -35,14 +34,13 @@ if TYPE_CHECKING:
     from grain.head.hub.tasks.quarantine import Quarantine
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.messages import LaneFailure, LaneReport, Submit
-    from grain.head.scheduler.state import TaskQueue
 
 
 class LaneTable:
     """The lanes of all missions.
 
     Attributes:
-        leases: the runs of lanes that hold resources, each with its mission.
+        leases: as `Registry.lanes`.
         idle: how many of them have no call that is known.
     """
 
@@ -57,7 +55,7 @@ class LaneTable:
         self._quarantine = quarantine
         # Those that were asked for since the last decision.
         self._asked: dict[TaskRecord, None] = {}
-        self.leases: dict[LeaseRecord, MissionRecord] = {}
+        self.leases = registry.lanes
         self.idle = 0
         waiting.lanes = self
 
@@ -176,11 +174,6 @@ class LaneTable:
         seen = (task, failure.worker, at - failure.seconds, at, failure.why)
         self._registry.ended_tasks.append(seen)
         self._registry.failed_tasks.append(FailedTask(seen, failure.retried))
-
-    def idle_by_queue(self) -> Counter[TaskQueue]:
-        """Return how many runs of each queue are lanes without a call: a look at all lanes."""
-        ids = (lease.scheduler_id for lease in self.leases if lease.call is None)
-        return Counter(self._scheduler.tasks[one].queue for one in ids if one is not None)
 
     def run_of(self, mission: MissionRecord, number: int) -> LeaseRecord | None:
         """Return the run of the lane that has a call, by the number of that; None if none has."""

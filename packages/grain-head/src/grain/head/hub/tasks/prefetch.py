@@ -8,7 +8,11 @@ each takes the place of its predecessor, with all that it holds, once that has e
     and belongs to the same mission. So it needs no look at what is free.
     Where tasks have alternatives, none is sent ahead: the next one may take another.
 2.  Only while no other queue has waiting tasks: no task is overtaken. Later tasks wait for what was
-    sent ahead, which is `PREFETCH_SECONDS` seconds of work as runs lately took.
+    sent ahead, which is `PREFETCH_SECONDS` seconds of work as runs lately took. The worker measures
+    that: the head sees also how long messages and processes wait on a busy machine, where tasks
+    sent ahead spare most of it. But where the head sees more than `SLOWED` times as much, a part
+    of that counts, too: the worker does not measure how long it takes to move large payloads. So
+    later tasks wait for no more than `SLOWED` times `PREFETCH_SECONDS` as the head sees it.
 3.  Only what cannot start at once, and never more than one part of what waits for each run of the
     queue: so the last tasks do not wait on one worker while others have room.
 4.  Nothing is sent ahead with a time limit, for a run that has the worker to itself, or where tasks
@@ -41,6 +45,10 @@ PREFETCH_SECONDS = 0.02
 """Seconds of work that are sent ahead for each run: much longer than the round trip that they hide,
 and a short wait for tasks of others."""
 
+SLOWED = 10.0
+"""The factor by which a run may seem to take longer than its worker measured, and still counts by
+what that measured."""
+
 _MOST = 64  # tasks in a chain
 # In all chains together. No head decides more than 50,000 tasks a second, so that is
 # `PREFETCH_SECONDS` of any work that is really brief. If it is not, all of it comes back at once.
@@ -66,8 +74,8 @@ class Prefetch:
         # Runs that began, or came to the head of their chain, since the last decision: only behind
         # these there can be room that was not there before.
         self._heads: list[LeaseRecord] = []
-        # The seconds that each run took which has ended since, by queue.
-        self._durations: dict[TaskQueue, list[float]] = {}
+        # The seconds that each run took which has ended since, and those of its work, by queue.
+        self._durations: dict[TaskQueue, list[tuple[float, float]]] = {}
         self.in_chains = 0
 
     # ---- making chains longer
@@ -145,12 +153,15 @@ class Prefetch:
 
     # ---- the end of a run
 
-    def leave(self, lease: LeaseRecord, now: float, *, measured: bool) -> LeaseRecord | None:
+    def leave(
+        self, lease: LeaseRecord, now: float, *, measured: bool, work: float | None = None
+    ) -> LeaseRecord | None:
         """Take a run that has ended out of its chain, and note how long it took.
 
         Args:
             lease: the run, which still has its scheduler id if it was under way.
             measured: whether it ended by itself, so that others will take about as long.
+            work: the seconds that it took by the word of its worker; None if that did not say.
 
         Returns:
             Its successor, which is now the head of the chain and takes over what it held.
@@ -167,10 +178,11 @@ class Prefetch:
         if lease.lane:
             return None  # it took as long as its mission had calls for it
         if measured:
-            self._measure(queue, now - lease.began)
+            took = now - lease.began
+            self._measure(queue, took, work)
             if queue.durations is None:
                 queue.durations = deque(maxlen=DURATIONS)
-            queue.durations.append(now - lease.began)
+            queue.durations.append(took)
         else:
             self._measure(queue, _LONG)
         if chain is None or not chain.waiting:
@@ -182,30 +194,32 @@ class Prefetch:
 
     # ---- how long runs take
 
-    def _measure(self, queue: TaskQueue, seconds: float) -> None:
+    def _measure(self, queue: TaskQueue, took: float, work: float | None = None) -> None:
         """Note what a run took; a run that was stopped or died counts as long.
 
         From such a run nothing follows for others: they have to prove again that they are brief.
         """
-        if seconds >= _LONG:
+        if took >= _LONG:
             queue.span = _LONG
             self._durations.pop(queue, None)
             return
+        duration = took, took if work is None else work
         durations = self._durations.get(queue)
         if durations is None:
-            self._durations[queue] = [seconds]
+            self._durations[queue] = [duration]
         else:
-            durations.append(seconds)
+            durations.append(duration)
 
     def _update_spans(self) -> None:
-        """Update the mean run time of each queue (exponential, weight 1/8 per run).
+        """Update the mean run time of each queue (exponential, weight 1/8 per run), by rule 2.
 
         Ends of a chain that are reported together are seen as one long run and others that took no
         time: so only their mean counts, with the weight of all of them.
         """
         for queue, durations in self._durations.items():
-            weight = 1 - (7 / 8) ** len(durations)
-            queue.span += (sum(durations) / len(durations) - queue.span) * weight
+            took, work = map(sum, zip(*durations, strict=True))
+            seconds = max(work, took / SLOWED) / len(durations)
+            queue.span += (seconds - queue.span) * (1 - (7 / 8) ** len(durations))
         self._durations.clear()
 
     def _distrust(self, head: LeaseRecord) -> None:

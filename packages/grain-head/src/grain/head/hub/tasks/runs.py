@@ -185,12 +185,19 @@ class Runs:
 
     # ---- the end of a run
 
-    def _free(self, lease: LeaseRecord, now: float, *, measured: bool = False) -> None:
+    def _free(
+        self,
+        lease: LeaseRecord,
+        now: float,
+        *,
+        measured: bool = False,
+        work: float | None = None,
+    ) -> None:
         """Free what a run held, or pass it on to its successor.
 
         Its outcome may still be under way.
         """
-        successor = self._prefetch.leave(lease, now, measured=measured)
+        successor = self._prefetch.leave(lease, now, measured=measured, work=work)
         scheduler_id, lease.scheduler_id = lease.scheduler_id, None
         if scheduler_id is None:
             return
@@ -230,7 +237,8 @@ class Runs:
                 self._outgoing.acknowledge(worker.link, ended.attempt)
             return
         measured = ended.status in ("value", "error") and not (lease.member or lease.lane)
-        self._end(lease, now, measured=measured)
+        work = ended.report if isinstance(ended.report, float) else None
+        self._end(lease, now, measured=measured, work=work)
         if lease.member:
             self._outgoing.acknowledge(worker.link, ended.attempt)
             self.gangs.on_seat_ended(lease, ended, now)
@@ -315,14 +323,16 @@ class Runs:
         mission = self._registry.missions.get(ended.mission)
         return None if mission is None else mission.tasks.get(ended.task)
 
-    def _end(self, lease: LeaseRecord, now: float, *, measured: bool) -> None:
+    def _end(
+        self, lease: LeaseRecord, now: float, *, measured: bool, work: float | None = None
+    ) -> None:
         del lease.worker.leases[lease.attempt]
         if lease.task is not None and lease.task.mission.beside:
             self._outcomes.on_beside_ended(lease, lease.task)
         if measured and lease.task is not None:
             task = lease.task
             self._outcomes.on_runs_ended(task.mission, task.function, now - lease.began)
-        self._free(lease, now, measured=measured)
+        self._free(lease, now, measured=measured, work=work)
 
     # ---- adoption: what workers and missions report when they connect
 

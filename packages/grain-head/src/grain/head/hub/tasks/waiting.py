@@ -11,7 +11,7 @@ it again. If it runs it goes on.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS
 from grain.head.messages import Started
@@ -24,9 +24,18 @@ if TYPE_CHECKING:
     from grain.head.hub.registry import Registry
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import MissionRecord, TaskRecord
-    from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.quarantine import Quarantine
     from grain.head.scheduler.state import TaskQueue
+
+
+class AskedLanes(Protocol):
+    """The part of `grain.head.hub.tasks.lanes.LaneTable` that takes the lanes that would wait."""
+
+    def ask(self, task: TaskRecord, *, has_run: bool) -> None:
+        """Let a lane start at the next decision, or end it."""
+
+    def withdraw(self, task: TaskRecord) -> None:
+        """Forget a lane that was asked for; no effect if it was not."""
 
 
 class Waiting:
@@ -38,7 +47,7 @@ class Waiting:
         awaiting_report: those that wait for a worker's report, by the worker's id.
     """
 
-    lanes: LaneTable
+    lanes: AskedLanes
 
     def __init__(self, registry: Registry, quarantine: Quarantine, reports: MissionReports) -> None:
         self._registry = registry
