@@ -262,9 +262,13 @@ def check_hub(hub: Hub, now: float) -> None:
         AssertionError: they do not.
     """
     check_scheduler(hub.scheduler, dispatched=now)
-    waiting, held = hub.waiting.queued.keys(), hub.runs.holding.keys()
-    assert not waiting & held
-    assert waiting | held == hub.scheduler.tasks.keys()
+    waiting = {number: task for number, task in hub.scheduler.tasks.items() if task.record}
+    held = hub.runs.holding.keys()
+    assert not waiting.keys() & held
+    assert waiting.keys() | held == hub.scheduler.tasks.keys()
+    for number, scheduled in waiting.items():
+        assert scheduled.record.scheduler_id == number
+        assert scheduled.record.mission.tasks[scheduled.record.number] is scheduled.record
     for mission in hub.registry.missions.values():
         for task in mission.tasks.values():
             _check_record(hub, task)
@@ -360,6 +364,8 @@ def _check_gangs(hub: Hub) -> None:
 
 def _check_record(hub: Hub, task: TaskRecord) -> None:
     """Check that a task is in one state, and that its run is on a worker's list."""
+    if task.scheduler_id is not None:
+        assert hub.scheduler.tasks[task.scheduler_id].record is task
     states = [
         task.scheduler_id is not None,
         task.awaits != "",
