@@ -21,7 +21,9 @@ from itertools import product
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.head.hub.state import ITS_MISSION
+from msgspec.structs import astuple
+
+from grain.head.hub.state import ITS_MISSION, NO_COURSE, TaskCourse
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.resource import Licences, Supply
@@ -262,6 +264,7 @@ def check_hub(hub: Hub, now: float) -> None:
         AssertionError: they do not.
     """
     check_scheduler(hub.scheduler, dispatched=now)
+    assert astuple(NO_COURSE) == astuple(TaskCourse()), "the course of all tasks was changed"
     waiting = {number: task for number, task in hub.scheduler.tasks.items() if task.record}
     held = hub.runs.holding.keys()
     assert not waiting.keys() & held

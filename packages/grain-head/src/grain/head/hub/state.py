@@ -246,7 +246,7 @@ class TaskState(Enum):
 
 
 class TaskCourse(msgspec.Struct, eq=False, gc=False):
-    """What has become of a task so far: a task that waits for its first run has nothing of it.
+    """The course of a task so far: one that waits for its first run has nothing of it.
 
     The collector need not look at it: nothing here refers to a record.
 
@@ -280,7 +280,8 @@ class TaskRecord:
     away.
     """
 
-    # A million of these may wait: two fields more are 16 MB. So what few of them have is apart.
+    # A million of these may wait. Python allocates 16 bytes at a time, of which these fields leave
+    # none: one more takes 16 MB. So what few of them have is apart.
     mission: MissionRecord
     number: int
     claimed: bool = False
@@ -322,7 +323,7 @@ class TaskRecord:
 
     @property
     def ending(self) -> Ending | None:
-        """How it was resolved; None if it has no outcome."""
+        """The way in which it was resolved; None if it has no outcome."""
         return self.course.ending
 
     @property
