@@ -131,9 +131,10 @@ def never_count(
 
 
 def never_alone(self: Waiting, task: TaskRecord, now: float) -> None:
-    crashes, task.crashes = task.crashes, ()
+    course = task.alter()
+    crashes, course.crashes = course.crashes, ()
     Waiting.enqueue(self, task, now)
-    task.crashes = crashes
+    course.crashes = crashes
 
 
 def serve_unreported(self: Workers, link: object, message: Any, now: float) -> None:
