@@ -253,11 +253,8 @@ def lengthen_adopted_chains(self: Prefetch, lease: LeaseRecord, held: InventoryR
     return waits
 
 
-def free_under_a_chain(
-    self: Prefetch, lease: LeaseRecord, now: float, *, measured: bool
-) -> LeaseRecord | None:
+def free_under_a_chain(self: Prefetch, lease: LeaseRecord, now: float, **more: Any) -> None:
     lease.chain = None
-    return None
 
 
 def forget_chains(self: Prefetch, lease: LeaseRecord, held: InventoryRun) -> bool:
