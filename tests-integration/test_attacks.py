@@ -21,11 +21,13 @@ import pytest
 import trio
 
 from grain.edge import dial
+from grain.edge.framing.frames import greeting_frame
 from grain.edge.meeting.block import decode_block
+from grain.edge.messages import PROTOCOL, Hello, encode_greeting
 from grain.edge.questions import Ask, LoadAnswer, StateAnswer, unpack
 from grain.edge.transports import tcp
 from grain.edge.transports.identity import HEAD, Credential, dialling_context
-from grain.edge.version import Versions
+from grain.edge.version import Versions, package_version
 from grain.eventlog.usage import ProgramState
 from grain.head.messages import Describe, Described, RegisterMission, Request, Submit, Synced
 from grain.head.service import CODEC
@@ -79,11 +81,12 @@ def home() -> Iterator[Path]:
 
 
 @contextmanager
-def cluster(home: Path, *, workers: int = 0) -> Iterator[list[int]]:
+def cluster(home: Path, *, workers: int = 0, cores: int = 1) -> Iterator[list[int]]:
     """Run a scheduler and workers, with the laxest umask there is; yields their process ids."""
     env = {**os.environ, "HOME": str(home), "XDG_STATE_HOME": f"{home}/.local/state"}
     address = f"edge://{home}/.local/share/grain/edge"
     log = f"{home}/gnaw.log"
+    res = f'{{"Cores": {cores}}}'
     with ExitStack() as stack:
 
         def start(*words: str) -> int:
@@ -100,7 +103,7 @@ def cluster(home: Path, *, workers: int = 0) -> Iterator[list[int]]:
 
         pids = [start("grain.head", "--address", address, "--log-file", log)]
         pids += [
-            start("grain.worker", "--url", address, "--res", '{"Cores": 1}', "--name", f"w{number}")
+            start("grain.worker", "--url", address, "--res", res, "--name", f"w{number}")
             for number in range(workers)
         ]
         yield pids
@@ -211,6 +214,70 @@ for line in open("/proc/net/unix", encoding="utf-8", errors="replace").read().sp
         trio.run(until_workers_are_here, home, 1)
         output = as_other(code, *sockets_of(pids)).split()
     assert {"named"} == set(output)
+
+
+LANES = """
+import sys, trio
+from grain.remote_exer import GnawConnector, RemoteExecutor
+from grain.resource import Cores
+
+async def nothing():
+    pass
+
+async def main(address):
+    connect = GnawConnector(address, start=False).connect
+    one = Cores(1)
+    async with RemoteExecutor(address, connect=connect) as executor:
+        while True:
+            task = executor.submit(one, nothing)
+            if task in executor._session.aboard:
+                print("in lane", flush=True)
+            await executor.results.receive()
+
+trio.run(main, sys.argv[1])
+"""
+
+
+@needs_other_user
+def test_another_user_who_connects_to_a_mission_with_lanes_is_turned_away(home: Path) -> None:
+    """At its abstract socket, where any user may connect: it is closed, and the lanes go on."""
+    code = """
+import socket, sys
+for line in open("/proc/net/unix", encoding="utf-8", errors="replace").read().splitlines()[1:]:
+    name = line.split()[7] if len(line.split()) == 8 else ""
+    if not name.startswith("@grain-"):
+        continue
+    for data in (bytes.fromhex(sys.argv[1]), b"", b"GET / HTTP/1.0", bytes(100000)):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        s.settimeout(60)
+        try:
+            s.connect(name.replace("@", chr(0), 1))
+        except ConnectionRefusedError:  # it is another test's, and has just ended
+            continue
+        try:
+            s.sendall(data)
+            print("received", s.recv(1))
+        except (BrokenPipeError, ConnectionResetError):
+            print("received b''")
+"""
+    (home / "lanes.py").write_text(LANES)
+    address = f"edge://{home}/.local/share/grain/edge"
+    with cluster(home, cores=2, workers=1):
+        trio.run(until_workers_are_here, home, 2)
+        words = (home / "lanes.py", address)
+        with start(*words, stdout=subprocess.PIPE, text=True) as mission:
+            assert mission.stdout is not None
+            try:
+                assert "in lane\n" == mission.stdout.readline()
+                hello = Hello(PROTOCOL, package_version(), "guest", "guest", "host", 1)
+                greeting = greeting_frame(encode_greeting(hello))
+                told = as_other(code, greeting.hex()).splitlines()
+                # More than the pipe may have held before.
+                for _ in range(10_000):
+                    assert "in lane\n" == mission.stdout.readline()
+            finally:
+                mission.kill()
+    assert {"received b''"} == set(told)
 
 
 EVIL = "e\x1b]0;title\x07\x1b[2J\n2026-11-22 INFO forged\r\u202e"

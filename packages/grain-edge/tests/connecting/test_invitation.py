@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import os
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -9,7 +11,11 @@ import trio.testing
 
 from grain.edge.connecting.handshake_limiter import HANDSHAKE
 from grain.edge.errors import DialError, RemoteProtocolError
+from grain.edge.framing.frames import greeting_frame
 from grain.edge.invitation import accept, invite
+from grain.edge.messages import PROTOCOL, Hello, encode_greeting
+from grain.edge.transports import unix
+from grain.edge.version import package_version
 from grain_testkit.faulty_links import CODEC, Note
 
 
@@ -88,5 +94,54 @@ async def test_a_connection_that_stays_silent_is_closed_and_the_door_stays_open(
         assert HANDSHAKE <= trio.current_time() < 2 * HANDSHAKE
         autojump_clock.autojump_threshold = math.inf  # what follows takes time
         autojump_clock.rate = 1.0
+        async with accept(door.invitation, CODEC), door.guest():
+            pass
+
+
+@pytest.mark.parametrize("way", ["tcp", "unix"])
+@pytest.mark.parametrize(
+    "data", [b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01\xff\xff", bytes(100_000)]
+)
+async def test_bytes_that_are_no_greeting_close_their_connection_only(
+    monkeypatch: pytest.MonkeyPatch, way: str, data: bytes
+) -> None:
+    monkeypatch.setenv("GRAIN_INTERFACES", "lo")
+    async with invite(CODEC, within=True) as door:
+        content = msgspec.msgpack.decode(door.invitation)
+        if way == "tcp":
+            stream = await trio.open_tcp_stream(*content[0][0])
+        else:
+            stream = await unix.dial_name(content[-1])
+        async with stream:
+            # It may be closed before all of it was sent.
+            with suppress(trio.BrokenResourceError):
+                await stream.send_all(data)
+                await stream.send_eof()
+            with suppress(trio.BrokenResourceError):
+                while await stream.receive_some(4096):
+                    pass
+        async with accept(door.invitation, CODEC) as visit, door.guest():
+            assert visit.address == ""  # within the kernel
+
+
+async def test_the_process_of_another_user_is_turned_away_at_the_socket_of_the_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each side asks the kernel for itself; no greeting is answered."""
+    async with invite(CODEC, within=True, network=False) as door:
+        name = msgspec.msgpack.decode(door.invitation)[-1]
+        stream = await unix.dial_name(name)
+        with monkeypatch.context() as patch:
+            patch.setattr("os.geteuid", lambda: os.getuid() + 1)
+            hello = Hello(PROTOCOL, package_version(), "guest", "guest", "host", 1)
+            answer = b""
+            with suppress(trio.BrokenResourceError):
+                await stream.send_all(greeting_frame(encode_greeting(hello)))
+                answer = await stream.receive_some(1)
+            assert answer == b""
+            with pytest.raises(DialError, match="belongs to user"):
+                async with accept(door.invitation, CODEC):
+                    pass
+        await stream.aclose()
         async with accept(door.invitation, CODEC), door.guest():
             pass

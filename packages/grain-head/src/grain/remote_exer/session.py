@@ -208,8 +208,8 @@ class MissionSession:
         to_head: messages for the head, until `take_mail`. There are none while there is no
             connection: the next one begins with everything.
         resolved: outcomes of tasks; this list and those that follow are emptied by `taken`.
-        lanes_started, lanes_over: the numbers of lanes that have a worker, have none any more, or
-            were cancelled; and lanes that are over.
+        lanes_started, lanes_over: the numbers of lanes that have a worker, or have none any more;
+            and lanes that are over.
         calls_cancelled: calls in lanes that a user has cancelled from outside.
         notifications: requests that cannot start, by number, with the reason, workers of other
             versions, and troubles of the head.
@@ -657,14 +657,6 @@ class MissionSession:
         """Cancel a task that a user has cancelled from outside, also one yet to be submitted."""
         record = self.pending.get(task)
         if record is not None and not record.retracted:
-            if record.digest is LANE:
-                self.lanes_started.append(task)  # no other call is to go into it
-                # A user may name the lane in place of its call.
-                calls = [call for call, lane in self.aboard.items() if lane == task]
-                self._cancelled.update(dict.fromkeys(calls, by))
-                for one in (task, *calls):
-                    self.cancel(one)
-                return
             self._cancelled[task] = by
             if task in self.aboard:
                 self.calls_cancelled.append(task)
