@@ -130,9 +130,9 @@ def never_count(
     Outcomes.run_again(self, lease, task, None, now, report, outlived)
 
 
-def never_alone(self: Waiting, task: TaskRecord, now: float) -> None:
+def never_alone(self: Waiting, task: TaskRecord, now: float, *, has_run: bool = True) -> None:
     crashes, task.crashes = task.crashes, ()
-    Waiting.enqueue(self, task, now)
+    Waiting.enqueue(self, task, now, has_run=has_run)
     task.crashes = crashes
 
 
@@ -253,7 +253,7 @@ def lengthen_adopted_chains(self: Prefetch, lease: LeaseRecord, held: InventoryR
 
 
 def free_under_a_chain(
-    self: Prefetch, lease: LeaseRecord, now: float, *, measured: bool
+    self: Prefetch, lease: LeaseRecord, now: float, *, measured: bool, work: float = 0.0
 ) -> LeaseRecord | None:
     lease.chain = None
     return None
