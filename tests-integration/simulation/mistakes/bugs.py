@@ -130,10 +130,10 @@ def never_count(
     Outcomes.run_again(self, lease, task, None, now, report, outlived)
 
 
-def never_alone(self: Waiting, task: TaskRecord, now: float) -> None:
+def never_alone(self: Waiting, task: TaskRecord, now: float, *, has_run: bool = True) -> None:
     course = task.alter()
     crashes, course.crashes = course.crashes, ()
-    Waiting.enqueue(self, task, now)
+    Waiting.enqueue(self, task, now, has_run=has_run)
     course.crashes = crashes
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from grain.head.hub.missions import Missions
 from grain.head.hub.tasks.lanes import LaneTable
-from grain.head.hub.tasks.outcomes import Outcomes
 from grain.head.hub.tasks.runs import Runs
-from grain.head.hub.tasks.waiting import Waiting
 from grain.remote_exer import MissionSession
 from grain.remote_exer.lanes import MissionLanes
 from grain.worker.agent.session import WorkerSession
@@ -113,7 +111,6 @@ LANE_SLIPS: dict[str, Slip] = {
     "a lane is not known as one whose run was reported before": Slip(
         Missions, "_claim", "self._lanes.on_run(lease)", "pass"
     ),
-    "a lane runs again": Slip(Outcomes, "run_again", "if task.function is LANE:", "if False:"),
     "a lane starts that may have run": Slip(
         LaneTable, "ask", "if has_run or not plain:", "if not plain:"
     ),
@@ -141,9 +138,6 @@ LANE_SLIPS: dict[str, Slip] = {
     ),
     "a call that leaves its lane has to ascend": Slip(
         LaneTable, "admits", "return True", "return False"
-    ),
-    "a lane starts that was retracted": Slip(
-        Waiting, "withdraw", "self.lanes.withdraw(task)", "pass"
     ),
     "a call that leaves its lane does not name it": Slip(
         MissionSession, "leave_lane", "record.urgency, lane", "record.urgency, 0"
