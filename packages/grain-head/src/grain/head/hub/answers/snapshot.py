@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from grain.edge.questions import TaskCounts
     from grain.edge.version import Versions
     from grain.head.hub.registry import Registry
-    from grain.head.hub.state import MissionRecord, WorkerRecord
+    from grain.head.hub.state import MissionRecord, TaskRecord, WorkerRecord
     from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import TaskQueue
