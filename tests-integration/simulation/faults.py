@@ -9,15 +9,16 @@ from grain.edge.questions import Ask
 from grain.head import messages as of_mission
 from grain.head.messages import Retract, Started, Synced
 from grain.worker import messages as of_worker
-from grain.worker.messages import Revoke
+from grain.worker.messages import LANE, Revoke
 from simulation.bridge.server import RelayedWire
 from simulation.heads import HeadProcess
 from simulation.lasting.dispatcher import Dispatcher
-from simulation.peers import SimulatedMission, SimulatedPeer, SimulatedWorker
+from simulation.peers import Behaviour, SimulatedMission, SimulatedPeer, SimulatedWorker
 
 if TYPE_CHECKING:
+    from grain.edge.messages import Message
     from simulation.bridge.server import Bridge
-    from simulation.lanes.served import ServedLane, SimulatedCall
+    from simulation.peers import RunOfLane, SimulatedCall
     from simulation.setting import Setting
     from simulation.wire import End, Mail, Wire
 
@@ -37,7 +38,7 @@ BRIDGE_KINDS = (
 
 LANE_KINDS = (
     "cut lane", "cancel lane", "crash lane", "kill program", "cancel call", "crowd", "drain lane",
-    "kill head and crowd",
+    "kill head and crowd", "lose recall", "lose start of lane",
 )  # fmt: skip
 """The faults of worlds with lanes, besides all others."""
 
@@ -57,6 +58,18 @@ _PREY = (
 )
 
 
+_LANE_STARTED = "Started, a lane"
+
+
+def _kind(message: Message, to: End) -> str:
+    """Return the name of a message to some process, by which it is watched for."""
+    if isinstance(message, Started) and isinstance(to, SimulatedMission):
+        pending = to.session.pending
+        if any(task in pending and pending[task].digest == LANE for task in message.tasks):
+            return _LANE_STARTED
+    return type(message).__name__
+
+
 class Faults:
     """The faults of a world, which stop at its calm.
 
@@ -74,11 +87,9 @@ class Faults:
         kinds = KINDS if world.bridge is None else (*KINDS, *BRIDGE_KINDS)
         if world.files:
             kinds = (*kinds, *LASTING_KINDS)
-        self._most_watched = _PREY
         self._often = {kind: self.chance.choice((0, 0, 1, 3)) for kind in kinds}
         if world.has_lanes:
-            self._often |= {kind: self.chance.choice((0, 2, 6)) for kind in LANE_KINDS}
-            self._most_watched = (*_PREY, *["Recall"] * 12)
+            self._often |= {kind: self.chance.choice((0, 1, 4)) for kind in LANE_KINDS}
         if not any(self._often.values()):
             self._often["cut"] = 1
         # The name of the message that is waited for, and whether its sender is to die of it; or a
@@ -106,7 +117,7 @@ class Faults:
         """Send messages; cut the wire, or kill the head that sends, at the one waited for."""
         at = None
         if self._prey and not self.world.calm:
-            kinds = [type(message).__name__ for message, _ in mail]
+            kinds = [_kind(message, to) for message, _ in mail]
             at = kinds.index(self._prey) if self._prey in kinds else None
         if at is None:
             wire.send(to, mail)
@@ -156,7 +167,7 @@ class Faults:
 
     def ambush(self) -> None:
         """Wait for a message of one kind: its connection is cut as it leaves, or its head dies."""
-        self._prey = self.chance.choice(self._most_watched)
+        self._prey = self.chance.choice(_PREY)
         self._deadly = self.chance.random() < 0.3
         self._soon_dead = self.chance.random() < 0.3
 
@@ -309,7 +320,7 @@ class Faults:
 
     # ---- lanes
 
-    def _lane(self) -> ServedLane | None:
+    def _lane(self) -> RunOfLane | None:
         """Return a lane, one with a call if there is any; None if there is no lane."""
         lanes = [lane for one in self.world.workers if one.alive for lane in one.lanes.values()]
         with_call = [lane for lane in lanes if lane.call is not None]
@@ -369,18 +380,34 @@ class Faults:
 
     def crowd(self) -> None:
         """Let a mission submit many tasks at once, which wait."""
-        if not self.world.calm:
-            self.mission().submit(12)
+        mission = self.mission()
+        if self.world.calm or isinstance(mission, Dispatcher) or mission.story.over:
+            return
+        more = [Behaviour(self.chance.choice((0.5, 5.0, 5.0, 20.0)), "value") for _ in range(12)]
+        self.world.behaviours[mission.session.id].extend(more)
+        mission.plan.extend(more)
+        mission.submit(12)
+
+    def lose_recall(self) -> None:
+        """Lose the connection by which the next lane is recalled, as tasks wait for a while."""
+        self._prey, self._deadly, self._soon_dead = "Recall", False, False
+        for later in (0.0, 4.0, 8.0):
+            self.world.clock.after(later, self.crowd)
+
+    def lose_start_of_lane(self) -> None:
+        """Lose the word that a lane starts; then the head dies."""
+        self._prey, self._deadly, self._soon_dead = _LANE_STARTED, False, True
 
     def cancel_lane(self) -> None:
-        """Cancel a lane as `grain cancel` does: its number is what a user sees of its call."""
+        """Cancel a call in a lane as `grain cancel` does, which its mission may have reported."""
         lane, head = self._lane(), self.world.head
-        if lane is not None and head is not None and not head.frozen:
-            mission, number = lane.key
-            for one in self.world.missions:
-                if one.session.id == mission:
-                    one.story.cancelled_outside.add(number)
-            head.ask(Ask("cancel", mission=mission, task=number, by="somebody"))
+        if lane is None or lane.call is None or head is None or head.frozen:
+            return
+        mission, task = lane.key[0], lane.call.task
+        for one in self.world.missions:
+            if one.session.id == mission:
+                one.story.cancelled_outside.add(task)
+        head.ask(Ask("cancel", mission=mission, task=task, by="somebody"))
 
     # ---- a bridge
 

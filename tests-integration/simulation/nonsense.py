@@ -59,6 +59,7 @@ class Nonsense:
     Attributes:
         refusable: the messages that a hub may refuse, by their ``id``.
         refused: those of them that it has to refuse in any state.
+        of_lanes: True for odd messages about lanes, too.
     """
 
     def __init__(self, chance: Random) -> None:
@@ -66,6 +67,7 @@ class Nonsense:
         self._kept: list[Message] = []
         self.refusable: set[int] = set()
         self.refused: set[int] = set()
+        self.of_lanes = False
 
     def of_mission(self) -> Mail:
         """Return nonsense as from a mission."""
@@ -135,16 +137,18 @@ class Nonsense:
         else:
             messages = (
                 Revoke((0, _LATER)),
-                Recall((0, _LATER)),
                 AckRuns(((0, _LATER),)),
                 ForgetFunctions((b"no such function",)),
             )
+            if self.of_lanes:
+                messages += (Recall((0, _LATER)),)
         return [(self._chance.choice(messages), b"")]
 
     def odd_to_head(self, *, mission: bool) -> Mail:
         """Return messages of a mission or a worker that are to have no effect."""
-        alien = Submit(_LATER, 0, b"f", lane=_LATER)  # there is no such lane
-        messages: tuple[Message, ...] = (Retract((_LATER,)), AckTasks((_LATER,)), alien)
+        messages: tuple[Message, ...] = (Retract((_LATER,)), AckTasks((_LATER,)))
+        if self.of_lanes:
+            messages += (Submit(_LATER, 0, b"f", lane=_LATER),)  # there is no such lane
         if not mission:
             ended = RunEnded(NOBODY, 1, (0, 1), "value")
             messages = (ended, ArrivedCount(-1), ArrivedCount(0))

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.questions import pack, unpack
 from grain.head.messages import Crashed, RegisterMission, Request, Started
-from grain.remote_exer.lanes import Lane, MissionLanes
 from grain.remote_exer.session import taken
 from grain.resource import Supply, from_data, to_data
-from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.agent.chains import Wish
+from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.messages import (
     LANE,
     Backlog,
@@ -36,18 +35,16 @@ from grain.worker.messages import (
 from grain.worker.payload import Function
 from grain.worker.runner.chains import WaitingRuns
 from grain_testkit.submitted_tasks import remote_task
-from simulation.lanes.served import ServedLane
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from grain.remote_exer import MissionSession, Resolution
+    from grain.remote_exer.lanes import Lane, MissionLanes
     from grain.resource import Resource
     from grain.worker.agent.session import WorkerSession
     from grain.worker.lanes.calls import LaneCalls
     from grain.worker.messages import Attempt
     from simulation.clock import Clock
-    from simulation.lanes.mission_end import MissionEnd
-    from simulation.lanes.served import SimulatedCall
     from simulation.nonsense import Nonsense
     from simulation.surroundings import Post
     from simulation.wire import HeadEnd, Mail, Wire
@@ -74,6 +71,84 @@ class SimulatedRun:
     refused: bool = False
 
 
+class RunOfLane(Protocol):
+    """The run of a lane on a worker, see `simulation.lanes.served`.
+
+    Attributes:
+        peer: the worker.
+        process: the run.
+        wire: its connection to its mission, as long as it has not noticed its loss.
+        call: the call under way.
+        recalled: True from when its worker was told so.
+        closing: True from when it is to end with its call, or without one at once.
+        over: True from when it has ended, or died.
+        died: True from when it has died with its runner.
+        blamed: True if it had not been told to end.
+    """
+
+    peer: SimulatedPeer
+    process: SimulatedRun
+    wire: Wire | None
+    call: SimulatedCall | None
+    recalled: bool
+    closing: bool
+    over: bool
+    died: bool
+    blamed: bool
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Its mission, and its number there."""
+
+    @property
+    def draining(self) -> bool:
+        """True if its worker takes no more runs."""
+
+    def recall(self) -> None:
+        """End it when the call that it has is over."""
+
+    def revoke(self) -> None:
+        """End it, and the call that it has."""
+
+    def die(self, *, blamed: bool = False) -> None:
+        """Die with its runner; it is to blame if the worker has not told it to end."""
+
+    def crash(self) -> None:
+        """Let its runner die."""
+
+    def drain(self) -> None:
+        """Let its worker take no more runs."""
+
+    def kill_program(self) -> None:
+        """Let the supervisor of what the call runs be killed, which does not end the lane."""
+
+
+@dataclass(eq=False)
+class SimulatedCall:
+    """A call that really takes place in a lane.
+
+    Attributes:
+        how: how it has ended: "done", "cancelled" or "crashed"; empty before.
+        ending: True from when it is told to end.
+    """
+
+    lane: RunOfLane
+    task: int
+    behaviour: Behaviour
+    how: str = ""
+    ending: bool = False
+
+
+class EndOfLane(Protocol):
+    """A mission's end of the connection of a lane, see `simulation.lanes.mission_end`."""
+
+    def hang_up(self) -> None:
+        """Close this end."""
+
+    def leave(self) -> None:
+        """Close this end, and let the mission know."""
+
+
 class Observer(Protocol):
     """The observer of what peers really do."""
 
@@ -92,7 +167,7 @@ class Observer(Protocol):
     def on_call_begun(self, call: SimulatedCall) -> None:
         """Check a call that begins in a lane."""
 
-    def on_call_completed(self, call: SimulatedCall, outcome: bytes) -> None:
+    def on_call_completed(self, outcome: bytes) -> None:
         """Note the outcome of a call in a lane that comes to an end of its own."""
 
     def on_left(self, worker: SimulatedWorker, seconds: float) -> None:
@@ -166,6 +241,11 @@ class Surroundings(Protocol):
 
     def on_numbered(self, mission: str, task: int, place: int) -> None:
         """Note the number of the task at a place in the plan of its mission, from 0."""
+
+    def serve_lane(
+        self, worker: SimulatedWorker, process: SimulatedRun, invitation: Payload
+    ) -> RunOfLane:
+        """Begin to serve a lane."""
 
     def lane_host(self, mission: str) -> SimulatedMission | None:
         """Return a mission to which a runner connects; None if it cannot."""
@@ -306,7 +386,7 @@ class SimulatedWorker(SimulatedPeer):
         self._waits_since = math.inf
         self.queued: set[Attempt] = set()
         # The lanes among its runs, and the functions that its runner has by way of lanes.
-        self.lanes: dict[Attempt, ServedLane] = {}
+        self.lanes: dict[Attempt, RunOfLane] = {}
         self.learnt: set[bytes] = set()
 
     @property
@@ -401,9 +481,9 @@ class SimulatedWorker(SimulatedPeer):
         process = SimulatedRun(self, lease, Behaviour(0.0, "lane"), from_data(run.res), run)
         self.runs[run.attempt] = process
         self.world.laws.on_begun(process)
-        self.lanes[run.attempt] = ServedLane(self, process, invitation)
+        self.lanes[run.attempt] = self.world.serve_lane(self, process, invitation)
 
-    def end_lane(self, lane: ServedLane, outcome: bytes | None) -> None:
+    def end_lane(self, lane: RunOfLane, outcome: bytes | None) -> None:
         """End a lane.
 
         Args:
@@ -509,7 +589,6 @@ class Story:
 
     submitted: list[int] = field(default_factory=list)
     cancelled: set[int] = field(default_factory=set)
-    # Tasks, and lanes.
     cancelled_outside: set[int] = field(default_factory=set)
     # The worker of each task, and its crashes, as the messages of heads have said.
     workers: dict[int, str] = field(default_factory=dict)
@@ -539,7 +618,7 @@ class SimulatedMission(SimulatedPeer):
         session.define(Function(b"f" + session.id.encode(), b"code", "f"))
         # The decisions on lanes, the connections of lanes, and which task was in which lane.
         self.lanes = world.mission_lanes(session)
-        self.ends: dict[Lane, MissionEnd] = {}
+        self.ends: dict[Lane, EndOfLane] = {}
         self.boarded: dict[int, int] = {}
         # The number of the request of each task.
         self._asked: dict[int, int] = {}
@@ -581,6 +660,7 @@ class SimulatedMission(SimulatedPeer):
             self.give_up()
         self.session.confirm()
         self.lanes.close_idle(self.world.clock.now - self.world.more_linger)
+        self.lanes.report(self.world.clock.now)
         self.flush()
         if self.done and self.wire is not None:
             if self.leave_at == 0.0:
@@ -651,6 +731,7 @@ class SimulatedMission(SimulatedPeer):
             if traffic.idle:
                 assert task == self.lanes.board(traffic, record)
                 self.boarded[task] = self.session.aboard[task]
+                self.session.running[task] = self.world.clock.now
             else:
                 assert task == self.session.submit(record)
                 if self.world.has_lanes:
@@ -658,7 +739,7 @@ class SimulatedMission(SimulatedPeer):
         self.flush()
 
     def _ask_for_lane(self, request: int) -> None:
-        """Ask for a lane if traffic is as it should be, and at times because this world wants it."""
+        """Ask for a lane as an executor does, and at times because this world wants it."""
         now, chance = self.world.clock.now, self.world.clock.chance
         traffic = self.lanes.traffic[request]
         wanted = self.lanes.wants_lane(request, now)
@@ -674,7 +755,8 @@ class SimulatedMission(SimulatedPeer):
             self.flush()
 
     def _hear_of_lanes(self) -> None:
-        if self.session.lanes_started or self.session.lanes_over:
+        session = self.session
+        if session.lanes_started or session.lanes_over or session.calls_cancelled:
             self.lanes.on_news(self.world.clock.now)
 
     def flush(self) -> None:
@@ -692,7 +774,8 @@ class SimulatedMission(SimulatedPeer):
                 # Its program submits one call after the other, and few at a time.
                 pause = clock.chance.choice((*[0.0] * 8, 0.2, 0.2, 2.0, 20.0))
                 clock.after(pause, lambda: self.submit(int(len(self.calls()) < self._width)))
-        self.send(self.session.take_mail())
+        while self.session.to_head:
+            self.send(self.session.take_mail())
 
     @property
     def done(self) -> bool:

@@ -17,6 +17,7 @@ from simulation.bridge.server import Bridge
 from simulation.cast import Cast
 from simulation.faults import Faults
 from simulation.heads import HeadProcess
+from simulation.lanes.served import ServedLane
 from simulation.lasting.dispatcher import Dispatcher
 from simulation.lasting.files import Files
 from simulation.laws.laws import Laws
@@ -29,7 +30,8 @@ from simulation.setting import CALM, GRACE, LICENCES, Setting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from simulation.peers import SimulatedPeer
+    from grain.edge.messages import Payload
+    from simulation.peers import SimulatedPeer, SimulatedRun
 
 MOST_STEPS = 20_000  # twice what the busiest seeds need
 
@@ -175,7 +177,7 @@ class World(Setting):
         kinds += ["poison"] * self.poison * (chance.random() < 0.3 + 0.1 * self.poison)
         # Many brief ones where all ask for the same.
         alike = len(self.requests) == 1
-        times = (0.0, 0.5, 5.0) if alike else (0.0, 0.5, 5.0, 60.0)
+        times: tuple[float, ...] = (0.0, 0.5, 5.0) if alike else (0.0, 0.5, 5.0, 60.0)
         plan = []
         count = chance.randint(4, 14) * (3 if alike else 1)
         if self.has_lanes:  # many brief calls, of which few wait
@@ -229,6 +231,11 @@ class World(Setting):
 
     def start_stranger(self, number: int, *, mission: bool) -> None:
         Stranger(self, number, mission=mission).dial()
+
+    def serve_lane(
+        self, worker: SimulatedWorker, process: SimulatedRun, invitation: Payload
+    ) -> ServedLane:
+        return ServedLane(worker, process, invitation)
 
     def way(self, peer: SimulatedPeer) -> PeerAtBridge | None:
         """Return the way of a new peer to heads by way of the bridge, in a world that has one."""

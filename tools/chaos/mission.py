@@ -131,8 +131,18 @@ class Mission:
         async for r_ in as_completed(numbers):
             self.resolve(numbers[r_], await outcome.acapture(value, r_))
 
-    async def executor(self) -> None:
-        """Submit calls to an executor, which calls back for each resolution."""
+    async def executor(self, together: int = 0) -> None:
+        """Submit calls to an executor, which calls back for each resolution.
+
+        Args:
+            together: how many calls may be unresolved at a time; 0 for all.
+        """
+        room = trio.Semaphore(together or len(self._plan["tasks"]))
+
+        def resolve(number: int, ended: outcome.Outcome[Result]) -> None:
+            self.resolve(number, ended)
+            room.release()
+
         address = self._plan["address"]
         connector = GnawConnector(
             address, name=self.name, log_file=self._plan["log"], arguments=self._plan["arguments"]
@@ -145,7 +155,8 @@ class Mission:
         ) as executor:
             for number, (function, arguments) in enumerate(self.calls()):
                 call = Call(function, arguments, {})
-                executor.submit_call(Cores(1), call, partial(self.resolve, number))
+                await room.acquire()
+                executor.submit_call(Cores(1), call, partial(resolve, number))
             await executor.join()
 
 
@@ -174,7 +185,7 @@ def main(words: list[str]) -> None:
     if plan["interface"] == "delayed":
         run(mission.delayed, name=mission.name, progress=False)
     else:
-        trio.run(mission.executor)
+        trio.run(mission.executor, 2 if plan["interface"] == "serial" else 0)
     mission.enter(ENDS)
 
 

@@ -135,7 +135,8 @@ class MissionPlan:
         name: of the mission.
         at: seconds after the beginning.
         interface: "delayed" for `grain.delayed.run`, as users have it; "executor" for a
-            `RemoteExecutor`, which calls back for each resolution, so that a second one is seen.
+            `RemoteExecutor`, which calls back for each resolution, so that a second one is seen;
+            "serial" for one that has brief calls one after the other, which go into lanes.
         tasks: its tasks; each asks for a core.
         login: the number of the login host on which `grain run -d` starts it, and from which it is
             resumed if it is killed; 0 for a program that is started as it is.
@@ -234,10 +235,17 @@ def _missions(source: random.Random, seconds: float, every: float) -> tuple[Miss
     at = 0.0
     while at < LAST_LAUNCH * seconds or not missions:
         tasks = tuple(_task(source) for _ in range(source.randint(10, 40)))
-        interface = source.choice(("delayed", "executor"))
+        interface = source.choice(("delayed", "executor", "serial"))
+        if interface == "serial":
+            tasks = tuple(_brief_task(source) for _ in range(source.randint(100, 400)))
         missions.append(MissionPlan(f"m{len(missions)}", at, interface, tasks))
         at += source.expovariate(1 / every)
     return tuple(missions)
+
+
+def _brief_task(source: random.Random) -> TaskPlan:
+    kind = "raising" if source.random() < 0.05 else "brief"
+    return TaskPlan(kind, source.uniform(0.001, 0.02), size=10)
 
 
 def _task(source: random.Random) -> TaskPlan:

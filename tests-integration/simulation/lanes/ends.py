@@ -50,14 +50,14 @@ class LaneEnd:
 
     def __init__(self, peer: SimulatedPeer) -> None:
         self.peer = peer
-        self.wire: LaneWire | None = None
+        self.wire: Wire | None = None
         self._later: list[Callable[[], object]] = []
 
     def on_mail(self, wire: Wire, mail: Mail) -> None:
-        self.when_it_runs(lambda: self.read(mail) if self.wire is not None else None)
+        self.when_it_runs(lambda: self.read(mail) if self.wire is wire else None)
 
     def on_cut(self, wire: Wire) -> None:
-        self.when_it_runs(lambda: self.lost() if self.wire is not None else None)
+        self.when_it_runs(lambda: self.lost() if self.wire is wire else None)
 
     def when_it_runs(self, action: Callable[[], object]) -> None:
         """Do something now, or in its turn once the process is not frozen any more."""
@@ -80,7 +80,9 @@ class LaneEnd:
     def send(self, mail: Mail) -> None:
         """Send messages to the other end, if there is a connection as far as this one knows."""
         if self.wire is not None:
-            self.wire.send(self.wire.peer if self.wire.head is self else self.wire.head, mail)
+            ends = self.wire.head, self.wire.peer
+            [other] = [end for end in ends if end is not self]
+            self.wire.send(other, mail)
 
     def hang_up(self) -> None:
         """Close this end."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,27 +11,12 @@ from grain.worker.lanes.run import CONFIRM
 from grain.worker.messages import Ended, LaneOpen, Recall, StartRun
 from simulation.lanes.ends import LaneEnd, LaneWire
 from simulation.lanes.mission_end import MissionEnd
+from simulation.peers import SimulatedCall
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
-    from simulation.peers import Behaviour, SimulatedRun, SimulatedWorker
+    from simulation.peers import SimulatedRun, SimulatedWorker
     from simulation.wire import Mail
-
-
-@dataclass(eq=False)
-class SimulatedCall:
-    """A call that really takes place in a lane.
-
-    Attributes:
-        how: how it has ended: "done", "cancelled" or "crashed"; empty before.
-        ending: True from when it is told to end.
-    """
-
-    lane: ServedLane
-    task: int
-    behaviour: Behaviour
-    how: str = ""
-    ending: bool = False
 
 
 class ServedLane(LaneEnd):
@@ -182,7 +166,7 @@ class ServedLane(LaneEnd):
         lease = self.process.lease
         outcome = pack((lease.mission, call.task, lease.attempt, call.behaviour.kind))
         if not crash:
-            self._worker.world.laws.on_call_completed(call, outcome)
+            self._worker.world.laws.on_call_completed(outcome)
         self._report(Ended(lease.attempt, "done", failed, crash), outcome, call)
 
     def drain(self) -> None:
@@ -195,7 +179,7 @@ class ServedLane(LaneEnd):
         self._worker.crash()
 
     def kill_program(self) -> None:
-        """Let the supervisor of what the call runs be killed: a crash that does not end the lane."""
+        """Let the supervisor of what the call runs be killed, which does not end the lane."""
         if self.call is not None and not self.call.ending:
             self._complete(self.call, failed=True, crash="its supervisor was killed")
 

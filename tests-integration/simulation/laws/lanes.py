@@ -1,12 +1,12 @@
 """The laws on lanes: calls take place once, and what is lent comes back.
 
-A call is in one lane at most, and only there, or it is the scheduler's. It begins elsewhere when its
-lane is over, and has left no outcome of it. If the lane crashed, that counts for this call.
+A call is in one lane at most, and only there, or it is the scheduler's. It begins elsewhere when
+its lane is over, and has left no outcome of it. If the lane crashed, that counts for this call.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from grain.remote_exer.lanes import LINGER
 from grain.worker.lanes.run import CONFIRM
@@ -23,10 +23,23 @@ if TYPE_CHECKING:
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt, Lease
     from simulation.heads import HeadProcess
-    from simulation.lanes.served import ServedLane, SimulatedCall
-    from simulation.laws.laws import Laws
-    from simulation.peers import SimulatedMission, SimulatedWorker
+    from simulation.peers import RunOfLane, SimulatedCall, SimulatedMission
     from simulation.setting import Setting
+
+
+class RunLaws(Protocol):
+    """What the laws on all runs know.
+
+    Attributes:
+        reported: the runs that heads know of, each with the records of its worker and its mission.
+        attempts: those of each task, by its mission and number.
+    """
+
+    reported: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]]
+    attempts: dict[tuple[str, int], list[Attempt]]
+
+    def demand(self, law: str, holds: object, what: object = "") -> None:
+        """Raise an exception if a law does not hold."""
 
 
 def anything_waits(hub: Hub) -> bool:
@@ -45,7 +58,7 @@ class LaneLaws:
         world: the world.
     """
 
-    def __init__(self, laws: Laws, world: Setting) -> None:
+    def __init__(self, laws: RunLaws, world: Setting) -> None:
         self._laws = laws
         self._world = world
         self._calls: dict[tuple[str, int], SimulatedCall] = {}
@@ -99,8 +112,8 @@ class LaneLaws:
         twice = boarded and len([a for a in crashes if a in self._lanes or a[0] == boarded]) > 1
         demand("a crash of a lane counts once", not twice, (lease, crashes))
 
-    def _knows(self, head: HeadProcess, lane: ServedLane) -> bool:
-        """Return True if a head has known the run of a lane, its worker and its mission till now."""
+    def _knows(self, head: HeadProcess, lane: RunOfLane) -> bool:
+        """Return True if a head knows the run of a lane, and has not given up who belongs to it."""
         key = head, lane.process.lease.attempt
         record, mission = self._laws.reported.get(key, (None, None))
         registry = head.hub.registry
@@ -201,7 +214,7 @@ class LanePromptness:
                     yield Passing(law, seconds, key)
 
     def _of_call(
-        self, mission: SimulatedMission, lane: ServedLane, own: tuple[Any, ...]
+        self, mission: SimulatedMission, lane: RunOfLane, own: tuple[Any, ...]
     ) -> Iterator[Passing]:
         call = lane.call
         if call is not None and not call.ending:
@@ -220,7 +233,7 @@ class LanePromptness:
     def _check_waits(
         self,
         head: HeadProcess,
-        lane: ServedLane,
+        lane: RunOfLane,
         own: tuple[Any, ...],
         before: dict[tuple[Any, ...], tuple[float, SimulatedCall | None]],
     ) -> None:

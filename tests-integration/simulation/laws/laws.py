@@ -22,7 +22,13 @@ from grain.worker.agent.session import FLUSH
 from grain.worker.messages import LANE, AckRuns, Disconnect, Lease, Revoke
 from simulation.laws.endurance import Endurance
 from simulation.laws.lanes import LaneLaws
-from simulation.peers import SimulatedMission, SimulatedRun, SimulatedWorker, fits
+from simulation.peers import (
+    SimulatedCall,
+    SimulatedMission,
+    SimulatedRun,
+    SimulatedWorker,
+    fits,
+)
 from simulation.setting import LICENCES
 
 if TYPE_CHECKING:
@@ -32,7 +38,6 @@ if TYPE_CHECKING:
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt, Inventory
     from simulation.heads import HeadProcess
-    from simulation.lanes.served import SimulatedCall
     from simulation.setting import Setting
     from simulation.wire import Wire
 
@@ -376,7 +381,7 @@ class Laws:
         self.executions += 1
         self.lanes.on_begun(call)
 
-    def on_call_completed(self, call: SimulatedCall, outcome: bytes) -> None:
+    def on_call_completed(self, outcome: bytes) -> None:
         """Note the outcome of a call in a lane that comes to an end of its own."""
         self.lanes.on_completed(outcome)
 
@@ -421,8 +426,7 @@ class Laws:
         if resolution.ending == "cancelled":
             if lasting and task in self.endurance.files(mission.session.id).cancelled:
                 return  # by another process of it
-            outside = {task, mission.boarded.get(task, task)} & story.cancelled_outside
-            asked = (outside or story.ended_outside) and resolution.by
+            asked = (task in story.cancelled_outside or story.ended_outside) and resolution.by
             self.demand("nothing is cancelled unasked", asked, resolution)
             return
         kind = self.world.behaviour(mission.session.id, task).kind
@@ -464,7 +468,8 @@ class Laws:
         hub = head.hub
         if deeply and not head.frozen:
             check_hub(hub, head.now)
-        ids = [*hub.waiting.queued, *hub.runs.holding]
+        waiting = [task.id for task in hub.scheduler.tasks.values() if task.record is not None]
+        ids = [*waiting, *hub.runs.holding]
         self.demand("scheduler ids agree", sorted(ids) == sorted(hub.scheduler.tasks))
         for mission in hub.registry.missions.values():
             for task in mission.tasks.values():

@@ -130,10 +130,11 @@ def never_count(
     Outcomes.run_again(self, lease, task, None, now, report, outlived)
 
 
-def never_alone(self: Waiting, task: TaskRecord, now: float) -> None:
-    crashes, task.crashes = task.crashes, ()
-    Waiting.enqueue(self, task, now)
-    task.crashes = crashes
+def never_alone(self: Waiting, task: TaskRecord, now: float, *, has_run: bool = True) -> None:
+    course = task.alter()
+    crashes, course.crashes = course.crashes, ()
+    Waiting.enqueue(self, task, now, has_run=has_run)
+    course.crashes = crashes
 
 
 def serve_unreported(self: Workers, link: object, message: Any, now: float) -> None:
@@ -252,11 +253,8 @@ def lengthen_adopted_chains(self: Prefetch, lease: LeaseRecord, held: InventoryR
     return waits
 
 
-def free_under_a_chain(
-    self: Prefetch, lease: LeaseRecord, now: float, *, measured: bool
-) -> LeaseRecord | None:
+def free_under_a_chain(self: Prefetch, lease: LeaseRecord, now: float, **more: Any) -> None:
     lease.chain = None
-    return None
 
 
 def forget_chains(self: Prefetch, lease: LeaseRecord, held: InventoryRun) -> bool:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from grain.head.hub.missions import Missions
 from grain.head.hub.tasks.lanes import LaneTable
-from grain.head.hub.tasks.outcomes import Outcomes
 from grain.head.hub.tasks.runs import Runs
-from grain.head.hub.tasks.waiting import Waiting
 from grain.remote_exer import MissionSession
 from grain.remote_exer.lanes import MissionLanes
 from grain.worker.agent.session import WorkerSession
@@ -33,7 +31,7 @@ LANE_SLIPS: dict[str, Slip] = {
         "self._end(self.runs[message.attempt], 'returned', None, now, b'')",
     ),
     "a lane begins a call after it was recalled": Slip(
-        LaneCalls, "on_message", "if self.call is None and not self.closed:", "if True:"
+        LaneCalls, "on_message", "if self.call is None and not self.closed and ", "if "
     ),
     "a lane takes an outcome for confirmed that it has sent": Slip(
         LaneCalls,
@@ -113,7 +111,6 @@ LANE_SLIPS: dict[str, Slip] = {
     "a lane is not known as one whose run was reported before": Slip(
         Missions, "_claim", "self._lanes.on_run(lease)", "pass"
     ),
-    "a lane runs again": Slip(Outcomes, "run_again", "if task.function is LANE:", "if False:"),
     "a lane starts that may have run": Slip(
         LaneTable, "ask", "if has_run or not plain:", "if not plain:"
     ),
@@ -142,9 +139,6 @@ LANE_SLIPS: dict[str, Slip] = {
     "a call that leaves its lane has to ascend": Slip(
         LaneTable, "admits", "return True", "return False"
     ),
-    "a lane starts that was retracted": Slip(
-        Waiting, "withdraw", "self.lanes.withdraw(task)", "pass"
-    ),
     "a call that leaves its lane does not name it": Slip(
         MissionSession, "leave_lane", "record.urgency, lane", "record.urgency, 0"
     ),
@@ -171,9 +165,6 @@ LANE_SLIPS: dict[str, Slip] = {
         "on_connected",
         "if r.digest is LANE and not r.worker]",
         "if False]",
-    ),
-    "who has cancelled a lane is not who has cancelled its call": Slip(
-        MissionSession, "_on_cancelled", "else:\n            calls = [task]", "calls = [task]"
     ),
 }
 """Each slip by what it does."""

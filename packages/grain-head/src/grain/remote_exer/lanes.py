@@ -367,9 +367,9 @@ class MissionLanes:
         record = self._session.pending.get(lane.number)
         if record is None:
             return  # it is over already, which is among the news
-        if not record.worker or record.retracted:
+        if not record.worker:
             if lane.open:
-                self._close(lane)  # its worker is lost to the scheduler, or a user has cancelled it
+                self._close(lane)  # its worker is lost to the scheduler
         elif lane.connection is not None and not lane.over and not lane.open:
             lane.open, lane.since = True, now
             lane.traffic.on_open()
