@@ -14,6 +14,7 @@ from grain.remote_exer.lane_door import _GREETING, LaneDoor
 from grain.remote_exer.lanes import ALONE, MissionLanes
 from grain.remote_exer.session import MissionSession
 from grain.worker.messages import LANE_CODEC, LaneOpen, LaneOutcome, Recall
+from grain.worker.payload import whole
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,7 +42,7 @@ class Mission:
             self.submit()
             await trio.testing.wait_all_tasks_blocked(0.01)
             for number, record in self.session.pending.items():
-                return number, bytes(record.arguments or b"")
+                return number, bytes(whole(record.arguments or b""))
 
     def over(self, lane: int, *, unreachable: bool) -> None:
         outcome = msgspec.msgpack.encode(LaneOutcome(unreachable=unreachable))
