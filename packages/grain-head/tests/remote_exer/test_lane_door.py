@@ -15,6 +15,7 @@ from grain.remote_exer.lanes import ALONE, MissionLanes
 from grain.remote_exer.session import MissionSession
 from grain.worker.messages import LANE_CODEC, LaneOpen, LaneOutcome, Recall
 from grain.worker.payload import whole
+from grain_testkit.submitted_tasks import remote_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,12 +30,12 @@ class Mission:
         self.lanes = MissionLanes(self.session)
         self.lanes.add_request()
         self.session.request({"Cores": 1})
-        self.door = LaneDoor(self.lanes, lambda: self.door.close_closing())
+        self.door = LaneDoor(self.lanes, lambda: None, lambda: self.door.close_closing())
         self.lanes.traffic[0].on_ended(0.001)
 
     def submit(self) -> None:
         for _ in range(ALONE):
-            self.door.on_submitted(0)
+            self.door.on_submitting(remote_task(0, b"f", b""))
 
     async def asked(self) -> tuple[int, bytes]:
         """Return the number and the invitation of the lane that is asked for next."""
