@@ -389,8 +389,14 @@ def program(address: str, tmp_path: Path, path: Path) -> Iterator[Process]:
             process.kill()
 
 
+async def said(process: Process) -> str:
+    assert process.stdout is not None
+    line: str = await trio.to_thread.run_sync(process.stdout.readline)
+    return line.strip()
+
+
 async def until_in_lane(process: Process) -> None:
-    assert "in lane\n" == await trio.to_thread.run_sync(process.stdout.readline)
+    assert "in lane" == await said(process)
 
 
 @pytest.mark.parametrize("frozen", ["mission", "runner", "agent", "scheduler"])
@@ -419,7 +425,7 @@ async def test_a_process_that_is_frozen_while_calls_are_in_a_lane_loses_and_repe
                     await waiting.outcome()
                     await until_lines(path, count + 50)
                 Path(f"{path}.enough").touch()
-                last = int(await trio.to_thread.run_sync(process.stdout.readline))
+                last = int(await said(process))
 
     assert list(range(last)) == await until_lines(path, last)
 
@@ -436,7 +442,7 @@ async def test_a_frozen_mission_keeps_its_lane_from_others_for_no_longer_than_a_
                 await Begun(other, nothing, cores=2).outcome()
                 os.kill(process.pid, signal.SIGCONT)
                 Path(f"{path}.enough").touch()
-                last = int(await trio.to_thread.run_sync(process.stdout.readline))
+                last = int(await said(process))
 
     assert list(range(last)) == await until_lines(path, last)
 
@@ -488,3 +494,69 @@ async def test_a_call_of_a_lane_is_cancelled_while_the_mission_cannot_reach_its_
             os.kill(runner, signal.SIGCONT)
             assert isinstance((await call.outcome()).error, TaskCancelled)
             assert isinstance(await Begun(executor, nothing).outcome(), outcome.Value)
+
+
+DELAYED = """
+import os
+from grain.delayed import Executor, delayed, run
+from grain.remote_exer.lanes import MissionLanes
+from grain.resource import Cores
+
+boarded = []
+board = MissionLanes.board
+MissionLanes.board = lambda self, *call: (boarded.append(1), board(self, *call))[1]
+
+class Counter:
+    def __init__(self, value):
+        self.value = value
+
+class Odd(Exception):
+    pass
+
+@delayed(retries=3)
+async def count(counter, path):
+    with open(path, "a") as file:
+        file.write("x")
+    if os.path.getsize(path) % 2:
+        raise Odd
+    return Counter(counter.value + 1)
+
+@delayed(cache_hfn="args")
+async def cached(number):
+    return number
+
+@delayed
+async def double(number):
+    return 2 * number
+
+async def main():
+    one = Cores(1)
+    while not boarded:
+        await (double @ one)(1)
+    counter = Counter(0)
+    for _ in range(3):
+        counter = await (count @ one)(counter, os.path.abspath("tries"))
+    assert isinstance(counter, Counter)
+    values = [await (cached @ one)(number) for number in (1, 2, 1, 2)]
+    print(counter.value, os.path.getsize("tries"), values, flush=True)
+
+run(main)
+boarded.clear()
+with Executor(Cores(1), progress=False) as executor:
+    while not boarded:
+        assert 8 == executor.submit(pow, 2, 3).result()
+print("futures", flush=True)
+"""
+
+
+async def test_delayed_functions_and_futures_use_lanes(address: str, tmp_path: Path) -> None:
+    """With classes and functions of the program, retries, and results that are kept."""
+    (tmp_path / "mission.py").write_text(DELAYED)
+    (tmp_path / "grain.toml").write_text(f'address = "{address}"\n')
+    environ = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with gnaw(address), worker(address), trio.fail_after(240):
+        await until(address, lambda state: state.workers)
+        options: Any = {"cwd": tmp_path, "env": environ, "stdout": subprocess.PIPE, "text": True}
+        with start("mission.py", **options, stderr=subprocess.DEVNULL) as process:
+            assert "3 6 [1, 2, 1, 2]" == await said(process)
+            assert "futures" == await said(process)

@@ -127,12 +127,15 @@ class Site:
 def site() -> Iterator[Site]:
     folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
     with hosts("login", "n1") as machines, ExitStack() as until_the_end:
-        yield Site(*machines, folder, until_the_end)
+        login, node = machines
+        yield Site(login, node, folder, until_the_end)
     rmtree(folder)
 
 
 async def said(mission: Process) -> list[str]:
-    return (await trio.to_thread.run_sync(mission.stdout.readline)).split()
+    assert mission.stdout is not None
+    line: str = await trio.to_thread.run_sync(mission.stdout.readline)
+    return line.split()
 
 
 async def test_a_runner_on_another_host_connects_by_the_network(site: Site) -> None:

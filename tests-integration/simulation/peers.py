@@ -774,7 +774,8 @@ class SimulatedMission(SimulatedPeer):
                 # Its program submits one call after the other, and few at a time.
                 pause = clock.chance.choice((*[0.0] * 8, 0.2, 0.2, 2.0, 20.0))
                 clock.after(pause, lambda: self.submit(int(len(self.calls()) < self._width)))
-        self.send(self.session.take_mail())
+        while self.session.to_head:
+            self.send(self.session.take_mail())
 
     @property
     def done(self) -> bool:

@@ -468,7 +468,8 @@ class Laws:
         hub = head.hub
         if deeply and not head.frozen:
             check_hub(hub, head.now)
-        ids = [*hub.waiting.queued, *hub.runs.holding]
+        waiting = [task.id for task in hub.scheduler.tasks.values() if task.record is not None]
+        ids = [*waiting, *hub.runs.holding]
         self.demand("scheduler ids agree", sorted(ids) == sorted(hub.scheduler.tasks))
         for mission in hub.registry.missions.values():
             for task in mission.tasks.values():

@@ -24,7 +24,7 @@ from grain.worker.messages import LANE, Lease
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grain.head.hub.state import Link, MissionRecord
+    from grain.head.hub.state import Link, MissionRecord, TaskRecord
     from grain.head.scheduler.state import TaskQueue
     from simulation.heads import HeadProcess
     from simulation.setting import Setting
@@ -139,14 +139,11 @@ class Turns:
         ahead = self._new_starts[other.share] - self._starts[waiting.share]
         least = self._ahead[key] = min(ahead, before.get(key, ahead))
         # A new task that is more urgent takes the place of one that has run, and gives it its own.
-        again = sum(self._has_run(task.id) for task in other.tasks)
+        again = sum(self._has_run(task.record) for task in other.tasks if not task.cancelled)
         law = "missions take turns"
         self._world.laws.demand(law, ahead - least <= _AHEAD + again + cancelled, key)
 
-    def _has_run(self, scheduler_id: int) -> bool:
-        task = self._head.hub.waiting.queued.get(scheduler_id)
-        if task is None:
-            return False  # it was cancelled
+    def _has_run(self, task: TaskRecord) -> bool:
         return (task.mission.id, task.number) in self._world.leased
 
     def _lost_turns(self, number: int) -> int | None:

@@ -131,9 +131,10 @@ def never_count(
 
 
 def never_alone(self: Waiting, task: TaskRecord, now: float, *, has_run: bool = True) -> None:
-    crashes, task.crashes = task.crashes, ()
+    course = task.alter()
+    crashes, course.crashes = course.crashes, ()
     Waiting.enqueue(self, task, now, has_run=has_run)
-    task.crashes = crashes
+    course.crashes = crashes
 
 
 def serve_unreported(self: Workers, link: object, message: Any, now: float) -> None:
@@ -252,11 +253,8 @@ def lengthen_adopted_chains(self: Prefetch, lease: LeaseRecord, held: InventoryR
     return waits
 
 
-def free_under_a_chain(
-    self: Prefetch, lease: LeaseRecord, now: float, *, measured: bool, work: float = 0.0
-) -> LeaseRecord | None:
+def free_under_a_chain(self: Prefetch, lease: LeaseRecord, now: float, **more: Any) -> None:
     lease.chain = None
-    return None
 
 
 def forget_chains(self: Prefetch, lease: LeaseRecord, held: InventoryRun) -> bool:

@@ -159,13 +159,13 @@ SLIPS: dict[str, Slip] = {
         Missions, "_submit", "for crash in more:", "for crash in ():"
     ),
     "crashes that a mission reports are dropped": Slip(
-        Missions, "_submit", "task.crashes = (*message.crashes, *more)", "pass"
+        Missions, "_submit", "task.alter().crashes = (*message.crashes, *more)", "pass"
     ),
     "crashes that a head has counted are dropped": Slip(
         Missions,
         "_submit",
-        "task.crashes = (*message.crashes, *more)",
-        "task.crashes = message.crashes or task.crashes",
+        "task.alter().crashes = (*message.crashes, *more)",
+        "task.alter().crashes = message.crashes or task.crashes",
     ),
     "a mission forgets where its tasks run": Slip(
         MissionSession,
@@ -391,7 +391,7 @@ SLIPS: dict[str, Slip] = {
     "a new head starts what has crashed five times": Slip(
         Missions,
         "_claim",
-        "if given_up(task.crashes):",
+        "if given_up(course.crashes):",
         "if False:",
     ),
     "an outcome is not delivered again": Slip(
@@ -430,7 +430,7 @@ SLIPS: dict[str, Slip] = {
     "an outcome that its mission has is not acknowledged": Slip(
         Outcomes,
         "discard",
-        "self._acknowledge(task.kept_by)",
+        "self._acknowledge(course.kept_by)",
         "pass",
     ),
     "the success of a run that was given up is dropped": Slip(

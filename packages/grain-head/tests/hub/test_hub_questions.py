@@ -177,7 +177,7 @@ def test_a_quarantined_task_counts_as_waiting(harness: HubHarness) -> None:
     harness.submit(mission, 1)
     [task] = harness.hub.registry.missions["m"].tasks.values()
     harness.hub.waiting.withdraw(task)
-    task.crashes = (Crash((1, 1), "w", "SIGKILL", 0.0), Crash((1, 2), "w", "SIGKILL", 0.0))
+    task.alter().crashes = (Crash((1, 1), "w", "SIGKILL", 0.0), Crash((1, 2), "w", "SIGKILL", 0.0))
     harness.hub.waiting.enqueue(task, 0.0)
     snapshot = harness.hub.snapshot(0.0)
 

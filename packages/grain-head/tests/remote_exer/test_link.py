@@ -292,6 +292,55 @@ def test_very_many_retractions_and_confirmations_go_in_messages_that_can_travel(
     assert all(len(CODEC.encode(message, None)) <= MAX_MESSAGE for message, _ in session.to_head)
 
 
+def sent(session: MissionSession) -> list[int]:
+    """Take all messages of a session; return the tasks that they submit, in order."""
+    mail = []
+    while session.to_head:
+        mail += session.take_mail()
+    return [message.task for message, _ in mail if isinstance(message, Submit)]
+
+
+def test_of_many_tasks_few_wait_as_messages_and_none_is_submitted_after_its_retraction() -> None:
+    session = MissionSession("m", "mission")
+    request = session.request({})
+    session.on_connected()
+    session.take_mail()
+    tasks = [session.submit(remote_task(request)) for _ in range(5000)]
+    for task in (1, 4000, 4001):
+        session.cancel(task)
+    session.on_message(Retracted(4000), None)
+
+    assert len(session.to_head) < 1100
+    assert [task for task in tasks if task not in (4000, 4001)] == sent(session)
+    assert 5001 == session.submit(remote_task(request))
+    assert [5001] == sent(session)
+
+
+def test_what_was_not_sent_is_submitted_on_the_next_connection_once() -> None:
+    session = MissionSession("m", "mission")
+    request = session.request({})
+    session.on_connected()
+    tasks = [session.submit(remote_task(request)) for _ in range(3000)]
+    session.on_disconnected()
+    assert [] == session.take_mail() == session.to_head
+
+    session.on_connected()
+    assert tasks == sent(session)
+
+
+def test_a_mission_that_departs_submits_no_more() -> None:
+    session = MissionSession("m", "mission")
+    request = session.request({})
+    session.on_connected()
+    session.take_mail()
+    for _ in range(3000):
+        session.submit(remote_task(request))
+    session.depart()
+
+    assert len(sent(session)) < 1100
+    assert [] == session.take_mail()
+
+
 def test_a_failure_that_is_tried_again_is_confirmed_as_such_and_as_nothing_else() -> None:
     """Also if it arrives a second time, as the connection was lost before it was confirmed."""
     session = MissionSession("m", "mission")

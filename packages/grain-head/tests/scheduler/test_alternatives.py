@@ -170,6 +170,18 @@ def test_an_opened_alternative_of_an_overtaken_task_is_reserved() -> None:
     assert (0, "Cores(4)") == (cluster.where(waits), taken(cluster, waits))
 
 
+def test_a_task_that_waits_again_and_is_cancelled_before_the_next_decision_is_forgotten() -> None:
+    scheduler = Scheduler()
+    queue = scheduler.queue(PREFERS)
+    scheduler.on_submitted(1, queue, 10)
+    scheduler.on_submitted(2, queue, 5)  # the older, as it has run before
+    scheduler.on_cancelled(1)
+    scheduler.on_cancelled(2)
+
+    assert [] == scheduler.dispatch(0.0)
+    check_scheduler(scheduler, dispatched=0.0)
+
+
 def test_a_due_task_has_an_alternative_reserved_that_opens_as_it_becomes_the_oldest() -> None:
     """The one before it waited anew for the first alternative, as its run was lost."""
     cluster = Cluster(Cores(2) & GPUs(1), GPUs(1), max_overtakes=1)

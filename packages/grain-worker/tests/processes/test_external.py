@@ -32,6 +32,7 @@ from grain.worker.external import (
     run_external,
 )
 from grain.worker.guards.protocol import RUN, RUN_LONGEST
+from grain_testkit.program_trees import own_supervisors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,6 +83,27 @@ async def test_a_supervisor_that_serves_again_starts_from_nothing() -> None:
     assert directory == str(Path.cwd())
     assert int(cpus.split()[1].replace(",", ""), 16) == mask
     assert done.stderr == b""
+
+
+async def test_an_environment_that_was_sent_before_is_the_same_again(tmp_path: Path) -> None:
+    """It travels once to each supervisor; a scratch directory is no part of it."""
+    shown: list[str] = []
+    for env, scratch in (
+        ({"GRAIN_A": "1"}, False),
+        ({"GRAIN_A": "1"}, True),
+        ({"GRAIN_A": "1"}, False),
+        ({}, False),
+        ({"GRAIN_A": "2"}, False),
+    ):
+        changes = {**env, "TMPDIR": str(tmp_path)}
+        argv = ["sh", "-c", "echo $GRAIN_A,$TMPDIR"]
+        done = await run_external(argv, env=changes, scratch=scratch)
+        shown.append(done.stdout_text.strip())
+        assert len(own_supervisors()) == 1
+
+    assert shown[1].startswith(f"1,{tmp_path}/grain-")
+    assert [f"1,{tmp_path}"] * 2 == [shown[0], shown[2]]
+    assert [f",{tmp_path}", f"2,{tmp_path}"] == shown[3:]
 
 
 async def test_merged_output_keeps_its_order() -> None:
@@ -343,9 +365,9 @@ async def test_a_request_fits_into_one_message_or_goes_by_a_file(beyond: int) ->
     sizes: list[int] = []
     argv = ["printf", "%s", ""]
     with GVAR.scope(allocation()):
-        sizes.append(len(marshal.dumps(dict(program_call(argv).request))))
+        sizes.append(len(marshal.dumps((False, dict(program_call(argv).request)))))
         argv[2] = "x" * (RUN_LONGEST - len(RUN) - sizes[0] + beyond)
-        sizes.append(len(marshal.dumps(dict(program_call(argv).request))))
+        sizes.append(len(marshal.dumps((False, dict(program_call(argv).request)))))
     done = await run_external(argv)
 
     assert sizes[1] == RUN_LONGEST - len(RUN) + beyond

@@ -21,7 +21,9 @@ from itertools import product
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.head.hub.state import ITS_MISSION
+from msgspec.structs import astuple
+
+from grain.head.hub.state import ITS_MISSION, NO_COURSE, TaskCourse
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.resource import Licences, Supply
@@ -262,9 +264,14 @@ def check_hub(hub: Hub, now: float) -> None:
         AssertionError: they do not.
     """
     check_scheduler(hub.scheduler, dispatched=now)
-    waiting, held = hub.waiting.queued.keys(), hub.runs.holding.keys()
-    assert not waiting & held
-    assert waiting | held == hub.scheduler.tasks.keys()
+    assert astuple(NO_COURSE) == astuple(TaskCourse()), "the course of all tasks was changed"
+    waiting = {number: task for number, task in hub.scheduler.tasks.items() if task.record}
+    held = hub.runs.holding.keys()
+    assert not waiting.keys() & held
+    assert waiting.keys() | held == hub.scheduler.tasks.keys()
+    for number, scheduled in waiting.items():
+        assert scheduled.record.scheduler_id == number
+        assert scheduled.record.mission.tasks[scheduled.record.number] is scheduled.record
     for mission in hub.registry.missions.values():
         for task in mission.tasks.values():
             _check_record(hub, task)
@@ -360,6 +367,8 @@ def _check_gangs(hub: Hub) -> None:
 
 def _check_record(hub: Hub, task: TaskRecord) -> None:
     """Check that a task is in one state, and that its run is on a worker's list."""
+    if task.scheduler_id is not None:
+        assert hub.scheduler.tasks[task.scheduler_id].record is task
     states = [
         task.scheduler_id is not None,
         task.awaits != "",

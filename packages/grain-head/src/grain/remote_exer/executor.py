@@ -290,7 +290,6 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if traffic.idle and not (number or worker):
             return self._board(traffic, record)
         task = self._session.submit(record, number)
-        unsent = len(self._session.to_head)
         first, run_log = not self._link.awake, self._run_log
         if run_log is not None:
             if first:
@@ -308,7 +307,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._link.on_task()
             if not self._session.lasts:
                 self._lane_door.on_submitted(request)
-        elif unsent and not unsent % AT_ONCE:
+        elif not task % AT_ONCE:
             self._link.flush()
         return task
 

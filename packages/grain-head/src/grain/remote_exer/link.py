@@ -150,10 +150,13 @@ class SchedulerLink:
             return False  # or later messages would overtake the ones in the sender's hand
         self._session.confirm()
         try:
-            self._channel.post(self._session.to_head)
+            while self._session.to_head:
+                if not self._channel.writes_through:
+                    return False
+                self._channel.post(self._session.to_head)
+                self._session.take_mail()  # not before: what cannot be sent stays there
         except (ChannelBroken, trio.ClosedResourceError):
             return False  # the sender is about to notice what is wrong
-        self._session.take_mail()  # not before: what cannot be sent stays there
         self.awake, self._task_at = False, trio.current_time()
         return True
 

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 _NAME = 200  # characters of a function's name that travel
 _CONNECTIONS = 2**32  # more than one process ever makes
 _AT_ONCE = 65536  # tasks in one `Retract` or `AckTasks`; at nine bytes each they fit a message
+_READY = 1000  # submissions that wait as messages: more of them wait as the numbers of their tasks
 _NO_LOAD = LoadAnswer(0, 0, None)
 
 T = TypeVar("T")
@@ -205,8 +206,8 @@ class MissionSession:
         first: the least number of its tasks, but for those that are submitted with a number.
 
     Attributes:
-        to_head: messages for the head, until `take_mail`. There are none while there is no
-            connection: the next one begins with everything.
+        to_head: messages for the head, until `take_mail`, which may leave more. There are none
+            while there is no connection: the next one begins with everything.
         resolved: outcomes of tasks; this list and those that follow are emptied by `taken`.
         lanes_started, lanes_over: the numbers of lanes that have a worker, or have none any more;
             and lanes that are over.
@@ -259,6 +260,9 @@ class MissionSession:
             id, name, host, pid, versions=versions, settings=settings, number=number
         )
         self.to_head: list[tuple[Message, Payload]] = []
+        # The tasks that are to be submitted behind all that is in `to_head`, which has at least
+        # `_READY` messages as long as there are any.
+        self._unsent: deque[int] = deque()
         self.resolved: list[Resolution] = []
         self.lanes_started: list[int] = []
         self.lanes_over: list[LaneOver] = []
@@ -325,9 +329,19 @@ class MissionSession:
     # ---- what the shell around takes away
 
     def take_mail(self) -> list[tuple[Message, Payload]]:
-        """Return the messages for the head, once."""
+        """Return messages for the head, once; the next ones are in `to_head` then."""
         mail, self.to_head = self.to_head, []
+        while self._unsent and len(self.to_head) < _READY:
+            task = self._unsent.popleft()
+            record = self.pending.get(task)
+            if record is not None and not record.retracted:  # else the head knows already
+                self._send_task(task, record)
         return mail
+
+    def _send_task(self, task: int, record: RemoteTask) -> None:
+        asked, digest = record.asked, record.digest
+        message = Submit(task, asked, digest, record.worker, urgency=record.urgency)
+        self.to_head.append((message, record.arguments))
 
     # ---- tasks
 
@@ -387,9 +401,11 @@ class MissionSession:
         if not record.worker:
             self._queued[record.asked] += 1
         if self.connected:
-            asked, digest = record.asked, record.digest
-            message = Submit(task, asked, digest, record.worker, urgency=record.urgency)
-            self.to_head.append((message, record.arguments))
+            if len(self.to_head) >= _READY:
+                # A loop that submits is faster than the scheduler, or leaves it no turn.
+                self._unsent.append(task)
+            else:
+                self._send_task(task, record)
         return task
 
     # ---- lanes, see `grain.remote_exer.lanes`
@@ -526,6 +542,7 @@ class MissionSession:
 
         Of a lasting one this process ends: what waits is forgotten, and what runs goes on.
         """
+        self._unsent.clear()
         self.report_lanes(self.now, leaving=True)
         self._send(Depart())
 
@@ -583,6 +600,7 @@ class MissionSession:
             if isinstance(message, LaneReport):
                 self._lane_tally.put_back(message, self.now)
         self.to_head.clear()
+        self._unsent.clear()
         self.questions.clear()
         self._unconfirmed.clear()  # they arrive again
         self._workers.clear()

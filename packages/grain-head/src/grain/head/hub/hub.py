@@ -167,7 +167,7 @@ class Hub:
             grace=grace,
             mission=self.missions.get,
         )
-        self.overview = Overview(registry, self.waiting, self.counts)
+        self.overview = Overview(registry, self.counts)
         self._looked = now
 
     # ---- events

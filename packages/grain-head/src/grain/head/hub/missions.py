@@ -288,10 +288,10 @@ class Missions:
         task.age = shares.age_again(priority) if again else shares.age(mission.share, priority)
         task.function = function[0]
         task.arguments = arguments
-        if message.crashes or task.crashes:
+        if has_run and (message.crashes or task.crashes):
             reported = {crash.attempt for crash in message.crashes}
             more = [crash for crash in task.crashes if crash.attempt not in reported]
-            task.crashes = (*message.crashes, *more)
+            task.alter().crashes = (*message.crashes, *more)
             for crash in more:  # they happened while the mission was away
                 self._outgoing.post(mission.link, Crashed(task.number, crash))
         ran_on = message.worker
@@ -330,16 +330,16 @@ class Missions:
                 another head; empty if there is none.
         """
         task.claimed = True
-        lease = task.lease
+        lease, course = task.lease, task.course
         if lease is not None and task.function is LANE:
             self._lanes.on_run(lease)
-        if lease is not None or task.crashes:  # else none was named: most tasks are new
+        if lease is not None or course.crashes:  # else none was named: most tasks are new
             elsewhere = lease is not None and lease.worker.id != worker
             self._waiting.on_named(task, worker if elsewhere else "")
-        if task.ending is not None:
+        if course.ending is not None:
             self._outcomes.deliver(task)
         elif lease is None:
-            if given_up(task.crashes):
+            if given_up(course.crashes):
                 self._outcomes.resolve(task, "crashed")
             elif worker:
                 self._waiting.hold_back(task, worker)

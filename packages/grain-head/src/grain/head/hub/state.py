@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from grain.edge.mission_ids import lasting_name, lasts
 from grain.edge.version import Versions
 from grain.head.scheduler.fair_share import Share
@@ -243,6 +245,32 @@ class TaskState(Enum):
     """None of them: its mission is away and will submit it again; only its crashes are kept."""
 
 
+class TaskCourse(msgspec.Struct, eq=False, gc=False):
+    """The course of a task so far: one that waits for its first run has nothing of it.
+
+    The collector need not look at it: nothing here refers to a record.
+
+    Attributes:
+        retracted: True if the mission does not want it any more, and waits for `Retracted`. It is
+            no state of its own: such a task stays leased until its worker has ended the run.
+        report: of the worker on the run whose outcome it is: opaque.
+        kept_by: the worker that keeps the outcome, by id, and the run that it is of.
+    """
+
+    crashes: tuple[Crash, ...] = ()
+    suspect: bool = False
+    awaits: str = ""
+    retracted: bool = False
+    ending: Ending | None = None
+    outcome: Payload = None
+    report: Report = b""
+    kept_by: tuple[str, Attempt] | None = None
+
+
+NO_COURSE = TaskCourse()
+"""That of all tasks that wait for their first run: it is never changed, see `TaskRecord.alter`."""
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class TaskRecord:
     """A task, in exactly one `TaskState`.
@@ -252,7 +280,8 @@ class TaskRecord:
     away.
     """
 
-    # A million of these may wait: a field more is 8 MB.
+    # A million of these may wait. Python allocates 16 bytes at a time, of which these fields leave
+    # none: one more takes 16 MB. So what few of them have is apart.
     mission: MissionRecord
     number: int
     claimed: bool = False
@@ -262,20 +291,50 @@ class TaskRecord:
     urgency: float = 0.0
     function: bytes = b""
     arguments: Payload = None
-    crashes: tuple[Crash, ...] = ()
     scheduler_id: int | None = None
-    suspect: bool = False
-    awaits: str = ""
     lease: LeaseRecord | None = None
-    # The mission does not want it any more, and waits for `Retracted`. No state of its own: a
-    # retracted task stays leased until its worker has ended the run.
-    retracted: bool = False
-    ending: Ending | None = None
-    outcome: Payload = None
-    # Of the worker on the run whose outcome it is: opaque.
-    report: Report = b""
-    # The worker that keeps the outcome, by id, and the run that it is of.
-    kept_by: tuple[str, Attempt] | None = None
+    course: TaskCourse = NO_COURSE
+
+    def alter(self) -> TaskCourse:
+        """Return its course to be changed, which is its own from now on."""
+        if self.course is NO_COURSE:
+            self.course = TaskCourse()
+        return self.course
+
+    @property
+    def crashes(self) -> tuple[Crash, ...]:
+        """Those of its runs so far."""
+        return self.course.crashes
+
+    @property
+    def suspect(self) -> bool:
+        """True if it crashed before, and waits for workers of its own."""
+        return self.course.suspect
+
+    @property
+    def awaits(self) -> str:
+        """The id of the worker whose report it awaits, or `ITS_MISSION`, or `ITS_SEATS`."""
+        return self.course.awaits
+
+    @property
+    def retracted(self) -> bool:
+        """True if its mission does not want it any more."""
+        return self.course.retracted
+
+    @property
+    def ending(self) -> Ending | None:
+        """The way in which it was resolved; None if it has no outcome."""
+        return self.course.ending
+
+    @property
+    def outcome(self) -> Payload:
+        """The value or the exception."""
+        return self.course.outcome
+
+    @property
+    def kept_by(self) -> tuple[str, Attempt] | None:
+        """The worker that keeps the outcome, by id, and the run that it is of."""
+        return self.course.kept_by
 
     @property
     def state(self) -> TaskState:
@@ -283,8 +342,8 @@ class TaskRecord:
 
         Derived from the fields, not stored beside them. Each state is the presence of what it
         needs anyway (an id, a worker, a lease, an ending), so a stored name could only agree with
-        that or be wrong; and it would take 8 bytes of each of a million tasks, and four more
-        writes on the way of each. The simulation checks after every step that no two are set.
+        that or be wrong; and it would take four more writes on the way of each task. The simulation
+        checks after every step that no two are set.
         """
         if self.lease is not None:
             return TaskState.LEASED

@@ -17,7 +17,12 @@ run of it, had its turn: what waits behind it keeps its age, and starts no later
 
 from __future__ import annotations
 
-_COUNT_BITS = 44  # below the virtual time: the order of submission, which makes ages distinct
+# Below the virtual time: the order of submission, which makes ages distinct. So many bits suffice
+# for years of submissions, and leave the ages of most tasks small as integers of Python go.
+_COUNT_BITS = 42
+
+NO_AGE = 1 << 128
+"""A number that is larger than all ages."""
 
 
 class Share:

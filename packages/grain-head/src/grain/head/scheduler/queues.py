@@ -126,6 +126,8 @@ class QueueTable:
                 self.cluster.changed = True
             if queue.prefer:
                 self.patient.pop(queue.bit, None)
+                if not self.patient:
+                    self.unseen.clear()  # cancelled, all of them: no decision looks at them
             return False
         return self.enter(queue, head)
 

@@ -152,11 +152,12 @@ class Scheduler:
         for task in reversed(again):
             self.taken.pop(task.id, None)
             self.cluster.give_back(task.id)
-            self._clear_run(task)
+            self._uncount_run(task)
             if task.id < 0:
                 del self.tasks[task.id]
-            else:
-                self._requeue(task)
+                continue
+            task.worker, task.held, task.until = None, ZERO, math.inf
+            self._requeue(task)
         return [task.id for task in again if task.id >= 0]
 
     # ---- tasks
@@ -204,7 +205,12 @@ class Scheduler:
                 self._guard.on_limits_changed()
 
     def on_submitted(
-        self, task: int, queue: TaskQueue, age: int | None = None, urgency: float = 0.0
+        self,
+        task: int,
+        queue: TaskQueue,
+        age: int | None = None,
+        urgency: float = 0.0,
+        record: object = None,
     ) -> None:
         """Add a task, which is to run once.
 
@@ -217,14 +223,15 @@ class Scheduler:
             urgency: the larger, the earlier among the tasks of the queue. The places in the order
                 of all tasks stay with the queue, whose most urgent task takes the first: so
                 urgency changes nothing for other queues, and so for other owners.
+            record: what the `Task` has as its record, while it waits and while it runs.
         """
         if age is None:
             age = self._last_age = self._last_age + 1
         elif queue.tasks and age < queue.tasks[-1].age:
-            new = self.tasks[task] = Task(task, queue, age, urgency)
+            new = self.tasks[task] = Task(task, queue, age, urgency, record)
             self._requeue(new)
             return
-        new = self.tasks[task] = Task(task, queue, age, urgency)
+        new = self.tasks[task] = Task(task, queue, age, urgency, record)
         if urgency or queue.urgent is not None:
             queue.enter_urgent(new)
         queue.tasks.append(new)
@@ -339,7 +346,7 @@ class Scheduler:
             self.cluster.give_back(task)
         if not worker.tasks:
             worker.idle_since = now
-        self._clear_run(ended)
+        self._uncount_run(ended)
         if worker.reservation is not None:
             worker.reservation.on_finished(task)
         if not worker.draining:
@@ -368,6 +375,7 @@ class Scheduler:
             return unwanted
         del self.tasks[task]
         unwanted.cancelled = True
+        unwanted.record = None
         self._waiting -= 1
         queue = unwanted.queue
         queue.cancelled += 1
@@ -439,6 +447,7 @@ class Scheduler:
             self.tasks[best.id], self.tasks[head.id] = head, best
             best.id, head.id = head.id, best.id
             best.urgency, head.urgency = head.urgency, best.urgency
+            best.record, head.record = head.record, best.record
         return head
 
     @property
@@ -884,13 +893,10 @@ class Scheduler:
             self._guard.on_opened(queue)
         self._guard.on_head_changed(queue)
 
-    def _clear_run(self, task: Task) -> None:
-        """Take the marks of a run off a task."""
+    def _uncount_run(self, task: Task) -> None:
+        """Count a run no more."""
         if task.until != math.inf:
             self._bounded -= 1
-            task.until = math.inf
-        task.worker = None
-        task.held = ZERO
         if task.id < 0:
             task.queue.seats -= 1
         else:

@@ -13,7 +13,7 @@ from dataclasses import InitVar, dataclass, field
 from functools import reduce
 from heapq import heapify, heappush
 from operator import or_
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime
 
@@ -44,12 +44,14 @@ class Task:
         worker: where it runs; None while it waits. The attributes below are those of a run.
         held: the resources of the worker that the run holds.
         until: when its hard time limit ends it; ``math.inf`` without one.
+        record: the caller's own record of it, if it has given one; None once it was cancelled.
     """
 
     id: int
     queue: TaskQueue
     age: int
     urgency: float = 0.0
+    record: Any = None
     cancelled: bool = False
     worker: WorkerAccount | None = None
     held: Resource = ZERO

@@ -1,6 +1,6 @@
 """One external program: search, start, clean-up."""
 
-# ruff: noqa: PTH102, PTH110, PTH113, PTH118, PTH123
+# ruff: noqa: PTH102, PTH116, PTH118, PTH123
 # (no pathlib here; see the package)
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 
 from .protocol import FAILED
 from .removal import Tree
@@ -71,7 +72,7 @@ class Program:
                 scratch = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
                 os.mkdir(scratch, 0o700)
                 self.scratch = Tree(scratch)  # to be removed from now on
-                request["env"][b"TMPDIR"] = scratch
+                request["env"] = {**request["env"], b"TMPDIR": scratch}
             if directory is None:
                 assert self.scratch is not None  # the caller asks for one of the two at least
                 directory = self.scratch.path
@@ -80,7 +81,9 @@ class Program:
             # From here on: paths of streams, and of the program, are relative to that directory.
             streams = self._streams()
             step = "exec"
-            path = find(request["argv"][0], request["env"].get(b"PATH", DEFAULT_PATH))
+            path = request["argv"][0]
+            if b"/" not in path:
+                path = find(path, request["env"].get(b"PATH", DEFAULT_PATH))
             return os.posix_spawn(
                 path,
                 request["argv"],
@@ -95,6 +98,8 @@ class Program:
                 setsigdef=self.defaults,
             )
         except OSError as error:
+            if step == "exec":
+                find(path, b"")  # raises if it is the program itself that is missing
             raise CannotStart(step, error.errno or 0, path) from None
 
     def _streams(self) -> tuple[int, int, int]:
@@ -149,8 +154,11 @@ def find(program: bytes, search: bytes) -> bytes:
     failure = errno.ENOENT
     for folder in [b""] if b"/" in program else search.split(b":"):
         path = os.path.join(folder, program)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            continue
+        if stat.S_ISREG(mode) and os.access(path, os.X_OK):
             return path
-        if os.path.exists(path):
-            failure = errno.EACCES
+        failure = errno.EACCES
     raise CannotStart("find", failure, program)

@@ -3,11 +3,12 @@
 All sockets are SOCK_SEQPACKET. Both ends are the same interpreter on one machine, parent and
 child, so that marshal is safe.
 
-To a supervisor: `RUN` with the marshalled request behind it; one of more than `RUN_LONGEST` bytes
-is in a file instead, whose descriptor comes along. The next descriptor, if there is one, is that of
-stdin. A request that the supervisor leaves unread never ran: then the kernel resets the connection.
-`END` and `HURRY` end the program, and `KILL` does without any grace, also after one of these. The
-supervisor reports by one marshalled tuple, which begins with its kind:
+To a supervisor: `RUN`, and marshalled behind it a pair of a flag and the request. If the flag is
+true, the environment is the one of the request before, and this one's is empty. A pair of more
+than `RUN_LONGEST` bytes is in a file instead, whose descriptor comes along. The next descriptor, if
+there is one, is that of stdin. A request that the supervisor leaves unread never ran: then the
+kernel resets the connection. `END` and `HURRY` end the program, and `KILL` does without any grace,
+also after one of these. The supervisor reports by one marshalled tuple, which begins with its kind:
 
 - `ENDED`, wait status, seconds, user and system seconds, max RSS in KiB, peak memory in bytes, how
   that was measured, how the CPU time was, bytes read and written, processes that the kernel has

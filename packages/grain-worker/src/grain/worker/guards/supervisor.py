@@ -42,6 +42,7 @@ class Supervisor:
         for place, fd in enumerate(fds[1:], 1):
             os.dup2(fd, place)
             os.close(fd)
+        self.env: dict[bytes, bytes] = {}
         self.home = self.cpus = sorted(os.sched_getaffinity(0))
         # All of them, so that the C library need not ask for each, but for those that are ignored:
         # these stay so.
@@ -62,7 +63,11 @@ class Supervisor:
             data, fds = message
             if not data:
                 data = content(fds.pop(0))
-            self.caller.report(self.run(marshal.loads(data), fds[0] if fds else 0))
+            same, request = marshal.loads(data)
+            if same:
+                request["env"] = self.env
+            self.env = request["env"]
+            self.caller.report(self.run(request, fds[0] if fds else 0))
             for fd in fds:
                 os.close(fd)
 

@@ -104,6 +104,7 @@ class SupervisorClient:
         self.ending = self.never_ran = False
         self.pid: int | None = None
         self._report: tuple[Any, ...] | None = None
+        self._env: dict[bytes, bytes] | None = None  # of the last request
         self._socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         self._files: list[int] = []
@@ -128,7 +129,10 @@ class SupervisorClient:
         Raises:
             ConnectionError: the supervisor is dead.
         """
-        message = RUN + marshal.dumps(dict(request))
+        same = request["env"] == self._env
+        self._env = request["env"]
+        fields = {**request, "env": {}} if same else dict(request)
+        message = RUN + marshal.dumps((same, fields))
         self._report = None
         if stdin is None and len(message) <= RUN_LONGEST:
             self._socket.send(message)

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
         TaskRecord,
         WorkerRecord,
     )
-    from grain.head.hub.tasks.waiting import Waiting
     from grain.head.messages import Outlook
     from grain.head.scheduler.state import TaskQueue
 
@@ -109,16 +108,12 @@ class Overview:
 
     Args:
         registry: that of the hub.
-        waiting: its tasks that wait.
         counts: returns how many tasks are in each state.
     """
 
-    def __init__(
-        self, registry: Registry, waiting: Waiting, counts: Callable[[], TaskCounts]
-    ) -> None:
+    def __init__(self, registry: Registry, counts: Callable[[], TaskCounts]) -> None:
         self._registry = registry
         self._scheduler = registry.scheduler
-        self._waiting = waiting
         self._counts = counts
         # By the number of the worker.
         self._rows: dict[int, _Row] = {}
@@ -370,7 +365,7 @@ class Overview:
     ) -> QueueRow:
         first = (task for task in islice(queue.tasks, _CANCELLED) if not task.cancelled)
         head = next(first, None)
-        task = None if head is None else self._waiting.queued.get(head.id)
+        task: TaskRecord | None = None if head is None else head.record
         return QueueRow(
             mission=own.get(queue.share, ""),
             mission_id="" if task is None else task.mission.id,

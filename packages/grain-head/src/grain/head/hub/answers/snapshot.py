@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from grain.edge.questions import TaskCounts
     from grain.edge.version import Versions
     from grain.head.hub.registry import Registry
-    from grain.head.hub.state import MissionRecord, WorkerRecord
+    from grain.head.hub.state import MissionRecord, TaskRecord, WorkerRecord
     from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import TaskQueue
@@ -52,8 +52,7 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
     run, wait = _counts(registry, waiting)
     idle = _idle_lanes(registry)
     shown = [
-        _queue(registry, waiting, queue, mission_labels, now, idle[queue])
-        for queue in queues[:_QUEUES]
+        _queue(registry, queue, mission_labels, now, idle[queue]) for queue in queues[:_QUEUES]
     ]
     return StateAnswer(
         epoch=registry.epoch,
@@ -271,18 +270,13 @@ def _mission(
 
 
 def _queue(
-    registry: Registry,
-    waiting: Waiting,
-    queue: TaskQueue,
-    labels: dict[int, str],
-    now: float,
-    idle: int,
+    registry: Registry, queue: TaskQueue, labels: dict[int, str], now: float, idle: int
 ) -> QueueState:
     """Return what is shown of a queue, of whose running tasks some are lanes without a call."""
     head = queue.head()
     never = registry.scheduler.why_never(queue.request, now, queue.interpreter) if head else None
     never = _shortened(never)
-    task = waiting.queued.get(head.id) if head else None
+    task: TaskRecord | None = head.record if head else None
     return QueueState(
         request=to_data(queue.request),
         interpreter=queue.interpreter,

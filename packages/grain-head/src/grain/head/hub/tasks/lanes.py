@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.hub.state import CallInLane, FailedTask, TaskRecord
+from grain.head.hub.state import CallInLane, FailedTask, TaskCourse, TaskRecord
 from grain.worker.messages import LANE, Recall
 
 if TYPE_CHECKING:
@@ -169,7 +169,8 @@ class LaneTable:
 
     def _remember(self, mission: MissionRecord, failure: LaneFailure, now: float) -> None:
         """Remember a call that has failed as other tasks are."""
-        task = TaskRecord(mission, failure.task, function=failure.function, ending="error")
+        course = TaskCourse(ending="error")
+        task = TaskRecord(mission, failure.task, function=failure.function, course=course)
         at = now - failure.ago
         seen = (task, failure.worker, at - failure.seconds, at, failure.why)
         self._registry.ended_tasks.append(seen)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.head.errors import TaskOutlivesWorkers
-from grain.head.hub.state import FailedTask, TaskRecord
+from grain.head.hub.state import FailedTask, TaskCourse, TaskRecord
 from grain.head.messages import Crash, Crashed, Resolved, Retracted
 from grain.head.scheduler.outlived import given_up
 from grain.worker.messages import LANE, TIME_OVER
@@ -126,14 +126,13 @@ class Outcomes:
         crash = Crash(lease.attempt, worker, how, self._registry.wall_time(now), outlived)
         # The mission may have submitted the same crash, which another head counted.
         if all(earlier.attempt != crash.attempt for earlier in task.crashes):
-            task.crashes = (*task.crashes, crash)
+            task.alter().crashes = (*task.crashes, crash)
             if task.claimed:
                 self._outgoing.post(task.mission.link, Crashed(task.number, crash, report))
         if given_up(task.crashes):
-            task.report = report
             if outlived is not None:
                 how = f"{TaskOutlivesWorkers.__name__}: no worker lasts as long as it takes"
-            self.resolve(task, "crashed")
+            self.resolve(task, "crashed", report=report)
             seen = (task, worker, lease.began, now, how)
             self._registry.ended_tasks.append(seen)
             self._registry.failed_tasks.append(FailedTask(seen))
@@ -146,11 +145,13 @@ class Outcomes:
         ending: Ending,
         outcome: Payload = None,
         kept_by: tuple[str, Attempt] | None = None,
+        report: Report = b"",
     ) -> None:
         """End a task, and its other runs, and deliver its outcome.
 
         Args:
             kept_by: the worker that keeps the outcome, by id, and the run that it is of.
+            report: of the worker on that run.
         """
         self._waiting.withdraw(task)
         if task.lease is not None:
@@ -158,13 +159,13 @@ class Outcomes:
                 self.dismiss(task.lease, task)
             task.lease = None
         task.arguments = None
-        if task.retracted:
+        before = task.course
+        if before.retracted:
             self._acknowledge(kept_by)
-            self._forget_retracted(task, task.report)
+            self._forget_retracted(task, report)
             return
-        task.ending = ending
-        task.outcome = outcome
-        task.kept_by = kept_by
+        # It waits no more, nor is it retracted: of what was before, only its crashes are left.
+        task.course = TaskCourse(before.crashes, False, "", False, ending, outcome, report, kept_by)
         mission = task.mission
         mission.unconfirmed += 1
         if outcome is not None:
@@ -179,10 +180,11 @@ class Outcomes:
 
     def deliver(self, task: TaskRecord) -> None:
         """Send the outcome of a task to its mission."""
-        assert task.ending is not None
-        crashes = task.crashes if task.ending == "crashed" else ()
-        message = Resolved(task.number, task.ending, crashes, task.report)
-        self._outgoing.post(task.mission.link, message, task.outcome)
+        course = task.course
+        assert course.ending is not None
+        crashes = course.crashes if course.ending == "crashed" else ()
+        message = Resolved(task.number, course.ending, crashes, course.report)
+        self._outgoing.post(task.mission.link, message, course.outcome)
 
     def on_confirmed(self, mission: MissionRecord, number: int, *, retried: bool = False) -> None:
         """Forget a task whose outcome its mission has: no worker needs to keep that any more.
@@ -191,7 +193,7 @@ class Outcomes:
             retried: True if the task has failed, and the mission tries it again by another one.
         """
         task = mission.tasks.get(number)
-        if task is not None and task.ending is not None:
+        if task is not None and task.course.ending is not None:
             self.discard(task, retried=retried)
 
     def retract(self, mission: MissionRecord, number: int) -> None:
@@ -206,7 +208,7 @@ class Outcomes:
         if task.ending is not None:
             self.deliver(task)
         elif not task.retracted:
-            task.retracted = True
+            task.alter().retracted = True
             if task.lease is None:
                 self._waiting.withdraw(task)
                 self._forget_retracted(task)
@@ -259,17 +261,18 @@ class Outcomes:
         """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged."""
         self._waiting.withdraw(task)
         del task.mission.tasks[task.number]
-        if task.ending is not None:
-            if task.ending != "value" and task.function is not LANE:
+        course = task.course
+        if course.ending is not None:
+            if course.ending != "value" and task.function is not LANE:
                 self._count_failure(task, retried=retried)
             mission = task.mission
             mission.unconfirmed -= 1
-            if task.outcome is not None:
-                mission.unconfirmed_bytes -= len(task.outcome)
+            if course.outcome is not None:
+                mission.unconfirmed_bytes -= len(course.outcome)
+                course.outcome = None  # the record may be remembered
             if mission.paused:
                 self._backlogs[mission] = None
-        task.outcome = None  # the record may be remembered
-        self._acknowledge(task.kept_by)
+        self._acknowledge(course.kept_by)
         if task.lease is not None:
             task.lease.task = None
             if task.lease.gang is not None:

@@ -55,12 +55,12 @@ class Quarantine:
 
     def add(self, task: TaskRecord) -> None:
         """Let a task wait to run by itself."""
-        task.suspect = True
+        task.alter().suspect = True
         self.waiting[task] = None
 
     def remove(self, task: TaskRecord) -> None:
         """Forget a task that does not wait any more."""
-        task.suspect = False
+        task.alter().suspect = False
         self._scheduler.cluster.release(task)
         if self.waiting.pop(task, None) is not None:
             self._give_up_reservations()
@@ -106,7 +106,7 @@ class Quarantine:
         self._give_up_reservations()
         for task, _ in ready:
             del self.waiting[task]
-            task.suspect = False
+            task.alter().suspect = False
         return ready
 
     def _reserved_for_waiting(self) -> set[int]:

@@ -78,7 +78,7 @@ class Runs:
 
     def start(self, start: Start, now: float) -> LeaseRecord:
         """Start a task as the scheduler has decided."""
-        task = self._waiting.on_started(start.task, self._scheduler.tasks[start.task].age)
+        task = self._waiting.on_started(self._scheduler.tasks[start.task])
         lease = self._lease(task, self._registry.numbered[start.worker], start.task, now)
         if start.seats:
             self._start_gang(lease, task, start, now)
@@ -124,7 +124,7 @@ class Runs:
         leases = []
         for chain, queue, count in self._prefetch.growth():
             for taken in self._scheduler.on_taken(queue, count):
-                task = self._waiting.on_started(taken.id, taken.age)
+                task = self._waiting.on_started(taken)
                 lease = self._new_lease(task, chain.head.worker, None)
                 self._prefetch.append(lease, chain)
                 self._send_lease(lease, task, chain.resources, chain=chain.number)
@@ -256,11 +256,11 @@ class Runs:
     ) -> None:
         """Take what a run of a task, or the root of its gang, has come to."""
         again: Callable[[float], object] | None = None
-        if task is None or task.ending is not None:
+        if task is None or task.course.ending is not None:
             self._outgoing.acknowledge(worker.link, ended.attempt)
         elif ended.status == "value" or (ended.status == "error" and lease.current):
-            task.report = ended.report
-            self._outcomes.resolve(task, ended.status, payload, (worker.id, ended.attempt))
+            kept_by = worker.id, ended.attempt
+            self._outcomes.resolve(task, ended.status, payload, kept_by, ended.report)
             seen = (task, worker.name, lease.began, now, ended.detail)
             if not lease.lane:
                 self._registry.ended_tasks.append(seen)

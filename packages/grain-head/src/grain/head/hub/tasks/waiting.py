@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import MissionRecord, TaskRecord
     from grain.head.hub.tasks.quarantine import Quarantine
-    from grain.head.scheduler.state import TaskQueue
+    from grain.head.scheduler.state import Task, TaskQueue
 
 
 class AskedLanes(Protocol):
@@ -41,9 +41,10 @@ class AskedLanes(Protocol):
 class Waiting:
     """The tasks of all missions that wait, wherever they do.
 
+    Those that wait in a queue of the scheduler are the records of its waiting tasks.
+
     Attributes:
         lanes: takes the lanes that would wait. It is set by that.
-        queued: those that wait in a queue of the scheduler, by its id of each.
         awaiting_report: those that wait for a worker's report, by the worker's id.
     """
 
@@ -54,7 +55,6 @@ class Waiting:
         self._scheduler = registry.scheduler
         self._quarantine = quarantine
         self._reports = reports
-        self.queued: dict[int, TaskRecord] = {}
         self.awaiting_report: dict[str, dict[TaskRecord, None]] = {}
         # The workers that missions name for tasks which have another run elsewhere: if that comes
         # to nothing, the task awaits that worker's report, as long as others are.
@@ -74,29 +74,33 @@ class Waiting:
             self.lanes.ask(task, has_run=has_run)
             return
         if task.mission.paused:
-            task.awaits = ITS_MISSION
+            task.alter().awaits = ITS_MISSION
             task.mission.parked[task] = None
             return
         if not queue.serving_shapes or queue.gangs or queue.shared:
             self._reports.on_waiting(task, queue, now)
-        if task.crashes:
-            if blamed(task.crashes) >= SOLO:
+        if crashes := task.course.crashes:
+            if blamed(crashes) >= SOLO:
                 self._quarantine.add(task)
                 return
             queue = task.queue = self._scheduler.queue(
-                queue.request, queue.priority, queue.share, queue.interpreter, seen(task.crashes)
+                queue.request, queue.priority, queue.share, queue.interpreter, seen(crashes)
             )
         self.queue_up(task, queue)
 
     def queue_up(self, task: TaskRecord, queue: TaskQueue) -> None:
         """Put a task into a queue of the scheduler."""
-        task.scheduler_id = scheduler_id = next(self._registry.scheduler_ids)
-        self.queued[scheduler_id] = task
-        self._scheduler.on_submitted(scheduler_id, queue, task.age, task.urgency)
+        # Its age, which is an object already, unless another task goes by that: one that runs, or
+        # has exchanged places.
+        scheduler_id = task.age
+        if scheduler_id in self._scheduler.tasks:
+            scheduler_id = next(self._registry.scheduler_ids)
+        task.scheduler_id = scheduler_id
+        self._scheduler.on_submitted(scheduler_id, queue, task.age, task.urgency, task)
 
     def hold_back(self, task: TaskRecord, worker: str) -> None:
         """Let a task wait for the report of the worker that it ran on under another head."""
-        task.awaits = worker
+        task.alter().awaits = worker
         self.awaiting_report.setdefault(worker, {})[task] = None
 
     def await_seats(self, task: TaskRecord) -> None:
@@ -133,35 +137,37 @@ class Waiting:
     def withdraw(self, task: TaskRecord) -> None:
         """End the waiting of a task, whatever it waits for; no effect if it does not wait."""
         # By the fields and not by `TaskRecord.state`: it runs once for every task.
+        course = task.course
         if task.scheduler_id is not None:
             task.age = self._scheduler.tasks[task.scheduler_id].age
             self._scheduler.on_cancelled(task.scheduler_id)
-            del self.queued[task.scheduler_id]
             task.scheduler_id = None
-        elif task.suspect:
+        elif course.suspect:
             self._quarantine.remove(task)
-        elif task.awaits == ITS_MISSION:
+        elif course.awaits == ITS_MISSION:
             del task.mission.parked[task]
-            task.awaits = ""
-        elif task.awaits:
-            others = self.awaiting_report[task.awaits]
+            course.awaits = ""
+        elif course.awaits:
+            others = self.awaiting_report[course.awaits]
             del others[task]
             if not others:
-                del self.awaiting_report[task.awaits]
-            task.awaits = ""
+                del self.awaiting_report[course.awaits]
+            course.awaits = ""
         elif task.function is LANE:
             self.lanes.withdraw(task)
 
-    def on_started(self, scheduler_id: int, age: int) -> TaskRecord:
+    def on_started(self, scheduled: Task) -> TaskRecord:
         """Return a task that starts, and so waits no more: its mission has had a turn.
 
         Args:
-            age: the one that it starts by: being more urgent than another of its queue, it may have
-                taken the place of that.
+            scheduled: the scheduler's record of it. Its age counts: being more urgent than another
+                task of its queue, it may have taken the place of that.
         """
-        task = self.queued.pop(scheduler_id)
+        task: TaskRecord = scheduled.record
+        # What it holds may pass on to others, long after this one is over.
+        scheduled.record = None
         task.scheduler_id = None
-        task.age = age
+        task.age = age = scheduled.age
         assert task.queue is not None
         self._registry.shares.started(task.mission.share, age, task.queue.priority)
         return task
