@@ -367,7 +367,7 @@ class Faults:
         )
         if lane is None or lane.call is None:
             return
-        if lane.wire is not None and self.chance.random() < 0.5:
+        if lane.wire is not None and self.chance.random() < 0.7:
             lane.wire.cut()
         call = lane.call
         later = self.chance.choice((0.0, 0.0, 1.0, 22.0))

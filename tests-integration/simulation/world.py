@@ -181,7 +181,7 @@ class World(Setting):
         plan = []
         count = chance.randint(4, 14) * (3 if alike else 1)
         if self.has_lanes:  # many brief calls, of which few wait
-            count, times = chance.randint(12, 40), (0.0, 0.0, 0.5, 0.5, 0.5, 5.0, 5.0, 30.0)
+            count, times = chance.randint(12, 40), (0.0, 0.0, 0.5, 0.5, 5.0, 5.0, 20.0, 40.0)
         for _ in range(count):
             kind = chance.choice(kinds)
             # Each poisoned one runs alone five times: that is to end.

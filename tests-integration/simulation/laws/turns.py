@@ -78,7 +78,10 @@ class Turns:
                 sent.add(task)
                 if message.alone:
                     self._suspects.add(task)
-                if task not in self._world.leased:
+                record = missions[message.mission].tasks.get(message.task)
+                # A call may have crashed in a lane: then it has run, as for its head.
+                ran = task in self._world.leased or (record is not None and record.crashes)
+                if not ran:
                     self._new_starts[number] += 1
                 self._world.leased.setdefault(task, set()).add(self._head)
         suspects = self._head.hub.quarantine.waiting
@@ -144,7 +147,7 @@ class Turns:
         self._world.laws.demand(law, ahead - least <= _AHEAD + again + cancelled, key)
 
     def _has_run(self, task: TaskRecord) -> bool:
-        return (task.mission.id, task.number) in self._world.leased
+        return bool(task.crashes) or (task.mission.id, task.number) in self._world.leased
 
     def _lost_turns(self, number: int) -> int | None:
         """Return how many tasks of a mission had a turn, and did not start by it.

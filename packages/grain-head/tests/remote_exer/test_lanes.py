@@ -639,3 +639,56 @@ def test_another_id_of_the_mission_takes_all_calls_from_their_lanes(mission: Mis
     assert not any(isinstance(one, LaneReport) for one in mail)
     mission.lanes.on_message(lane, Ended((lane.number, task)), b"", 9.0)
     assert [] == mission.ends()
+
+
+def test_a_lane_that_starts_and_is_over_in_one_batch_has_never_been_open(mission: Mission) -> None:
+    number, sent = mission.ask(), Sent()
+    lane = mission.lanes.connect(number, sent, 0.0)
+    assert lane is not None
+
+    mission.session.on_message(Started("id-w", (number,)), None)
+    mission.session.on_message(Resolved(number, "crashed"), None)
+    mission.lanes.on_news(0.0)
+
+    assert [] == mission.traffic.idle
+    assert {} == mission.traffic.lanes
+    assert [lane] == mission.lanes.closing
+
+
+def test_a_lane_that_may_have_started_elsewhere_is_not_asked_for_once_more(
+    mission: Mission,
+) -> None:
+    """The scheduler may have died as it started that, and the runner take calls already."""
+    waits = mission.ask()
+    open_, _ = mission.open()
+    mission.session.on_disconnected()
+
+    mission.session.on_connected()
+    mission.lanes.on_news(0.0)
+
+    submitted = [m.task for m, _ in mission.session.take_mail() if isinstance(m, Submit)]
+    assert [open_.number] == submitted
+    assert [open_] == list(mission.traffic.lanes.values())
+    assert mission.lanes.connect(waits, Sent(), 0.0) is None
+
+
+def test_a_lane_whose_worker_the_scheduler_has_lost_takes_no_call(mission: Mission) -> None:
+    lane, _ = mission.open()
+
+    mission.session.on_message(Started("", (lane.number,)), None)
+    mission.lanes.on_news(0.0)
+
+    assert [] == mission.traffic.idle
+    assert [lane] == mission.lanes.closing
+
+
+def test_a_crash_of_a_lane_goes_to_the_next_scheduler_with_it(mission: Mission) -> None:
+    lane, _ = mission.open()
+    crash = Crash((1, 1), "w", "SIGKILL", 0.0)
+    mission.session.on_message(Crashed(lane.number, crash), None)
+    mission.session.on_disconnected()
+
+    mission.session.on_connected()
+
+    [again] = [m for m, _ in mission.session.take_mail() if isinstance(m, Submit)]
+    assert (lane.number, (crash,)) == (again.task, again.crashes)

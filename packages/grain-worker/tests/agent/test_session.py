@@ -6,12 +6,14 @@ import math
 from typing import Any, TypeVar
 
 import pytest
+from msgspec import structs
 
 from grain.edge.messages import MAX_MESSAGE, Codec
 from grain.eventlog.usage import ProgramState, RunReport, decode_report
 from grain.resource import Cores, WTime
 from grain.worker.messages import (
     AGENT,
+    LANE,
     PRINTED,
     TIME_OVER,
     AckRuns,
@@ -196,6 +198,19 @@ def test_a_run_that_is_handed_back_at_the_end_of_the_time_has_outlived_the_worke
     assert (TIME_OVER if expected else "") == ended[1].detail
     # One that waited in a chain, and one that came too late, never began.
     assert [None, None] == [ended[2].outlived, ended[3].outlived]
+
+
+def test_a_lane_that_is_handed_back_at_the_end_of_the_time_has_not_outlived_the_worker() -> None:
+    """Its call would count as one that takes as long as the lane was there."""
+    session = WorkerSession("id", "w", "host", Cores(4) & WTime(T=1000), 5.0)
+    session.on_connected(5.0)
+    session.on_message(structs.replace(lease(1), function=LANE), b"", 105.0)
+    session.drain(1005.0, 1005.0)
+    session.on_tick(1005.0)
+    session.on_ended(Ended((1, 1), "cancelled"), None, 1006.0)
+
+    [ended] = sent(session, RunEnded)
+    assert ("returned", None) == (ended.status, ended.outlived)
 
 
 def test_the_time_of_a_worker_that_counts_down_is_that_from_its_start() -> None:

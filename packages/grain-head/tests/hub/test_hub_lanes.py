@@ -1,0 +1,139 @@
+"""Lanes at a hub: when one starts, and when it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.head.messages import (
+    AckTasks,
+    Crashed,
+    RegisterMission,
+    Request,
+    Resolved,
+    Retract,
+    Retracted,
+    Started,
+    Submit,
+    Synced,
+)
+from grain.worker.messages import (
+    LANE,
+    ArrivedCount,
+    DefineFunction,
+    Inventory,
+    InventoryEnd,
+    Lease,
+    Recall,
+    RegisterWorker,
+)
+from grain_testkit.hub_harness import F, HubHarness, held
+
+if TYPE_CHECKING:
+    from grain.head.messages import Crash
+
+
+def ask(harness: HubHarness, lane: int, mission: str = "m", worker: str = "") -> None:
+    harness.send(mission, Submit(lane, 0, LANE, worker), payload=b"invitation")
+
+
+def leave(
+    harness: HubHarness, task: int, lane: int, crashes: tuple[Crash, ...] = ()
+) -> list[Lease]:
+    """Submit the call of a lane twice, as messages may come; return what starts."""
+    harness.send("m", *[Submit(task, 0, F, "", crashes, lane=lane)] * 2, payload=b"")
+    return [lease for worker in ("w", "w2") for lease in harness.sent(worker, Lease)]
+
+
+def test_a_lane_does_not_start_while_a_task_waits(harness: HubHarness) -> None:
+    harness.worker("w", 2)
+    harness.mission("m", 2)
+    harness.mission("one", 1)
+    harness.send("m", Synced())
+    harness.send("one", Synced())
+    harness.submit("one", 1)
+    harness.submit("m", 1)
+
+    ask(harness, 2, "one")
+
+    assert [2] == [one.task for one in harness.sent("one", Resolved)]
+    assert [1] == [lease.task for lease in harness.sent("w", Lease)]
+
+
+def test_a_lane_that_is_retracted_before_it_could_start_does_not_start(
+    harness: HubHarness,
+) -> None:
+    harness.worker("w", 2)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+
+    harness.send(mission, Submit(1, 0, LANE), Retract((1,)), payload=b"")
+
+    assert [Retracted(1)] == harness.sent(mission, Retracted)
+    assert [] == harness.sent("w", Lease)
+
+
+def test_a_lane_that_its_worker_reports_to_another_head_is_recalled_when_tasks_wait(
+    harness: HubHarness,
+) -> None:
+    harness.worker("w", 1)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    ask(harness, 1)
+    [lane] = harness.sent("w", Lease)
+    other = HubHarness(epoch=2)
+    other.send("m", RegisterMission("m", "m"), Request(0, {"Cores": 1}))
+    other.send("m", DefineFunction(F, "f"))
+    ask(other, 1, worker="w")
+    other.send("m", Synced())
+    other.send(
+        "w",
+        RegisterWorker("w", "w", "host", {"Cores": 1}),
+        Inventory((held(lane),)),
+        InventoryEnd(),
+    )
+    assert [] == other.sent("w", Recall)
+
+    other.submit("m", 2)
+
+    assert [Recall(lane.attempt)] == other.sent("w", Recall)
+
+
+def test_a_call_leaves_its_lane_once_whether_its_number_ascends_or_not(
+    harness: HubHarness,
+) -> None:
+    harness.worker("w", 1)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    for lane, call, last in ((1, 3, 2), (4, 5, 4)):
+        ask(harness, lane)
+        if last > lane:  # a task of another number has come meanwhile
+            harness.send(mission, Retract((last,)))
+        [lease] = harness.sent("w", Lease)
+        harness.send("w", harness.ended(lease), payload=b"")
+
+        [started] = leave(harness, call, lane)
+
+        assert (call, F) == (started.task, started.function)
+        harness.send(mission, AckTasks((lane,)))
+        harness.send("w", harness.ended(started), payload=b"")
+        harness.send(mission, AckTasks((call,)))
+
+
+def test_a_lane_whose_worker_runs_out_of_its_time_does_not_outlive_it(
+    harness: HubHarness,
+) -> None:
+    harness.worker("w", 1, seconds=115.0)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    ask(harness, 1)
+    [_] = harness.sent("w", Lease)
+    harness.send("w", ArrivedCount(1))
+    harness.wait(114.0)
+    harness.lose("w")
+    harness.wait(70.0)
+
+    [over] = harness.sent(mission, Resolved)
+    assert (1, "crashed") == (over.task, over.ending)
+    assert [] == [crash for crash in over.crashes if crash.outlived is not None]
+    assert [] == [one for one in harness.sent(mission, Crashed) if one.crash.outlived is not None]
+    assert "w" in {one.worker for one in harness.sent(mission, Started)}
