@@ -157,8 +157,11 @@ class StoppedWorker(NamedTuple):
     why: str
 
 
-class RemoteTask(SubmittedTask, eq=False, kw_only=True):
+class RemoteTask(SubmittedTask, eq=False, kw_only=True, gc=False):
     """A task of a mission, with all that is needed to submit it again.
+
+    The garbage collector does not look at it, which saves it time and 16 bytes of each task: the
+    session refers to it until it is resolved, and its executor leaves none unresolved.
 
     Attributes:
         digest: of its function; `function` is the name of that.
