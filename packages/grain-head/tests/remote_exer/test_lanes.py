@@ -125,6 +125,73 @@ def mission() -> Mission:
     return Mission()
 
 
+# ---- a call that has its lane from the beginning
+
+
+def ask_for(mission: Mission, now: float = 0.0) -> tuple[int, int]:
+    """Ask for a lane in place of a call; return the numbers of both."""
+    task = mission.lanes.ask_for(remote_task(0, F, b"args"), b"invitation", now)
+    return mission.session.aboard[task], task
+
+
+def test_a_call_that_a_lane_is_asked_for_begins_when_that_is_open(mission: Mission) -> None:
+    number, task = ask_for(mission)
+    sent = Sent()
+    assert [number] == [submit.task for submit in mission.mail(Submit)]
+    assert 2 == mission.session.waiting_of(0)
+
+    mission.start(number)
+    lane = mission.lanes.connect(number, sent, 1.0)
+    assert lane is not None
+    assert [(number, task)] == [m.attempt for m in sent.take() if isinstance(m, StartRun)]
+    assert ([(task, "id-w")], 1.0) == (taken(mission.lanes.begun), mission.session.running[task])
+    assert 0 == mission.session.waiting_of(0)
+    mission.end(lane)
+    assert [(task, "value")] == mission.ends()
+    assert [lane] == mission.traffic.idle
+
+
+def test_a_call_whose_lane_is_refused_goes_to_the_scheduler(mission: Mission) -> None:
+    number, task = ask_for(mission)
+    mission.session.take_mail()
+
+    mission.session.on_message(Resolved(number, "crashed"), None)
+    mission.lanes.on_news(0.0)
+
+    [submit] = mission.mail(Submit)
+    assert (task, number) == (submit.task, submit.lane)
+    assert mission.traffic.refused
+    assert 1 == mission.session.waiting_of(0)
+
+
+def test_a_call_whose_lane_has_no_worker_is_submitted_to_the_next_scheduler(
+    mission: Mission,
+) -> None:
+    """The lane itself is not: a former one may have started it."""
+    _, task = ask_for(mission)
+
+    mission.session.on_disconnected()
+    mission.session.on_connected()
+    mission.lanes.on_news(0.0)
+
+    assert [(task, 0)] == [(submit.task, submit.lane) for submit in mission.mail(Submit)]
+    assert 1 == mission.session.waiting_of(0)
+
+
+def test_a_call_that_is_cancelled_before_its_lane_is_open_does_not_begin(mission: Mission) -> None:
+    number, task = ask_for(mission)
+    sent = Sent()
+
+    mission.lanes.cancel(task)
+    mission.start(number)
+    mission.lanes.connect(number, sent, 0.0)
+    mission.session.on_message(Retracted(number), None)
+    mission.lanes.on_news(0.0)
+
+    assert [] == [message for message in sent.take() if isinstance(message, StartRun)]
+    assert [(task, "cancelled")] == mission.ends()
+
+
 # ---- when a lane is asked for
 
 

@@ -13,7 +13,7 @@ from grain.edge.errors import ChannelError
 from grain.edge.invitation import invite
 from grain.remote_exer.lanes import LINGER
 from grain.remote_exer.session import taken
-from grain.worker.messages import LANE_CODEC, LaneOpen
+from grain.worker.messages import LANE_CODEC, LANE_HEARTBEAT, LaneOpen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -96,7 +96,7 @@ class LaneDoor:
 
     async def _keep(self, far: bool) -> None:
         try:
-            async with invite(LANE_CODEC, within=True, network=far) as door:
+            async with invite(LANE_CODEC, LANE_HEARTBEAT, within=True, network=far) as door:
                 self._door = door
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._tend)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from grain.edge.channel import Heartbeat
 from grain.edge.messages import Codec, Message
 from grain.edge.version import Versions
 from grain.eventlog.usage import ProgramState, Report
@@ -559,6 +560,10 @@ CODEC = Codec(*AGENT, *HEAD)
 
 LANE_CODEC = Codec(DefineFunction, StartRun, Cancel, AckRuns, LaneOpen, Ended, Recall)
 """The codec between mission and runner in a lane."""
+
+LANE_HEARTBEAT = Heartbeat(interval=4.0, suspect=12.0, lost=20.0)
+"""Its pace. A lane that is taken for lost too early costs little: its call goes on, and the outcome
+comes by the scheduler."""
 
 
 def chain_of(run: StartRun | Lease) -> Attempt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,13 +11,17 @@ import trio
 from grain.edge.errors import ChannelError, DialError, EdgeError
 from grain.edge.invitation import accept
 from grain.worker.lanes.calls import LaneCalls
-from grain.worker.messages import LANE_CODEC, Ended, LaneOpen, Recall, StartRun
+from grain.worker.messages import LANE_CODEC, LANE_HEARTBEAT, Ended, LaneOpen, Recall, StartRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge.channel import FramedChannel, WireBatch
     from grain.edge.messages import Payload
+
+CONNECT = 3.0
+"""Seconds for which a lane tries to connect: as long it holds its resources for nothing, and a call
+may wait for it. A firewall may drop what it sends."""
 
 CONFIRM = 1.0
 """Seconds for which a recalled lane waits for its mission to confirm the last outcome."""
@@ -58,13 +63,17 @@ class LaneRun:
         If a call has ended before that, whose outcome the mission may not have, that is returned
         all the same. Cancellation ends it at once.
         """
+        self._scope.deadline = trio.current_time() + CONNECT
         with self._scope:
             try:
-                async with accept(invitation, LANE_CODEC) as visit:
+                async with accept(invitation, LANE_CODEC, LANE_HEARTBEAT) as visit:
+                    self._scope.deadline = math.inf
                     await self._serve(visit.channel)
             except (EdgeError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 # It was never connected, or the call goes on without the mission.
                 self._unreachable = isinstance(error, DialError)
+        if self._scope.cancelled_caught and self._scope.deadline < math.inf:
+            self._unreachable = not (self.revoked or self._calls.closed)
         self._channel = None
         self._calls.closed = True
         await self._idle.wait()
