@@ -325,6 +325,7 @@ async def test_a_task_of_another_mission_has_the_core_of_a_lane_when_its_call_is
     with gnaw(address), worker(address), trio.fail_after(120):
         async with mission(address, "one") as executor, mission(address, "two") as other:
             call = await in_lane(executor, held, str(tmp_path))
+            await until_lines(tmp_path / "pids", 1)  # a lane is recalled before it has the call
             path = str(tmp_path / "order")
             waiting = Begun(other, mark, path, -1, cores=2)
             await until(address, lambda state: state.tasks.waiting == 1)
