@@ -719,7 +719,10 @@ class SimulatedMission(SimulatedPeer):
                 number = self.session.request(to_data(request), chance.choice((0, 0, 1)))
                 self.lanes.add_request()
                 self.requests[request] = number
-            task = self.session._last_task + 1
+            traffic = self.lanes.traffic[number]
+            wanted = self.world.has_lanes and not traffic.idle and self._wants_lane(number)
+            at_once = wanted and (traffic.refused or chance.random() < 0.3)
+            task = self.session._last_task + 1 + at_once  # behind the number of the lane
             arguments = pack((self.session.id, task))
             function = b"f" + self.session.id.encode()
             urgency = chance.choice((0.0, 0.0, 5.0))
@@ -727,25 +730,27 @@ class SimulatedMission(SimulatedPeer):
             self.story.submitted.append(task)
             self._asked[task] = number
             record = remote_task(number, function, arguments, urgency)
-            traffic = self.lanes.traffic[number]
+            invitation, now = pack(self.session.id), self.world.clock.now
             if traffic.idle:
                 assert task == self.lanes.board(traffic, record)
-                self.boarded[task] = self.session.aboard[task]
-                self.session.running[task] = self.world.clock.now
+                self.session.running[task] = now
+            elif at_once:
+                assert task == self.lanes.ask_for(record, invitation, now)
             else:
                 assert task == self.session.submit(record)
-                if self.world.has_lanes:
-                    self._ask_for_lane(number)
+                if wanted:
+                    self.lanes.ask(number, invitation, now)
+            if task in self.session.aboard:
+                self.boarded[task] = self.session.aboard[task]
         self.flush()
 
-    def _ask_for_lane(self, request: int) -> None:
-        """Ask for a lane as an executor does, and at times because this world wants it."""
+    def _wants_lane(self, request: int) -> bool:
+        """Return True if an executor would ask for a lane, and at times as this world wants it."""
         now, chance = self.world.clock.now, self.world.clock.chance
         traffic = self.lanes.traffic[request]
         wanted = self.lanes.wants_lane(request, now)
         wished = self.session.connected and len(traffic.lanes) < 3 and chance.random() < 0.7
-        if wanted or wished:
-            self.lanes.ask(request, pack(self.session.id), now)
+        return wanted or wished
 
     def cancel(self, task: int = 0) -> None:
         """Cancel one task that is not resolved, and no lane; 0 for any."""

@@ -180,6 +180,23 @@ def test_a_chain_is_not_endless(harness: BriefRuns) -> None:
     assert 2 + 2 * 64 == len(harness.leases())
 
 
+def test_a_chain_is_filled_up_when_half_of_it_has_begun(harness: BriefRuns) -> None:
+    """So an end that is reported by itself wakes no process for one lease more."""
+    for _ in range(200):
+        harness.submit(harness.m, harness.next())
+        harness.end(*harness.leases())
+    harness.add(1000)
+    one, _, *ahead = harness.leases()
+    chain = [one, *(lease for lease in ahead if lease.chain == one.attempt[1])]
+    sent = []
+    for lease in chain[:40]:
+        harness.end(lease)
+        sent.append(len(harness.leases()))
+
+    assert [0] * 31 == sent[:31]
+    assert sum(sent) > 30
+
+
 def test_all_chains_together_have_a_limit(harness: BriefRuns) -> None:
     """The runs of many workers that seem to be brief may all turn out to be long."""
     for number in range(30):

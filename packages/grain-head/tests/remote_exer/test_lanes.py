@@ -190,6 +190,7 @@ def test_no_lane_is_asked_for_while_another_one_is_to_open(mission: Mission) -> 
     assert not mission.lanes.wants_lane(0, 0.0)
     mission.start(number)
     mission.lanes.connect(number, Sent(), 0.0)
+    submit_alone(mission.traffic, ALONE)
     assert mission.lanes.wants_lane(0, 0.0)
     mission.session.on_disconnected()
     assert not mission.lanes.wants_lane(0, 0.0)

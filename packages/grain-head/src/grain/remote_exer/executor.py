@@ -211,7 +211,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event, until_direct)
         self._lanes = MissionLanes(self._session)
         self._traffic = self._lanes.traffic
-        self._lane_door = LaneDoor(self._lanes, self._on_lanes)
+        self._lane_door = LaneDoor(self._lanes, self._link.wake, self._on_lanes)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
         self._large: set[str] = set()  # functions that were reported as large
@@ -286,11 +286,13 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         )
         if worker:
             record.worker = worker
-        traffic = self._traffic[request]
-        if traffic.idle and not (number or worker):
-            return self._board(traffic, record)
-        task = self._session.submit(record, number)
         first, run_log = not self._link.awake, self._run_log
+        traffic = self._traffic[request]
+        if (traffic.idle or first) and not (number or worker):
+            task = self._board(traffic, record)
+            if task:
+                return task
+        task = self._session.submit(record, number)
         if run_log is not None:
             if first:
                 # Of the tasks that leave together, the first has the clock read; as has every end.
@@ -305,22 +307,25 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 run_log.started((task,), worker, run_log.now)
         if first:
             self._link.on_task()
-            if not self._session.lasts:
-                self._lane_door.on_submitted(request)
         elif not task % AT_ONCE:
             self._link.flush()
         return task
 
     def _board(self, traffic: CallTraffic, record: RemoteTask) -> int:
-        """Send a task into a lane; return its number."""
-        task, run_log = self._lanes.board(traffic, record), self._run_log
+        """Send a task into a lane, if that is possible; return its number, else 0."""
+        session, run_log = self._session, self._run_log
+        if traffic.idle:
+            task = self._lanes.board(traffic, record)
+            session.running[task] = trio.current_time()
+        elif session.lasts or not (task := self._lane_door.on_submitting(record)):
+            return 0
         record.kind.left += 1
         self._tasks[task] = record
-        self._session.running[task] = trio.current_time()
         if run_log is not None:
             run_log.tick()
             record.submitted = run_log.now
-            run_log.started((task,), record.worker, run_log.now)
+            if record.worker:
+                run_log.started((task,), record.worker, run_log.now)
         return task
 
     def _request_of(self, res: Resource, priority: int, interpreter: str) -> int:
@@ -522,6 +527,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._session.now = trio.current_time()
         if self._run_log is not None:
             self._run_log.tick()
+            for task, worker in taken(self._lanes.begun):
+                self._run_log.started((task,), worker, self._run_log.now)
         self._lane_door.close_closing()
         if self._session.to_head:
             self._link.wake()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import FramedChannel, WireBatch
     from grain.edge.invitation import Door
     from grain.remote_exer.lanes import Lane, MissionLanes
+    from grain.remote_exer.session import RemoteTask
 
 _log = logging.getLogger("grain.remote_exer")
 
@@ -31,11 +32,15 @@ class LaneDoor:
     """The way of runners to the lanes of a mission.
 
     Args:
-        on_change: called when there may be outcomes to hand over, or messages to send.
+        wake: called when there are messages to send.
+        on_change: called when there may be outcomes to hand over as well.
     """
 
-    def __init__(self, lanes: MissionLanes, on_change: Callable[[], object]) -> None:
+    def __init__(
+        self, lanes: MissionLanes, wake: Callable[[], object], on_change: Callable[[], object]
+    ) -> None:
         self._lanes = lanes
+        self._wake = wake
         self._on_change = on_change
         self._nursery: trio.Nursery | None = None
         self._door: Door | None = None
@@ -60,18 +65,28 @@ class LaneDoor:
         if failed is not None:
             raise failed
 
-    def on_submitted(self, request: int) -> None:
-        """Take in that a call went to the scheduler by itself; ask for a lane if that helps."""
+    def on_submitting(self, record: RemoteTask) -> int:
+        """Take in that a call is to go to the scheduler by itself; ask for a lane if that helps.
+
+        Returns:
+            The number of its task, if it has got that lane; 0 if it is to go all the same.
+        """
         now = trio.current_time()
-        if not self._lanes.wants_lane(request, now):
-            return
+        if not self._lanes.wants_lane(record.asked, now):
+            return 0
         if self._far != self._lanes.far and self._nursery is not None:
             self._far = self._lanes.far
             self._door = None  # runners elsewhere cannot come by it
             self._nursery.start_soon(self._keep, self._far)
-        if self._door is not None:
-            self._lanes.ask(request, self._door.invitation, now)
-            self._on_change()
+        if self._door is None:
+            return 0
+        task = 0
+        if self._lanes.traffic[record.asked].refused:
+            task = self._lanes.ask_for(record, self._door.invitation, now)
+        else:
+            self._lanes.ask(record.asked, self._door.invitation, now)
+        self._wake()
+        return task
 
     def close_closing(self) -> None:
         """Close the connections that are of no more use."""

@@ -9,6 +9,8 @@ is the other end, `grain.head.hub.tasks.lanes` the scheduler's part.
 1.  A lane is asked for when calls of a request have proved to be brief, and several in a row found
     next to nothing waiting. So a mission that submits many calls at once has none, and needs none:
     the scheduler sends brief calls ahead in chains.
+    Where a lane was refused, the next one is asked for in place of a call, which it has from the
+    beginning: by itself that call might take the room that the lane needs.
 2.  A lane has one call at a time, of its own request. A call for which no lane is free goes to the
     scheduler, which recalls the lanes if that call has to wait.
 3.  A call belongs to its lane until its outcome has come, or the lane is over. Then it is submitted
@@ -76,25 +78,27 @@ class CallTraffic:
     """The calls of one request: whether lanes would serve them. No I/O.
 
     Attributes:
+        refused: True if a lane found no room, perhaps as a call had it.
         lanes: those that are open or asked for.
         idle: those of them that wait for a call, the one that was used last at the end.
     """
 
-    __slots__ = ("_alone", "_asking", "_not_before", "_pause", "_span", "idle", "lanes")
+    __slots__ = ("_alone", "_not_before", "_pause", "_span", "idle", "lanes", "refused")
 
     def __init__(self) -> None:
         self._span: float | None = None
         self._alone = 0
         self._not_before = 0.0
         self._pause = _PAUSE
+        self.refused = False
         self.lanes: dict[int, Lane] = {}
         self.idle: list[Lane] = []
 
     def on_submitted(self, waiting: int, running: int) -> None:
-        """Take in that a call went to the scheduler.
+        """Take in that a call goes to the scheduler.
 
         Args:
-            waiting: how many calls wait by now.
+            waiting: how many calls wait then.
             running: how many run.
         """
         if waiting <= 1 + running // 2:
@@ -121,10 +125,15 @@ class CallTraffic:
         """Count from the beginning: this lane may be enough."""
         self._alone = 0
 
-    def on_refused(self, now: float, *, for_long: bool = False) -> None:
+    def on_refused(self, now: float) -> None:
         """Ask for no lane for some time, and longer each time."""
-        self._not_before = now + (_UNREACHABLE if for_long else self._pause)
+        self.refused = True
+        self._not_before = now + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def on_unreachable(self, now: float, *, far: bool) -> None:
+        """Ask for no lane, until runners have another way; for long if they have had all ways."""
+        self._not_before = now + (_UNREACHABLE if far else self._pause)
 
     def on_open(self) -> None:
         """Ask again soon when a lane is refused: this one was not."""
@@ -202,6 +211,7 @@ class MissionLanes:
         traffic: that of each request, by number.
         far: True once a worker could not connect within this kernel.
         closing: lanes whose channel is to be closed; to be emptied by `taken`.
+        begun: calls that have begun since they got a lane, each with its worker's id; likewise.
     """
 
     def __init__(self, session: MissionSession) -> None:
@@ -210,6 +220,7 @@ class MissionLanes:
         self.traffic: list[CallTraffic] = []
         self.far = False
         self.closing: list[Lane] = []
+        self.begun: list[tuple[int, str]] = []
 
     # ---- calls
 
@@ -225,13 +236,13 @@ class MissionLanes:
         return task
 
     def wants_lane(self, request: int, now: float) -> bool:
-        """Take in that a call went to the scheduler by itself.
+        """Take in that a call is about to go to the scheduler by itself.
 
         Returns:
             True if a lane is to be asked for.
         """
         traffic, session = self.traffic[request], self._session
-        traffic.on_submitted(session.waiting_of(request), len(session.running))
+        traffic.on_submitted(session.waiting_of(request) + 1, len(session.running))
         return traffic.wants_lane(now) and session.connected and len(self._lanes) < LANES
 
     def ask(self, request: int, invitation: bytes, now: float) -> int:
@@ -241,6 +252,16 @@ class MissionLanes:
         number = self._session.open_lane(request, invitation)
         self._lanes[number] = traffic.lanes[number] = Lane(number, traffic, now)
         return number
+
+    def ask_for(self, record: RemoteTask, invitation: bytes, now: float) -> int:
+        """Ask the scheduler for a lane that has a call from the beginning.
+
+        Returns:
+            The number of the call's task, which waits until the lane is open.
+        """
+        lane = self._lanes[self.ask(record.asked, invitation, now)]
+        lane.task = self._session.board(record, lane.number)
+        return lane.task
 
     def call_in(self, lane: int) -> int:
         """Return the task that a lane has; 0 if it has none, or is not a lane."""
@@ -350,9 +371,12 @@ class MissionLanes:
         if outcome.ended is not None:
             self._on_ended(lane, outcome.ended, outcome.payload, now)
         if not lane.open:
-            # Where a runner cannot connect within this kernel, the next one may from elsewhere.
-            lane.traffic.on_refused(now, for_long=outcome.unreachable and self.far)
-            self.far = self.far or outcome.unreachable
+            if outcome.unreachable:
+                # If it cannot connect within this kernel, it may from elsewhere.
+                lane.traffic.on_unreachable(now, far=self.far)
+                self.far = True
+            else:
+                lane.traffic.on_refused(now)
         if self._has(lane):
             crashes, report = lane.left
             if over.ending == "cancelled":
@@ -373,7 +397,21 @@ class MissionLanes:
         elif lane.connection is not None and not lane.over and not lane.open:
             lane.open, lane.since = True, now
             lane.traffic.on_open()
-            lane.traffic.idle.append(lane)
+            if self._has(lane):
+                self._begin(lane, now)
+            else:
+                lane.traffic.idle.append(lane)
+
+    def _begin(self, lane: Lane, now: float) -> None:
+        """Begin the call that a lane has had since it was asked for."""
+        task, session = lane.task, self._session
+        record = session.pending[task]
+        if record.retracted:
+            self._close(lane)  # the lane is retracted, too
+            return
+        session.begin_aboard(task, now)
+        self.begun.append((task, record.worker))
+        lane.post(lane.call(task, record, session.functions[record.digest].payload))
 
     # ---- the end
 

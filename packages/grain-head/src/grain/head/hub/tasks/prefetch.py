@@ -112,6 +112,8 @@ class Prefetch:
             # Rule 3. The head runs and is of this queue, so `running` is not 0.
             most = min(depth, queue.waiting // queue.running)
             room = most if chain is None else most - len(chain.waiting)
+            if 2 * room < most:
+                continue  # a lease for each end would wake agent and runner as often
             room = min(room, _MOST_IN_ALL - self.in_chains)
             if room <= 0:
                 continue
