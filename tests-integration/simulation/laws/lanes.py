@@ -106,7 +106,10 @@ class LaneLaws:
         wrong = [
             attempt
             for attempt in crashes
-            if (attempt in self._lanes and self._lanes[attempt] != (lease.mission, boarded))
+            if attempt in self._lanes
+            and (
+                self._lanes[attempt] != (lease.mission, boarded) or lease.task not in owners[0].sent
+            )
         ]
         demand("a crash of a lane counts for the call that it had", not wrong, (lease, wrong))
         twice = boarded and len([a for a in crashes if a in self._lanes or a[0] == boarded]) > 1
