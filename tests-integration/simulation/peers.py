@@ -128,7 +128,8 @@ class SimulatedCall:
     """A call that really takes place in a lane.
 
     Attributes:
-        how: how it has ended: "done", "cancelled" or "crashed"; empty before.
+        how: how it has ended: "done", "cancelled", "crashed" by itself, or "died" with its lane;
+            empty before.
         ending: True from when it is told to end.
     """
 

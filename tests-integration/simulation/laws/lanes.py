@@ -92,7 +92,7 @@ class LaneLaws:
             demand("a call begins elsewhere only when its lane is over", over, (lease, attempt))
             kept = call.how == "done" and lane.peer.alive and not lane.died
             demand("an outcome that a lane has kept is not lost", not kept, (lease, attempt))
-            died = call.how == "crashed" and lane.blamed
+            died = call.how == "died" and lane.blamed
             demand("a crash of a lane counts", not died or attempt in crashes, (lease, attempt))
             alone = call.how == "crashed" and lane.peer.alive and not lane.died
             left = (lane.key[1], lease.task)
