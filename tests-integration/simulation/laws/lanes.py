@@ -78,6 +78,7 @@ class LaneLaws:
             demand("a lane has a part of one worker, without a limit", plain, lease)
             self._lanes[lease.attempt] = key
             mission = head.hub.registry.missions[lease.mission]
+            demand("a paused mission gets no lane", not mission.paused, lease)
             run = mission.tasks[lease.task].lease
             assert run is not None
             self._known[head, lease.attempt] = run.worker, mission
