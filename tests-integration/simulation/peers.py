@@ -128,7 +128,8 @@ class SimulatedCall:
     """A call that really takes place in a lane.
 
     Attributes:
-        how: how it has ended: "done", "cancelled" or "crashed"; empty before.
+        how: how it has ended: "done", "cancelled", "crashed" by itself, or "died" with its lane;
+            empty before.
         ending: True from when it is told to end.
     """
 
@@ -616,10 +617,12 @@ class SimulatedMission(SimulatedPeer):
         # The content of `Story.workers` and `Story.crashes` when it registered on a connection.
         self.stated: dict[Wire, tuple[dict[int, str], dict[int, set[Attempt]]]] = {}
         session.define(Function(b"f" + session.id.encode(), b"code", "f"))
-        # The decisions on lanes, the connections of lanes, and which task was in which lane.
+        # The decisions on lanes, the connections of lanes, which task was in which lane, and which
+        # were sent there.
         self.lanes = world.mission_lanes(session)
         self.ends: dict[Lane, EndOfLane] = {}
         self.boarded: dict[int, int] = {}
+        self.sent: set[int] = set()
         # The number of the request of each task.
         self._asked: dict[int, int] = {}
         self._width = world.clock.chance.choice((1, 3, 6)) if world.has_lanes else 0

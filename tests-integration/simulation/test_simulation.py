@@ -150,8 +150,7 @@ def test_the_same_seed_gives_the_same_story_to_the_last_run() -> None:
 
 
 def test_a_broken_law_is_reported_with_its_name_and_the_time() -> None:
-    bug = "a mission takes a second resolution"
-    world = World(read()[bug][0], BUGS[bug])
+    world = World(4, BUGS["a mission takes a second resolution"])
 
     with pytest.raises(Broken, match=r"a task resolves once \(at .* s\)"):
         world.run()

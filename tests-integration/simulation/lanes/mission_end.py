@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.worker.messages import LaneOpen
+from grain.worker.messages import LaneOpen, StartRun
 from simulation.lanes.ends import LaneEnd
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class MissionEnd(LaneEnd):
 
     def post(self, batch: Mail) -> None:
         """See `grain.remote_exer.lanes.Connection`."""
+        self._mission.sent |= {one.task for one, _ in batch if isinstance(one, StartRun)}
         self.send(list(batch))
 
     def read(self, mail: Mail) -> None:

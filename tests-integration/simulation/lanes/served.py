@@ -133,7 +133,7 @@ class ServedLane(LaneEnd):
         """
         self.over, self.died, self.blamed = True, True, blamed
         if self.call is not None:
-            self.call.how = "crashed"
+            self.call.how = "died"
             self.call = None
         self.hang_up()
 

@@ -31,11 +31,9 @@ class RunLaws(Protocol):
     """What the laws on all runs know.
 
     Attributes:
-        reported: the runs that heads know of, each with the records of its worker and its mission.
-        attempts: those of each task, by its mission and number.
+        attempts: the runs of each task, by its mission and number.
     """
 
-    reported: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]]
     attempts: dict[tuple[str, int], list[Attempt]]
 
     def demand(self, law: str, holds: object, what: object = "") -> None:
@@ -65,8 +63,9 @@ class LaneLaws:
         self._outcomes: set[Payload] = set()
         # The lane that each attempt is the run of: its mission, and its number there.
         self._lanes: dict[Attempt, tuple[str, int]] = {}
-        # The records of worker and mission with which heads have begun them.
-        self._begun: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]] = {}
+        # The records of worker and mission with which heads have begun them, or learnt of them
+        # before they took them for over.
+        self._known: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]] = {}
 
     def on_leased(self, head: HeadProcess, lease: Lease) -> None:
         """Check a lease that a head sends."""
@@ -79,25 +78,24 @@ class LaneLaws:
             demand("a lane has a part of one worker, without a limit", plain, lease)
             self._lanes[lease.attempt] = key
             mission = head.hub.registry.missions[lease.mission]
+            demand("a paused mission gets no lane", not mission.paused, lease)
             run = mission.tasks[lease.task].lease
             assert run is not None
-            self._begun[head, lease.attempt] = run.worker, mission
+            self._known[head, lease.attempt] = run.worker, mission
             return
         task = head.hub.registry.missions[lease.mission].tasks[lease.task]
         crashes = {crash.attempt for crash in task.crashes}
         call = self._calls.get((lease.mission, lease.task))
         if call is not None and self._knows(head, call.lane):
             lane, attempt = call.lane, call.lane.process.lease.attempt
-            record, _ = self._laws.reported[head, attempt]
+            record, _ = self._known[head, attempt]
             over = lane.over and attempt not in record.leases
             demand("a call begins elsewhere only when its lane is over", over, (lease, attempt))
             kept = call.how == "done" and lane.peer.alive and not lane.died
             demand("an outcome that a lane has kept is not lost", not kept, (lease, attempt))
-            # Another head may learn of it when it has taken the lane for over.
-            own = self._begun.get((head, attempt)) == self._laws.reported[head, attempt]
-            died = call.how == "crashed" and lane.blamed and own
+            died = call.how == "died" and lane.blamed
             demand("a crash of a lane counts", not died or attempt in crashes, (lease, attempt))
-            alone = call.how == "crashed" and own and lane.peer.alive and not lane.died
+            alone = call.how == "crashed" and lane.peer.alive and not lane.died
             left = (lane.key[1], lease.task)
             law = "a crash of a call counts that has not ended its lane"
             demand(law, not alone or left in crashes, (lease, attempt))
@@ -106,19 +104,33 @@ class LaneLaws:
         wrong = [
             attempt
             for attempt in crashes
-            if (attempt in self._lanes and self._lanes[attempt] != (lease.mission, boarded))
+            if attempt in self._lanes
+            and (
+                self._lanes[attempt] != (lease.mission, boarded) or lease.task not in owners[0].sent
+            )
         ]
         demand("a crash of a lane counts for the call that it had", not wrong, (lease, wrong))
         twice = boarded and len([a for a in crashes if a in self._lanes or a[0] == boarded]) > 1
         demand("a crash of a lane counts once", not twice, (lease, crashes))
 
+    def on_reported(
+        self, head: HeadProcess, attempt: Attempt, worker: WorkerRecord, mission: MissionRecord
+    ) -> None:
+        """Note a run that a head has learnt of from its worker."""
+        lease = worker.leases.get(attempt)
+        if lease is not None and lease.current:
+            self._known.setdefault((head, attempt), (worker, mission))
+
     def _knows(self, head: HeadProcess, lane: RunOfLane) -> bool:
         """Return True if a head knows the run of a lane, and has not given up who belongs to it."""
         key = head, lane.process.lease.attempt
-        record, mission = self._laws.reported.get(key, (None, None))
+        record, mission = self._known.get(key, (None, None))
         registry = head.hub.registry
+        # Or a head before it may have given up the worker, as the mission knows.
+        owners = [one for one in self._world.missions if one.session.id == lane.key[0]]
         return (
-            record is not None
+            bool(owners[0].story.workers.get(lane.key[1]))
+            and record is not None
             and mission is not None
             and registry.workers.get(record.id) is record
             and registry.missions.get(mission.id) is mission

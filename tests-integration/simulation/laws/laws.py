@@ -310,6 +310,7 @@ class Laws:
                 # reports them again when the mission is back.
                 if mission is not None and before is not worker:
                     self.reported[head, held.attempt] = (worker, mission)
+                    self.lanes.on_reported(head, held.attempt, worker, mission)
 
     def on_mission_ended(self, head: HeadProcess, mission: str) -> None:
         """Check what a head has of a mission whose process has ended, as the head knows."""

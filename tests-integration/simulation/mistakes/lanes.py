@@ -63,6 +63,15 @@ LANE_SLIPS: dict[str, Slip] = {
     "the crash of a lane does not count": Slip(
         MissionLanes, "_on_over", "crashes, report = over.crashes, over.report", "pass"
     ),
+    "the crash of a lane counts for a call that was not sent": Slip(
+        MissionLanes, "_on_over", "elif lane.open and not crashes:", "elif not crashes:"
+    ),
+    "a call that waits for its lane is not sent": Slip(
+        MissionLanes, "_open_if_ready", "if self._has(lane):", "if False:"
+    ),
+    "a call that waits for its lane waits for ever when the connection is lost": Slip(
+        MissionSession, "_end_lanes", "self.leave_lane(task)", "pass"
+    ),
     "the crash of a lane counts for its call and the next one": Slip(
         MissionLanes,
         "_on_over",

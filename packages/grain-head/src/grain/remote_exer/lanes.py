@@ -382,7 +382,7 @@ class MissionLanes:
             if over.ending == "cancelled":
                 # A user has cancelled the mission.
                 self._session.pending[lane.task].retracted = True
-            elif not crashes:
+            elif lane.open and not crashes:  # else the call was not sent
                 crashes, report = over.crashes, over.report
             self._session.leave_lane(lane.task, crashes, report)
         lane.task = 0

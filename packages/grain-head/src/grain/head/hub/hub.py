@@ -258,6 +258,8 @@ class Hub:
         if asked := self.lanes.queue_up_asked():
             leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
             self.lanes.end_refused(asked)
+            # A worker may have been reserved for one of these.
+            leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
         leases += self.runs.send_prefetched()
         started: dict[tuple[Link | None, str, int], list[int]] = {}
         taken = self.scheduler.taken
