@@ -20,7 +20,7 @@ from grain.config import load
 from grain.edge import dial
 from grain.edge.errors import EdgeError
 from grain.edge.questions import CODEC, Ask, StateAnswer, unpack
-from grain_testkit.programs import run, start
+from grain_testkit.programs import run, start, terminated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,15 +50,8 @@ def running(*words: str, host: Host | None = None, **env: str) -> Iterator[Proce
     else:
         command = host.entering([sys.executable, "-m", *words])
         process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=environ)
-    try:
+    with terminated(process):
         yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 class Site:

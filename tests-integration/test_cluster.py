@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,10 +28,11 @@ from grain.resource import Cores, GPUs
 from grain.worker import Call
 from grain.worker.external import run_external, run_on_members
 from grain.worker.messages import TIME_OVER
-from grain_testkit.programs import start
+from grain_testkit.programs import start, terminated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from typing import Any
 
     from grain.head.events import Event
@@ -86,18 +87,8 @@ def address(tmp_path: Path) -> str:
 
 
 # Not that of `command_site`: the workers import this module, and find none beside it.
-@contextmanager
-def running(*words: str) -> Iterator[Process]:
-    process = start("-m", *words, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+def running(*words: str) -> AbstractContextManager[Process]:
+    return terminated(start("-m", *words, stderr=subprocess.DEVNULL))
 
 
 def worker(address: str, cores: int = 2, name: str = "w") -> Any:

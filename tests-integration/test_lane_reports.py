@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +16,11 @@ from grain.head import TaskCancelled
 from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
-from grain_testkit.programs import start
+from grain_testkit.programs import start, terminated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from grain_testkit.programs import Process
@@ -44,18 +44,8 @@ async def wait_for(gate: str) -> None:
 
 
 # Not that of `command_site`: the workers import this module, and find none beside it.
-@contextmanager
-def running(*words: str) -> Iterator[Process]:
-    process = start("-m", *words, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+def running(*words: str) -> AbstractContextManager[Process]:
+    return terminated(start("-m", *words, stderr=subprocess.DEVNULL))
 
 
 async def ask(address: str, question: Ask, form: Any) -> Any:

@@ -26,10 +26,11 @@ from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.external import run_external
 from grain_testkit.local_processes import alive
-from grain_testkit.programs import start
+from grain_testkit.programs import start, terminated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from grain.head.events import Event
     from grain_testkit.programs import Process
@@ -93,18 +94,8 @@ def address(tmp_path: Path) -> str:
 
 
 # Not that of `command_site`: the workers import this module, and find none beside it.
-@contextmanager
-def running(*words: str) -> Iterator[Process]:
-    process = start("-m", *words, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+def running(*words: str) -> AbstractContextManager[Process]:
+    return terminated(start("-m", *words, stderr=subprocess.DEVNULL))
 
 
 def worker(address: str, cores: int = 2, name: str = "w", more: str = "") -> Any:

@@ -7,7 +7,6 @@ begins once, and appends to it when it ends.
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ from grain.head.service import CODEC
 from grain.remote_exer import GnawConnector, LastingMission, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
-from grain_testkit.programs import start
+from grain_testkit.programs import start, terminated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,15 +159,8 @@ def running(*words: str, log: Path | None = None) -> Iterator[Process]:
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     with Path(log or os.devnull).open("w") as errors:
         process = start("-m", *words, stderr=errors, env=environ)
-    try:
+    with terminated(process):
         yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 async def there(path: str) -> None:

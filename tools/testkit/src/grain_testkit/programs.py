@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
     from typing import TypeAlias
 
     Process: TypeAlias = subprocess.Popen[Any]
@@ -33,3 +35,17 @@ def run(*words: StrPath, input: str = "", **options: Any) -> subprocess.Complete
         check=False,
         **options,
     )
+
+
+@contextmanager
+def terminated(process: Process) -> Iterator[Process]:
+    """Terminate a process at the end of the block, and wait for it; kill it if it does not end."""
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
