@@ -12,7 +12,7 @@ import trio.testing
 from grain.edge.connecting.handshake_limiter import HANDSHAKE
 from grain.edge.errors import DialError, RemoteProtocolError
 from grain.edge.framing.frames import greeting_frame
-from grain.edge.invitation import accept, invite
+from grain.edge.invitation import _Invitation, _routes, accept, invite
 from grain.edge.messages import PROTOCOL, Hello, encode_greeting
 from grain.edge.transports import unix
 from grain.edge.version import package_version
@@ -63,6 +63,24 @@ async def test_a_connection_that_says_nothing_keeps_no_guest_out(
             door.guest(),
         ):
             pass
+
+
+async def test_a_connection_that_was_tried_and_not_chosen_is_not_a_guest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine two of them may be there when the first one is chosen."""
+    monkeypatch.setenv("GRAIN_INTERFACES", "lo")
+    async with invite(CODEC) as door:
+        content = msgspec.msgpack.decode(door.invitation, type=_Invitation)
+        route, *_ = _routes(content, CODEC)
+        with trio.fail_after(60):
+            async with (
+                await route.start(),
+                accept(door.invitation, CODEC) as (channel, _, _),
+                door.guest() as theirs,
+            ):
+                await channel.send([(Note("hello"), None)])
+                assert [(Note("hello"), None)] == await theirs.receive()
 
 
 async def test_a_host_that_is_not_there_is_named_with_all_its_addresses(

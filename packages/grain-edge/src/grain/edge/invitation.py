@@ -242,6 +242,14 @@ async def accept(
     greeted = await race(_routes(content, codec), tried)
     if greeted is None:
         raise DialError("the other host cannot be reached", tuple(tried))
+    try:
+        # Only now: of several connections that were tried, the host takes in one.
+        await join(greeted.stream)
+    except BaseException as error:
+        await greeted.aclose()
+        if isinstance(error, trio.BrokenResourceError):
+            raise DialError("the other host has closed the connection", tuple(tried)) from error
+        raise
     async with greeted.channel(codec, heartbeat) as channel:
         stream = greeted.stream
         own = host = ""
@@ -258,7 +266,6 @@ def _routes(content: _Invitation, codec: Codec) -> Sequence[Route[GreetedStream]
     async def greet(stream: trio.abc.Stream, transport: str, target: str) -> GreetedStream:
         try:
             answer, decoder = await introduce(stream, hello, codec)
-            await join(stream)
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise

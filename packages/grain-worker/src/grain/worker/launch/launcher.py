@@ -70,19 +70,20 @@ class _Launch:
             _post(channel, number)
 
     async def serve(self, door: Door) -> None:
-        """Wait for one worker, and keep the connection to it."""
-        try:
-            async with door.guest() as channel:
-                for number in self._received:
-                    _post(channel, number)
-                self._channels.add(channel)
-                try:
-                    while True:
-                        await channel.receive()
-                finally:
-                    self._channels.discard(channel)
-        except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError):
-            pass  # it has ended, or works on without us: what started it knows
+        """Keep the connection to one worker after the other, until cancelled."""
+        while True:
+            try:
+                async with door.guest() as channel:
+                    for number in self._received:
+                        _post(channel, number)
+                    self._channels.add(channel)
+                    try:
+                        while True:
+                            await channel.receive()
+                    finally:
+                        self._channels.discard(channel)
+            except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError):
+                pass  # it has ended, or works on without us: what started it knows
 
     async def run(self, start: _Start) -> None:
         """Run a command to its end."""
