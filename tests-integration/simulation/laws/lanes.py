@@ -184,8 +184,9 @@ class LanePromptness:
         self._world = world
         self._trip = trip
         self._noticed = noticed
-        # Since when tasks wait beside a lane, and the call that it had then.
-        self._waits: dict[tuple[Any, ...], tuple[float, SimulatedCall | None]] = {}
+        # Since when tasks wait beside a lane, and it is in the state that follows: whether it knows
+        # that it is to end, and if so, the call that it has.
+        self._waits: dict[tuple[Any, ...], tuple[float, bool, SimulatedCall | None]] = {}
 
     def passing(self) -> Iterator[Passing]:
         """List what is not to last."""
@@ -247,17 +248,23 @@ class LanePromptness:
         head: HeadProcess,
         lane: RunOfLane,
         own: tuple[Any, ...],
-        before: dict[tuple[Any, ...], tuple[float, SimulatedCall | None]],
+        before: dict[tuple[Any, ...], tuple[float, bool, SimulatedCall | None]],
     ) -> None:
-        """Check that a lane ends beside which tasks wait, but for the call that it has."""
+        """Check that a lane beside which tasks wait is told to end, and ends with its call.
+
+        The call may begin after tasks have begun to wait: while the recall is on its way.
+        """
         now = self._world.clock.now
         if not anything_waits(head.hub):
             return
         key = (*own, lane.key)
-        since, call = before.get(key, (now, lane.call))
-        if call is not None and lane.call is not call:
-            since, call = now, None  # from now on it has no call, or one too many
-        self._waits[key] = since, call
+        told = lane.recalled or lane.closing
+        call = lane.call if told else None
+        since, *state = before.get(key, (now, told, call))
+        if state != [told, call]:
+            since = now
+        self._waits[key] = since, told, call
+        # That it begins no call any more is a law of its own.
         late = call is None and now - since > self._trip + CONFIRM + 2.0
         law = "a lane beside which tasks wait ends with its call"
         self._world.laws.demand(law, not late, (lane.key, lane.process.lease.attempt))
