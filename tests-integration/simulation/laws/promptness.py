@@ -152,8 +152,11 @@ class Promptness:
                 law = "what a connected mission wants is at its head"
                 yield Passing(law, self._trip, key)
                 continue
-            # It is over, wherever it runs; a mission that is cancelled retracts no lanes itself.
-            if pending.retracted or (task.retracted and task.function == LANE):
+            # It is over, wherever it runs. A mission that is cancelled retracts no lanes itself. A
+            # process of a lasting one retracts nothing that was cancelled before it submitted that.
+            assert record is not None
+            refused = task.function == LANE or number in record.refused
+            if pending.retracted or (task.retracted and refused):
                 continue
             lease = task.lease
             runs_on = "" if lease is None else lease.worker.id
