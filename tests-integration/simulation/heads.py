@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from grain.edge.mission_ids import lasts
 from grain.head.errors import BadMessage
-from grain.head.messages import Depart, LastAway, RegisterMission, Retract, Submit
+from grain.head.messages import AckTasks, Depart, LastAway, RegisterMission, Retract, Submit
 from grain.worker.messages import (
     Backlog,
     Draining,
@@ -55,6 +55,9 @@ class Observer(Protocol):
 
     def on_given_up(self, peer: str, seconds: float) -> None:
         """Check that a peer that is given up was away for long, while its head could see that."""
+
+    def on_confirmed(self, mission: MissionRecord, message: AckTasks) -> None:
+        """Note the outcomes that a mission has, before its head forgets them."""
 
     def on_inventory(self, head: HeadProcess, wire: Wire, message: Inventory) -> None:
         """Note the runs that a head learns of from a worker."""
@@ -228,6 +231,8 @@ class HeadProcess:
             self.wanted.setdefault(wire, set()).add(message.task)
         elif isinstance(message, RegisterMission | RegisterWorker):
             self._note_registration(wire, message)
+        elif isinstance(message, AckTasks) and wire in self.hub.missions.links:
+            self.world.laws.on_confirmed(self.hub.missions.links[wire], message)
         elif isinstance(message, Retract):
             self.wanted.setdefault(wire, set()).update(message.tasks)
         elif isinstance(message, InventoryEnd):

@@ -9,6 +9,7 @@ from grain.edge.mission_ids import lasts
 from grain.edge.questions import unpack
 from grain.head.hub.state import TaskState
 from grain.head.messages import (
+    AckTasks,
     Crashed,
     MissionRegistered,
     Retracted,
@@ -72,6 +73,8 @@ class Laws:
         self.drained: dict[tuple[HeadProcess, object], float] = {}
         self.reported: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]] = {}
         self.attempts: dict[tuple[str, int], list[Attempt]] = {}
+        # The runs whose outcomes are over: their workers may forget them, or would be told so if
+        # they were not away.
         self.acknowledged: set[Attempt] = set()
         # The licences that each lease has, by name.
         self.licences: dict[Attempt, dict[str, int]] = {}
@@ -339,6 +342,16 @@ class Laws:
             if registry.workers.get(record.id) is record and not given_up:
                 leased = attempt in record.leases
                 self.demand("nothing is started again without need", leased, (lease, attempt))
+
+    def on_confirmed(self, mission: MissionRecord, message: AckTasks) -> None:
+        """Note the outcomes that a mission has, before its head forgets them.
+
+        Another process of a lasting mission may not know yet, and submit such a task again.
+        """
+        for number in (*message.tasks, *message.retried):
+            task = mission.tasks.get(number)
+            if task is not None and task.kept_by is not None:
+                self.acknowledged.add(task.kept_by[1])
 
     def on_acknowledged(self, head: HeadProcess, attempt: Attempt) -> None:
         """Check that an outcome which a worker may forget is where it belongs."""
