@@ -234,6 +234,8 @@ class Laws:
             return
         if lease.member:
             return  # it goes with its root
+        if other.task is not None and other.task.retracted:
+            return  # both are to end
         law = "of two runs of one task the older one goes on"
         self.demand(law, other.began <= lease.began, (lease, other))
 
