@@ -912,6 +912,28 @@ def test_a_mission_learns_that_the_run_of_its_gang_is_over_while_seats_are_left(
     assert [waits] == hub.sent("m2", Started)
 
 
+def test_a_gang_whose_fifth_crash_a_successor_counts_before_its_mission_comes_fails() -> None:
+    """As soon as nothing of it is left, and without another run."""
+    hub = Successor()
+    root = hub.begun[hub.root]
+    hub.worker(hub.root, held=(held(root, gang=root.gang, ended=True),))
+    hub.send(hub.root, hub.ended(root, "crashed", detail="SIGSEGV"))
+    for seat in hub.seats:
+        hub.report(seat)
+    hub.mission()
+    hub.send("m", Request(1, to_data(3 * Cores(2))))
+    crashes = tuple(Crash((1, 100 + n), "a", "SIGSEGV", 0.0) for n in range(4))
+    hub.send("m", Submit(1, 1, F, hub.root, crashes), Synced(), payload=b"args")
+    assert [] == hub.sent("m", Resolved)
+
+    for seat in hub.seats:
+        hub.send(seat, hub.ended(hub.begun[seat], "cancelled"))
+
+    (resolved,) = hub.sent("m", Resolved)
+    assert ("crashed", 5) == (resolved.ending, len(resolved.crashes))
+    assert all(not hub.sent(name, Lease) for name in "abc")
+
+
 def test_a_gang_that_runs_is_one_task_with_all_of_its_workers() -> None:
     hub = Gang()
     root, seats = parts(hub.leases())

@@ -106,6 +106,9 @@ class Outcomes:
                 return
         if task.function is LANE:
             self.resolve(task, "crashed")  # it has one run
+        elif task.claimed and given_up(task.crashes):
+            # Its mission has brought some of them while this run, or the rest of a gang, went on.
+            self.resolve(task, "crashed")
         elif task.claimed:
             self._waiting.enqueue_again(task, now)
         elif not task.crashes:  # else it is dormant, until the mission gets the crashes
