@@ -110,7 +110,7 @@ print(lesson, faults() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc")
 def test_memory_that_was_freed_is_kept_for_the_next_payload() -> None:
-    """The system gives none of it anew: 20 times two megabytes have 9,760 pages."""
+    """Hardly a page comes from the system again: twenty times two megabytes are 9,760 pages."""
     # Any setting of malloc that a user has made stays.
     env = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     env.pop("GLIBC_TUNABLES", None)

@@ -67,10 +67,10 @@ def advise_huge_pages(fresh: memoryview) -> None:
 def keep_freed_memory() -> None:
     """Have malloc of glibc keep up to `KEPT` bytes of what is freed, from now on.
 
-    By default it gives back what is free at the end of its heap as soon as that is more than twice
-    the largest block that was ever freed (M_MMAP_THRESHOLD in mallopt(3)). A payload of a megabyte
-    is more than that, together with what it becomes. To fetch the memory again for the next one
-    takes longer than the rest of its way through a process.
+    By default malloc gives free memory at the end of its heap back to the system, once there is
+    more of it than twice the largest block that was ever freed (M_MMAP_THRESHOLD in mallopt(3)). A
+    payload of a megabyte and the object made of it are more than that. Getting the memory again for
+    the next payload takes longer than everything else that a process does with it.
     """
     # Nothing is written to, so this takes addresses and no memory.
     bytes(KEPT // 2)

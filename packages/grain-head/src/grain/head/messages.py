@@ -247,8 +247,8 @@ class LaneReport(Message, frozen=True):
     Each call is counted once at most: what was lost with a connection is not sent again.
 
     Attributes:
-        calls: those that lanes have now, and have had for some time; they take the place of those
-            in the last report.
+        calls: the calls that have been in a lane for some time. They replace those of the last
+            report.
         counts: the calls that ended, by function.
         failures: the last ones that failed; `counts` has them, too.
         last: the largest number of a task of the mission.

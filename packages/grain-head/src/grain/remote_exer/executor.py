@@ -671,7 +671,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if run_log is not None and alike is not None:
             run_log.count(alike, count, seconds, submitted)
         if last is not None and ran is not None:
-            # One of those that end together is enough.
+            # The last of a batch is enough for a mean.
             self._traffic[last.asked].on_ended(ran)
 
     @staticmethod

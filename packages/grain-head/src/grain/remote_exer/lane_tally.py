@@ -39,7 +39,7 @@ class _Failure(NamedTuple):
 
 
 class LaneTally:
-    """The calls that have ended in lanes since the last report, and those that were reported."""
+    """The calls that have ended in lanes since the last report, and the last calls reported."""
 
     def __init__(self) -> None:
         self._counts: dict[bytes, _Count] = {}
@@ -87,7 +87,7 @@ class LaneTally:
         """Return the reports to be sent, if there is news.
 
         Args:
-            calls: those that lanes have, and that are to be shown.
+            calls: the calls in lanes that displays are to show.
             last: as of `LaneReport`.
         """
         shown = [(call.lane, call.task) for call in calls]

@@ -1,7 +1,7 @@
 """Lanes: calls that a mission sends straight to a runner, past the scheduler.
 
-A call through the scheduler wakes six processes in turn. For calls that take milliseconds, and
-that come one by one, this is most of their time. So the mission asks the scheduler for *lanes*.
+A call through the scheduler is six messages, one after the other. For calls that take milliseconds,
+and that come one by one, this is most of their time. So the mission asks the scheduler for *lanes*.
 These are runs that connect to the mission, and take its calls one after the other. The scheduler
 lends what a lane holds while nothing waits for it, and recalls it otherwise. `grain.worker.lanes`
 is the other end, `grain.head.hub.tasks.lanes` the scheduler's part.
@@ -79,8 +79,8 @@ class CallTraffic:
 
     Attributes:
         refused: True if a lane found no room, perhaps as a call had it.
-        lanes: those that are open or asked for.
-        idle: those of them that wait for a call, the one that was used last at the end.
+        lanes: the lanes that are open or asked for.
+        idle: the lanes that have no call; the last one used is at the end.
     """
 
     __slots__ = ("_alone", "_not_before", "_pause", "_span", "idle", "lanes", "refused")

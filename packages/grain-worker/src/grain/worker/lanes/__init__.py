@@ -1,10 +1,10 @@
 """Lanes: runs that take brief calls straight from their mission, one after the other.
 
-A call that goes through the scheduler wakes six processes in turn. While nothing waits for the
-resources of a worker, the scheduler lends them to a mission for a *lane*: an ordinary run, which
-connects to the mission (`grain.edge.invitation`) and takes calls from it, as a runner takes them
-from its agent. Each call uses what the lane was given. `grain.remote_exer.lanes` has the mission's
-side.
+A call that goes through the scheduler is six messages, one after the other. While nothing waits
+for the resources of a worker, the scheduler lends them to a mission for a *lane*. That is an
+ordinary run, which connects to the mission (`grain.edge.invitation`) and takes calls from it, as a
+runner takes them from its agent. Each call uses what the lane was given. `grain.remote_exer.lanes`
+has the mission's side.
 
 1.  The mission has one call in a lane at a time. So the next call says that the outcome of the last
     one has arrived; `AckRuns` says so where none follows.

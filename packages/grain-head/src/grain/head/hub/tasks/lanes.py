@@ -12,8 +12,9 @@ Here a lane is a task like any other, but for these rules:
     call is brief, however long its lane was there.
 3.  While such a task waits, all lanes are recalled: each ends when the call that it has is over.
 4.  It is not a task of the user: it does not count as done or failed. Nothing is learned of its
-    time, and nothing is sent ahead behind it. Its mission reports the calls that it had, and the
-    call that it has if that lasts. Then it is shown as that call, else only as what it holds.
+    time, and nothing is sent ahead behind it. Its mission reports the calls that have ended in it,
+    and a call that lasts. Displays show a lane as the call that lasts in it. Without one, they show
+    only that its resources are in use.
 5.  A call that a lane held is submitted while that is resolved and not confirmed, by a number that
     need not ascend; once only.
 """
