@@ -45,6 +45,8 @@ def test_an_attribute_that_was_not_asked_for_is_an_error_that_says_so() -> None:
         "CPU_Cores([0]) & Memory(2GB) has no attribute 'g': no such resource was asked for"
         == str(raised.value)
     )
+    travelled = pickle.loads(pickle.dumps(raised.value))
+    assert (AttributeError, str(raised.value)) == (type(travelled), str(travelled))
     assert not hasattr(Cores(1), "M")
     assert not hasattr(ZERO, "c")
 

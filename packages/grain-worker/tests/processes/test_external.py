@@ -85,6 +85,27 @@ async def test_a_supervisor_that_serves_again_starts_from_nothing() -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+async def test_a_supervisor_serves_the_cpus_again_to_which_it_is_bound() -> None:
+    """It need not bind itself, and finds the caches warm."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    served: list[tuple[int, str]] = []
+
+    async def run(cpu: int) -> None:
+        # The program tells by which supervisor it was started.
+        with GVAR.scope(allocation(c=[cpu])):
+            done = await run_external(["sh", "-c", "echo $PPID; sleep 0.1"])
+        served.append((cpu, done.stdout_text))
+
+    async with trio.open_nursery() as nursery:
+        for cpu in cpus:
+            nursery.start_soon(run, cpu)
+    for cpu in cpus + cpus[::-1]:
+        await run(cpu)
+
+    assert len(set(served)) == len(own_supervisors()) == 2
+
+
 async def test_an_environment_that_was_sent_before_is_the_same_again(tmp_path: Path) -> None:
     """It travels once to each supervisor; a scratch directory is no part of it."""
     shown: list[str] = []

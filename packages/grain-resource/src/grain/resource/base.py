@@ -343,7 +343,25 @@ class Resource:
         # have any kind's attributes; users of GVAR.res see what they forgot to ask for.
         if name.startswith("_"):
             raise AttributeError(name)
-        raise AttributeError(f"{self!r} has no attribute {name!r}: no such resource was asked for")
+        raise NotAskedForError(self, name)
+
+
+class NotAskedForError(AttributeError):
+    """An allocation has no such attribute.
+
+    The text is made where it is read: code that only asks whether there are GPUs, for each program
+    that it starts, needs none. What travels is a plain `AttributeError` with the text.
+    """
+
+    def __init__(self, res: Resource, name: str) -> None:
+        super().__init__(res, name)
+
+    def __str__(self) -> str:
+        res, name = self.args
+        return f"{res!r} has no attribute {name!r}: no such resource was asked for"
+
+    def __reduce__(self) -> tuple[type[AttributeError], tuple[str]]:
+        return AttributeError, (str(self),)
 
 
 def _bracketed(res: Resource) -> str:

@@ -52,6 +52,9 @@ class Programs:
             usage: what it has used; None if it never ran.
         """
         began = self._running.pop(program)
+        if usage is not None and self.total is _NOTHING and not self._running:
+            self.total = usage  # most runs have one program
+            return
         total, peak, measured_by = self.total, 0.0, self.total.measured_by
         if usage is not None:
             self._ended.append(ProgramPeak(began, now, usage.peak_memory))

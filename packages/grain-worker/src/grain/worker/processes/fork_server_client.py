@@ -191,8 +191,8 @@ class ForkServerClient:
 
     # ---- supervisors
 
-    async def _supervisor(self) -> SupervisorClient:
-        """Return an idle supervisor, or fork one.
+    async def _supervisor(self, cpus: list[int] | None) -> SupervisorClient:
+        """Return an idle supervisor, if possible one that is bound to these CPUs, or fork one.
 
         Raises:
             BrokenPipeError: the fork server is dead.
@@ -200,6 +200,9 @@ class ForkServerClient:
         """
         if self.idle:
             self._check_alive()
+            for at in range(len(self.idle) - 1, -1, -1):
+                if self.idle[at].cpus == cpus:
+                    return self.idle.pop(at)
             return self.idle.pop()
         self._forked += 1
         supervisor = SupervisorClient(self._forked)
@@ -340,7 +343,7 @@ class ForkServerClient:
         """Return a supervisor that has got the request."""
         while True:
             was_idle = bool(self.idle)
-            supervisor = await self._supervisor()
+            supervisor = await self._supervisor(request["cpus"])
             try:
                 supervisor.ask(request, stdin)
             except BaseException as error:

@@ -97,12 +97,14 @@ class SupervisorClient:
         theirs: the supervisor's end of the socket, to be closed when the supervisor has a copy.
         ending: True if it was ordered to end its program.
         never_ran: True if it has died and left its request unread.
+        cpus: those of its last program, to which it is still bound; None for all.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.ending = self.never_ran = False
         self.pid: int | None = None
+        self.cpus: list[int] | None = None
         self._report: tuple[Any, ...] | None = None
         self._env: dict[bytes, bytes] | None = None  # of the last request
         self._socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -131,6 +133,7 @@ class SupervisorClient:
         """
         same = request["env"] == self._env
         self._env = request["env"]
+        self.cpus = request["cpus"]
         fields = {**request, "env": {}} if same else dict(request)
         message = RUN + marshal.dumps((same, fields))
         self._report = None
