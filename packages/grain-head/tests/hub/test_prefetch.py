@@ -197,19 +197,20 @@ def test_a_chain_is_filled_up_when_half_of_it_has_begun(harness: BriefRuns) -> N
     assert sum(sent) > 30
 
 
-def test_all_chains_together_have_a_limit(harness: BriefRuns) -> None:
+@pytest.mark.parametrize(("workers", "most"), [(30, 1024), (300, 4 * 1202)])
+def test_all_chains_together_have_a_limit(harness: BriefRuns, workers: int, most: int) -> None:
     """The runs of many workers that seem to be brief may all turn out to be long."""
-    for number in range(30):
+    for number in range(workers):
         harness.worker(f"w{number}", 4)
     for _ in range(100):
         harness.submit(harness.m, harness.next())
-        for name in ("w", *(f"w{number}" for number in range(30))):
+        for name in ("w", *(f"w{number}" for number in range(workers))):
             leases = harness.sent(name, Lease)
             if leases:
                 harness.send(name, *map(harness.ended, leases), payload=b"")
     harness.add(10_000)
 
-    assert 1024 == harness.hub.prefetch.in_chains
+    assert most == harness.hub.prefetch.in_chains
 
 
 @pytest.mark.parametrize("how", ["returned", "crashed"])

@@ -50,9 +50,11 @@ SLOWED = 10.0
 what that measured."""
 
 _MOST = 64  # tasks in a chain
-# In all chains together. No head decides more than 50,000 tasks a second, so that is
-# `PREFETCH_SECONDS` of any work that is really brief. If it is not, all of it comes back at once.
-_MOST_IN_ALL = 1024
+# In all chains together, and for each run of the queue if that is more. No head decides more than
+# 50,000 tasks a second, so the former is `PREFETCH_SECONDS` of any work that is really brief. The
+# latter is for heads of thousands of runs: a successor costs them half of what a start does. If the
+# work is not brief, all of it comes back at once.
+_MOST_IN_ALL, _MOST_FOR_EACH = 1024, 4
 _LONG = 1.0  # seconds; how much longer a run took makes no difference
 
 
@@ -114,7 +116,8 @@ class Prefetch:
             room = most if chain is None else most - len(chain.waiting)
             if 2 * room < most:
                 continue  # a lease for each end would wake agent and runner as often
-            room = min(room, _MOST_IN_ALL - self.in_chains)
+            in_all = max(_MOST_IN_ALL, _MOST_FOR_EACH * queue.running)
+            room = min(room, in_all - self.in_chains)
             if room <= 0:
                 continue
             if chain is None:
