@@ -22,7 +22,7 @@ async def test_a_request_that_a_dead_supervisor_has_not_read_never_ran(
     """The kernel tells that it left something unread; that may also be the order to end it."""
     supervisor = SupervisorClient(1)
     try:
-        supervisor.ask(cast("ProgramRequest", {"argv": [b"true"], "env": {}}), None)
+        supervisor.ask(cast("ProgramRequest", {"argv": [b"true"], "env": {}, "cpus": None}), None)
         if read:
             assert supervisor.theirs.recv(65536)[:1] == b"r"
         if ordered:
