@@ -159,9 +159,11 @@ class Faults:
         peer.jinxed = self.chance.choice((0, 4))
 
     def part(self) -> None:
-        peer = self.peer()
-        peer.parted_until = self.world.clock.now + self.chance.choice((5.0, 25.0, 45.0, 100.0))
-        peer.parted_until = min(peer.parted_until, self.world.end_of_faults)
+        self._part(self.peer(), self.chance.choice((5.0, 25.0, 45.0, 100.0)))
+
+    def _part(self, peer: SimulatedPeer, seconds: float) -> None:
+        """Keep a peer from all heads for a while."""
+        peer.parted_until = min(self.world.clock.now + seconds, self.world.end_of_faults)
         if peer.wire is not None:
             peer.wire.cut()
 
@@ -334,8 +336,12 @@ class Faults:
             self.world.clock.after(5.0, self.world.start_worker)
 
     def kill_head_and_crowd(self) -> None:
-        """Let another head take over, where tasks soon wait."""
-        if self._lane() is not None and self.world.head is not None:
+        """Let another head take over, where tasks soon wait: maybe before the lane's mission is."""
+        lane = self._lane()
+        if lane is not None and self.world.head is not None:
+            for mission in self.world.missions:
+                if mission.session.id == lane.key[0] and self.chance.random() < 0.5:
+                    self._part(mission, 25.0)
             self.world.head.kill()
             self.world.head = None
             self.world.restart_head()

@@ -284,6 +284,8 @@ class World(Setting):
         return (
             head is not None
             and head.hub.idle
+            # A stranger by way of a bridge may have come late, and be waited for.
+            and all(worker.link for worker in head.hub.registry.workers.values())
             and not any(mission.alive for mission in self.missions)
             and all(files.over for files in self.files.values())
             and not any(

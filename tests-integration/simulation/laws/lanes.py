@@ -203,11 +203,13 @@ class LanePromptness:
         waits, self._waits = self._waits, {}
         for worker, lane in served.values():
             head = self._world.settled(worker)
+            if head is None:
+                continue
+            own = (id(head), head.stopped, worker.wire_number)
+            self._check_waits(head, lane, own, waits)  # also while its mission is away
             owner = missions[lane.key[0]]
-            if head is not None and self._world.settled(owner) is head:
-                own = (id(head), head.stopped, worker.wire_number, owner.wire_number)
-                yield from self._of_call(owner, lane, own)
-                self._check_waits(head, lane, own, waits)
+            if self._world.settled(owner) is head:
+                yield from self._of_call(owner, lane, (*own, owner.wire_number))
 
     def _of_mission(
         self, mission: SimulatedMission, served: set[tuple[str, int]]

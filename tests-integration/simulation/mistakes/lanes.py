@@ -117,8 +117,8 @@ LANE_SLIPS: dict[str, Slip] = {
     "a lane is not known as one whose run is reported later": Slip(
         Runs, "_run_as_reported", "self._lanes.on_run(lease)", "pass"
     ),
-    "a lane is not known as one whose run was reported before": Slip(
-        Missions, "_claim", "self._lanes.on_run(lease)", "pass"
+    "a lane is not known as one before its mission has come back": Slip(
+        Runs, "adopt", 'LANE if held.lane else b""', 'b""'
     ),
     "a lane starts that may have run": Slip(
         LaneTable, "ask", "if has_run or not plain:", "if not plain:"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+import weakref
+from typing import Any
 
 import outcome
 import pytest
@@ -86,3 +89,39 @@ def test_nothing_is_left_of_the_guest() -> None:
     while not set(threading.enumerate()) <= threads and time.monotonic() < deadline:
         time.sleep(0.1)
     assert set(threading.enumerate()) <= threads
+
+
+def test_a_thread_that_is_late_holds_nothing_of_a_program_that_a_signal_has_ended() -> None:
+    """Threads of trio may hold what they have delivered when the interpreter ends.
+
+    What they hold then is never collected: Python would not flush a file that is open there.
+    """
+    held: list[Any] = []
+
+    class Loop(asyncio.SelectorEventLoop):
+        def call_soon_threadsafe(  # type: ignore[override]  # mypy: `Any` is not its `*Ts`
+            self, callback: Any, *args: Any, context: Any = None
+        ) -> Any:
+            held.append(callback)  # as the thread does that calls this
+            return super().call_soon_threadsafe(callback, *args, context=context)
+
+    class File: ...
+
+    async def main() -> None:
+        async with here():
+            while not held:
+                await add(1, 2)
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(60)
+
+    def program() -> weakref.ref[File]:
+        file = File()
+        loop = Loop()
+        with pytest.raises(SystemExit, match="143"):
+            loop.run_until_complete(main())
+        loop.close()
+        return weakref.ref(file)
+
+    file = program()
+    gc.collect()
+    assert file() is None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from grain.head.messages import (
     AckTasks,
     Crashed,
@@ -96,6 +98,51 @@ def test_a_lane_that_its_worker_reports_to_another_head_is_recalled_when_tasks_w
     other.submit("m", 2)
 
     assert [Recall(lane.attempt)] == other.sent("w", Recall)
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_a_lane_that_another_head_began_is_recalled_also_before_its_mission_comes(
+    harness: HubHarness, says_so: bool
+) -> None:
+    """A worker of an older version does not say that it is a lane: then its mission has to."""
+    harness.worker("w", 1)
+    harness.send(harness.mission(), Synced())
+    ask(harness, 1)
+    [lane] = harness.sent("w", Lease)
+    other = HubHarness(epoch=2)
+    other.worker("w", 1, (held(lane, lane=says_so),))
+    other.mission("waits", 1)
+
+    other.submit("waits", 1)
+
+    recalled = [Recall(lane.attempt)]
+    assert (recalled if says_so else []) == other.sent("w", Recall)
+
+    other.mission()
+    ask(other, 1, worker="w")
+
+    assert ([] if says_so else recalled) == other.sent("w", Recall)
+
+
+def test_a_lane_that_crashes_before_its_mission_comes_is_over(harness: HubHarness) -> None:
+    harness.worker("w", 1)
+    harness.send(harness.mission(), Synced())
+    ask(harness, 1)
+    [lane] = harness.sent("w", Lease)
+    other = HubHarness(epoch=2)
+    other.worker("w", 1, (held(lane),))
+    other.send("w", other.ended(lane, "crashed", detail="exit code 1"))
+
+    other.mission()
+    ask(other, 1, worker="w")
+
+    [over] = other.sent("m", Resolved)
+    assert (1, "crashed", [lane.attempt]) == (
+        over.task,
+        over.ending,
+        [crash.attempt for crash in over.crashes],
+    )
+    assert [] == other.sent("w", Lease)
 
 
 def test_a_call_leaves_its_lane_once_whether_its_number_ascends_or_not(

@@ -160,6 +160,18 @@ def test_a_connection_begins_with_the_whole_inventory_and_ends_it_clearly() -> N
     assert (2, True) == (ended.task, ended.ended)
 
 
+def test_another_head_learns_which_runs_are_lanes() -> None:
+    session = joined_session()
+    session.on_message(lease(1), b"", 0.0)
+    session.on_message(structs.replace(lease(2), function=LANE), b"", 0.0)
+    session.on_disconnected()
+    session.take_mail()
+    session.on_connected(30.0)
+
+    [inventory] = sent(session, Inventory)
+    assert [(1, False), (2, True)] == [(run.task, run.lane) for run in inventory.runs]
+
+
 def test_the_time_left_counts_from_the_connection() -> None:
     """Clocks differ between machines: only durations travel."""
     session = WorkerSession("id", "w", "host", Cores(4) & WTime(T=1000), 5.0)

@@ -8,6 +8,7 @@ from grain.head.hub.hub import Hub
 from grain.head.messages import RegisterMission, Request, Submit
 from grain.head.testing import check_hub
 from grain.worker.messages import (
+    LANE,
     DefineFunction,
     Inventory,
     InventoryEnd,
@@ -109,4 +110,5 @@ class HubHarness:
 
 
 def held(lease: Lease, elapsed: float = 1.0, **more: Any) -> InventoryRun:
+    more = {"lane": lease.function == LANE, **more}
     return InventoryRun(lease.mission, lease.task, lease.attempt, lease.res, elapsed, **more)

@@ -230,6 +230,7 @@ class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         ended: True if it has ended; its `RunEnded` follows.
         chain: as in its `Lease`. The first run of a chain that has not ended is under way.
         gang: as in its `Lease`.
+        lane: True if it is a lane's, as its head is to know before the mission has come back.
     """
 
     mission: str
@@ -242,6 +243,7 @@ class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     ended: bool = False
     chain: int = 0
     gang: GangPart | None = None
+    lane: bool = False
 
 
 class Inventory(Message, frozen=True):

@@ -247,15 +247,19 @@ class Guest:
             async with trio.open_nursery() as nursery:
                 self._nursery.set_result(nursery)
                 await self._closing.wait()
+        except BaseException as error:
+            # It is not trio's outcome. The thread that waits for I/O may hold that outcome when the
+            # interpreter ends; with the exception it would hold the frames and globals of the
+            # program, and Python would not flush a file that is open there.
+            self._error = collapsed(error)
         finally:
             self._closing.set()
             if not self._nursery.done():
                 self._nursery.set_result(None)
 
     def _on_ended(self, ended: outcome.Outcome[None]) -> None:
-        if isinstance(ended, outcome.Error):
-            error = ended.error
-            self._error = collapsed(error)
+        if isinstance(ended, outcome.Error):  # trio's own, as Ctrl-C at the last moment
+            self._error = ended.error
         self._ended.set_result(None)
 
     def failure(self) -> BaseException:

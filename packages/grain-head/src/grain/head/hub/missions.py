@@ -332,7 +332,7 @@ class Missions:
         task.claimed = True
         lease, course = task.lease, task.course
         if lease is not None and task.function is LANE:
-            self._lanes.on_run(lease)
+            self._lanes.on_run(lease)  # a worker of an older version does not say so
         if lease is not None or course.crashes:  # else none was named: most tasks are new
             elsewhere = lease is not None and lease.worker.id != worker
             self._waiting.on_named(task, worker if elsewhere else "")

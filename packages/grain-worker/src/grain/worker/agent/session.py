@@ -609,6 +609,7 @@ class WorkerSession:
             ended,
             lease.chain,
             lease.gang,
+            lease.function == LANE,
         )
 
     def _total_now(self, now: float) -> dict[str, Any]:

@@ -381,7 +381,8 @@ class Runs:
             gang = self.gangs.of(held.gang, held.mission, held.task)
             self.gangs.on_root_reported(lease, gang, ended=held.ended)
         if task is None and mission.may_submit(held.task):
-            task = mission.tasks[held.task] = TaskRecord(mission, held.task)
+            function = LANE if held.lane else b""
+            task = mission.tasks[held.task] = TaskRecord(mission, held.task, function=function)
         unwanted = task is None or task.ending is not None or task.retracted
         lease.task = None if unwanted else task
         if unwanted or task is None:
@@ -453,11 +454,11 @@ class Runs:
     def _run_as_reported(self, task: TaskRecord, lease: LeaseRecord) -> None:
         """Let a task wait for a run that its worker reports, and inform its mission."""
         task.lease = lease
+        if task.function is LANE:
+            self._lanes.on_run(lease)
         # Not before the mission has submitted the task on this connection: its `Submit`, which may
         # be under way, names the worker as the mission knew it before, and is answered by that.
         if task.claimed:
-            if task.function is LANE:
-                self._lanes.on_run(lease)
             self._reports.on_run(task.mission, lease.worker)
             started = Started(lease.worker.id, (task.number,), self.alternative(lease))
             self._outgoing.post(task.mission.link, started)
