@@ -89,7 +89,9 @@ class LaneLaws:
         if call is not None and self._knows(head, call.lane):
             lane, attempt = call.lane, call.lane.process.lease.attempt
             record, _ = self._known[head, attempt]
-            over = lane.over and attempt not in record.leases
+            # Its worker reports that it has ended once more, if the answer to that was lost.
+            run = record.leases.get(attempt)
+            over = lane.over and (run is None or not (run.current or run.scheduler_id))
             demand("a call begins elsewhere only when its lane is over", over, (lease, attempt))
             kept = call.how == "done" and lane.peer.alive and not lane.died
             demand("an outcome that a lane has kept is not lost", not kept, (lease, attempt))

@@ -5,9 +5,10 @@ however many it has, and whatever either had running or waiting before: also whe
 over from another head. Nor would one that came now. Tasks that have run before go first, and so are
 not counted.
 
-A task that waits no more and has not started had a turn: it was cancelled, or a worker has reported
-a run of it, which this head had forgotten with its mission or never knew. What waits behind it
-keeps its place, and so starts no later than without that; it is behind others by such turns.
+A task that waits no more and has not started had a turn: it was cancelled, or awaits the end of its
+earlier gang, or a worker has reported a run of it, which this head had forgotten with its
+mission or never knew. What waits behind it keeps its place, and so starts no later than without
+that; it is behind others by such turns.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from grain.head.hub.state import ITS_MISSION
+from grain.head.hub.state import ITS_MISSION, ITS_SEATS
 from grain.head.hub.tasks.outcomes import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
 from grain.head.scheduler.fair_share import Share
 from grain.resource import Either
@@ -113,7 +114,13 @@ class Turns:
         tasks = mission.tasks.items()
         waits = {n for n, t in tasks if t.scheduler_id is not None or t.awaits == ITS_MISSION}
         gone = {task for task in waited if (mission.id, task) not in sent}
+        # They may never have been seen to wait: they have come with this very message.
+        gone |= {number for number, task in tasks if self._awaits_gang(task)}
         return mission.link, waits, (lost | gone) - waits
+
+    def _awaits_gang(self, task: TaskRecord) -> bool:
+        stands_in = task.lease is not None and self._head.hub.gangs.is_stand_in(task.lease)
+        return stands_in or task.awaits == ITS_SEATS
 
     def _check_newcomer(self, queues: list[TaskQueue]) -> None:
         """Check how many tasks a mission that came now would start before one that waits."""

@@ -96,6 +96,21 @@ def test_a_mission_that_breaks_cancels_its_block() -> None:
     assert ["cancelled"] == log
 
 
+def test_an_error_of_the_trio_run_itself_is_raised() -> None:
+    """As when a task of another library crashes in it, which belongs to no mission."""
+
+    async def crash() -> None:
+        raise ValueError("of another library")
+
+    async def main() -> None:
+        async with here():
+            trio.lowlevel.spawn_system_task(crash)
+            await asyncio.sleep(60)
+
+    with pytest.raises(trio.TrioInternalError):
+        asyncio_run(main)
+
+
 def test_a_block_and_its_mission_both_fail() -> None:
     """Neither exception hides the other."""
 
