@@ -90,12 +90,7 @@ class Waiting:
 
     def queue_up(self, task: TaskRecord, queue: TaskQueue) -> None:
         """Put a task into a queue of the scheduler."""
-        # Its age, which is an object already, unless another task goes by that: one that runs, or
-        # has exchanged places.
-        scheduler_id = task.age
-        if scheduler_id in self._scheduler.tasks:
-            scheduler_id = next(self._registry.scheduler_ids)
-        task.scheduler_id = scheduler_id
+        scheduler_id = task.scheduler_id = next(self._registry.scheduler_ids)
         self._scheduler.on_submitted(scheduler_id, queue, task.age, task.urgency, task)
 
     def hold_back(self, task: TaskRecord, worker: str) -> None:
