@@ -65,7 +65,7 @@ def _kind(message: Message, to: End) -> str:
     """Return the name of a message to some process, by which it is watched for."""
     if isinstance(message, Started) and isinstance(to, SimulatedMission):
         pending = to.session.pending
-        if any(task in pending and pending[task].digest == LANE for task in message.tasks):
+        if any(task in pending and pending[task].function == LANE for task in message.tasks):
             return _LANE_STARTED
     return type(message).__name__
 

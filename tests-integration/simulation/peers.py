@@ -680,7 +680,7 @@ class SimulatedMission(SimulatedPeer):
 
     def calls(self) -> list[int]:
         """Return the tasks that are not resolved, without lanes."""
-        return [task for task, one in self.session.pending.items() if one.digest != LANE]
+        return [task for task, one in self.session.pending.items() if one.function != LANE]
 
     def _cancel(self, task: int) -> None:
         self.story.cancelled.add(task)

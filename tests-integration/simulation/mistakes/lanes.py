@@ -172,7 +172,7 @@ LANE_SLIPS: dict[str, Slip] = {
     "a lane is asked for again with each connection": Slip(
         MissionSession,
         "on_connected",
-        "if r.digest is LANE and not r.worker]",
+        "if r.function is LANE and not r.worker]",
         "if False]",
     ),
 }

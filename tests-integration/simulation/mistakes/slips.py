@@ -156,16 +156,16 @@ SLIPS: dict[str, Slip] = {
         "task.lease, lease = lease, other",
     ),
     "a mission does not learn of crashes while it was away": Slip(
-        Missions, "_submit", "for crash in more:", "for crash in ():"
+        Missions, "_join_crashes", "for crash in more:", "for crash in ():"
     ),
     "crashes that a mission reports are dropped": Slip(
-        Missions, "_submit", "task.alter().crashes = (*message.crashes, *more)", "pass"
+        Missions, "_join_crashes", "task.alter().crashes = (*known, *more)", "pass"
     ),
     "crashes that a head has counted are dropped": Slip(
         Missions,
-        "_submit",
-        "task.alter().crashes = (*message.crashes, *more)",
-        "task.alter().crashes = message.crashes or task.crashes",
+        "_join_crashes",
+        "task.alter().crashes = (*known, *more)",
+        "task.alter().crashes = known or task.crashes",
     ),
     "a mission forgets where its tasks run": Slip(
         MissionSession,
@@ -411,8 +411,8 @@ SLIPS: dict[str, Slip] = {
     ),
     "a mission that comes back does not learn where its tasks run": Slip(
         Missions,
-        "_submit",
-        "if by is not None or runs_on != message.worker:",
+        "_report_run",
+        "if by is not None or runs_on != known:",
         "if False:",
     ),
     "a worker that comes back is taken to have lost its runs": Slip(
@@ -566,7 +566,7 @@ SLIPS: dict[str, Slip] = {
         Runs, "_run_as_reported", "self._reports.on_run(task.mission, lease.worker)", "pass"
     ),
     "a mission that comes back has no facts of the workers of its runs": Slip(
-        Missions, "_submit", "self._reports.on_run(mission, task.lease.worker)", "pass"
+        Missions, "_report_run", "self._reports.on_run(task.mission, task.lease.worker)", "pass"
     ),
     "a bridge answers calls that it does not pass on": Slip(
         Switchboard,

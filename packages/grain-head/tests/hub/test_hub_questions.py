@@ -35,6 +35,7 @@ from grain.head.messages import (
     Synced,
 )
 from grain.head.scheduler import explain
+from grain.head.scheduler.numbered import Numbered
 from grain.worker.messages import (
     DefineFunction,
     Drain,
@@ -117,8 +118,12 @@ def test_a_snapshot_shows_the_oldest_task_of_each_queue_and_why_it_waits(
     assert {"Cores": 1.0} == snapshot.workers[0].used
 
 
-class Unwalked(dict):  # type: ignore[type-arg]
+class Unwalked(Numbered[TaskRecord]):
     """Tasks that may be looked up, and not gone through."""
+
+    def __init__(self, tasks: Numbered[TaskRecord]) -> None:
+        super().__init__()
+        self.update(tasks)
 
     def __iter__(self) -> Any:
         raise AssertionError("walked")

@@ -13,6 +13,7 @@ from grain.head.messages import (
     Blocked,
     Crash,
     Printed,
+    Request,
     Retract,
     Retracted,
     Submit,
@@ -348,3 +349,18 @@ def test_what_tasks_print_goes_to_their_mission_up_to_a_limit(harness: HubHarnes
     harness.lose(mission)
     harness.send(worker, TasksPrinted("m", line))
     assert [] == harness.sent(mission, Printed)
+
+
+def test_a_task_whose_queue_was_discarded_while_it_awaited_a_report_starts(
+    harness: HubHarness,
+) -> None:
+    """The scheduler keeps some hundred queues without tasks, and forgets the others."""
+    mission = harness.mission()
+    harness.submit(mission, 1, worker="of another head")
+    harness.send(mission, Synced())
+    for number in range(1, 400):
+        harness.send(mission, Request(number, {"Cores": 1, "Memory": number}))
+    worker = harness.worker("w", 1)
+    harness.wait(100)
+
+    assert [1] == [lease.task for lease in harness.sent(worker, Lease)]

@@ -21,12 +21,15 @@ from grain.edge.questions import (
 )
 from grain.head.hub.answers import overview
 from grain.head.messages import Crash, Depart, Outlook, Request, Retract, Submit, Synced
+from grain.head.scheduler.numbered import Numbered
 from grain.resource import Cores, to_data
 from grain.worker.messages import CoresComputed, DefineFunction, Lease, Leaving
 from grain_testkit.hub_harness import F, HubHarness, held
 
 if TYPE_CHECKING:
     import pytest
+
+    from grain.head.hub.state import TaskRecord
 
 
 def state(harness: HubHarness) -> OverviewAnswer:
@@ -87,8 +90,12 @@ def test_an_answer_is_made_anew_by_a_clock_that_went_back(harness: HubHarness) -
     assert first != harness.hub.overview.packed(1.0)
 
 
-class Unwalked(dict):  # type: ignore[type-arg]
+class Unwalked(Numbered["TaskRecord"]):
     """Tasks that may be looked up, and not gone through."""
+
+    def __init__(self, tasks: Numbered[TaskRecord]) -> None:
+        super().__init__()
+        self.update(tasks)
 
     def __iter__(self) -> Any:
         raise AssertionError("walked")

@@ -18,15 +18,8 @@ def remote_task(
     asked: int, digest: bytes = b"f", arguments: Payload = b"", urgency: float = 0.0
 ) -> RemoteTask:
     """Return a task of a request, which a session numbers."""
-    return RemoteTask(
-        "f",
-        ZERO,
-        CallKind("f", 0),
-        urgency=urgency,
-        digest=digest,
-        arguments=arguments,
-        asked=asked,
-    )
+    kind = CallKind("f", 0)
+    return RemoteTask(digest, ZERO, kind, urgency=urgency, arguments=arguments, asked=asked)
 
 
 class SubmittedTasks:
@@ -67,4 +60,4 @@ class SubmittedTasks:
 
 def _task_of(function: str, request: Resource, after: int = 0) -> RemoteTask:
     kind = CallKind(function, 0)
-    return RemoteTask(function, request, kind, after=after, digest=b"", arguments=b"", asked=0)
+    return RemoteTask(function, request, kind, after=after, arguments=b"", asked=0)

@@ -14,6 +14,7 @@ import trio
 
 from grain.head.errors import ExecutorClosed
 from grain.head.events import Statistics
+from grain.head.scheduler.numbered import Numbered
 from grain.resource import ZERO, Cores, Gang, Memory, Resource
 from grain.worker import Call
 
@@ -42,7 +43,7 @@ class SubmittedTask(msgspec.Struct, eq=False):
     """A task from its submission until its outcome is handed over, as its executor keeps it.
 
     Attributes:
-        function: the same object for all tasks of a function: it, or its name.
+        function: the same object for all tasks of a function: it, or its digest.
         request: what it asks for: of equal requests always the same object.
         kind: the tasks with which it is counted.
         deliver: the receiver of its outcome; None for the result queue.
@@ -53,7 +54,7 @@ class SubmittedTask(msgspec.Struct, eq=False):
             then on, and where there is no log.
     """
 
-    function: object
+    function: Any
     request: Resource
     kind: CallKind
     deliver: Deliver | None = None
@@ -275,7 +276,7 @@ class ExecutorBase(ABC, Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._tasks: dict[int, T] = {}
+        self._tasks: Numbered[T] = Numbered()
         self._kinds = Kinds()
         # The last task that has failed, and its kind: it may be tried again.
         self._last_failed = 0, self._kinds.last
@@ -433,7 +434,7 @@ class ExecutorBase(ABC, Generic[T]):
             record.deliver(ended)
         else:
             self._put_result.send_nowait(Result(task, ended))
-        if not self._tasks:
+        if not record.kind.left and not self._tasks:  # the former takes less time
             self._idle.set()
             if self._phase is ExecutorPhase.CLOSED:
                 self._put_result.close()

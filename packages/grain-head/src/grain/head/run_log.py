@@ -38,7 +38,7 @@ from grain.resource import ZERO, Either
 from grain.worker.call import CallLabels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Reversible, Sequence
 
     from grain.edge.messages import Message
     from grain.eventlog.schema import AnyLine
@@ -451,7 +451,7 @@ class RunLog:
         self._note_starts()
         self._look_at_starts()
         tasks, runs, unlisted = self._tasks, self._runs, self._unlisted
-        last = next(reversed(cast("dict[int, SubmittedTask]", tasks)), 0)
+        last = next(reversed(cast("Reversible[int]", tasks)), 0)
         behind = last - self._next > len(tasks)
         for task in list(tasks) if behind else range(self._next, last + 1):
             record = tasks.get(task)

@@ -85,17 +85,12 @@ LARGE = 1_000_000
 """Bytes of a function from which a remark names what makes it large."""
 
 
-def check_size(what: str, size: int, most: int) -> None:
-    """Refuse a payload that is too large to travel.
-
-    Raises:
-        PayloadError: it is too large.
-    """
-    if size > most:
-        raise PayloadError(
-            f"{what}: {size} bytes are too many to travel, {most} at most; write large data to a "
-            "file, and pass the path"
-        )
+def too_large(what: str, size: int, most: int) -> PayloadError:
+    """Return the error of a payload that is too large to travel."""
+    return PayloadError(
+        f"{what}: {size} bytes are too many to travel, {most} at most; write large data to a "
+        "file, and pass the path"
+    )
 
 
 def differences(worker: str, host: str, theirs: Versions) -> list[Event]:
@@ -264,7 +259,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._check_open()
         function = self._functions.find(call.fn)
         arguments = self._payloads.dump_arguments(call.args, call.kwargs)
-        check_size(f"the arguments of {function.name}", len(arguments), Submit.max_payload)
+        size = len(arguments)
+        if size > Submit.max_payload:
+            raise too_large(f"the arguments of {function.name}", size, Submit.max_payload)
         interpreter = function.interpreter or interpreter_of(arguments)
         request = self._by_identity.get((id(res), priority, interpreter))
         if request is None:
@@ -274,18 +271,16 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if function.name != kinds.function or asked is not kinds.request:
             kind = kinds.of(function.name, asked)
         record = RemoteTask(
-            function.name,
+            function.digest,
             asked,
             kind,
             deliver,
             urgency,
             after,
-            digest=function.digest,
             arguments=arguments,
             asked=request,
+            worker=worker,
         )
-        if worker:
-            record.worker = worker
         first, run_log = not self._link.awake, self._run_log
         traffic = self._traffic[request]
         if (traffic.idle or first) and not (number or worker):
@@ -346,12 +341,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
     def _define(self, fn: Callable[..., Any]) -> Function:
         function = self._payloads.dump_function(fn)
-        check_size(
-            f"the function {function.name}, with the data in it",
-            len(function.payload),
-            DefineFunction.max_payload,
-        )
-        if len(function.payload) >= LARGE and function.name not in self._large:
+        size = len(function.payload)
+        if size > DefineFunction.max_payload:
+            what = f"the function {function.name}, with the data in it"
+            raise too_large(what, size, DefineFunction.max_payload)
+        if size >= LARGE and function.name not in self._large:
             self._large.add(function.name)
             self._on_event(Remark(large_words(function, self._payloads.large_parts(fn, LARGE))))
         return self._session.define(function)
@@ -685,7 +679,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         """Return the call of a task for the event log; "" if it is not known any more."""
         call = self._session.call_of(task)
         if record is not None and record.arguments is not None:
-            call = self._session.functions[record.digest], record.arguments
+            call = self._session.functions[record.function], record.arguments
         if call is None or self._run_log is None:
             return ""
         from grain.remote_exer.description import label_of  # failures are rare

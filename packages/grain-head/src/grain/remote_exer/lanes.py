@@ -187,11 +187,11 @@ class Lane:
     ) -> list[tuple[Message, Payload]]:
         """Return the messages that begin a call."""
         self.task = task
-        start = StartRun((self.number, task), None, function=record.digest, task=task)
-        if record.digest in self._functions:
+        start = StartRun((self.number, task), None, function=record.function, task=task)
+        if record.function in self._functions:
             return [(start, record.arguments)]
-        self._functions.add(record.digest)
-        return [(DefineFunction(record.digest), function), (start, record.arguments)]
+        self._functions.add(record.function)
+        return [(DefineFunction(record.function), function), (start, record.arguments)]
 
 
 class Connection(Protocol):
@@ -232,7 +232,7 @@ class MissionLanes:
         """Send a call into an idle lane; return the number of the task."""
         lane = traffic.idle.pop()
         task = self._session.board(record, lane.number)
-        lane.post(lane.call(task, record, self._session.functions[record.digest].payload))
+        lane.post(lane.call(task, record, self._session.functions[record.function].payload))
         return task
 
     def wants_lane(self, request: int, now: float) -> bool:
@@ -381,7 +381,7 @@ class MissionLanes:
             crashes, report = lane.left
             if over.ending == "cancelled":
                 # A user has cancelled the mission.
-                self._session.pending[lane.task].retracted = True
+                self._session.pending[lane.task].arguments = None
             elif lane.open and not crashes:  # else the call was not sent
                 crashes, report = over.crashes, over.report
             self._session.leave_lane(lane.task, crashes, report)
@@ -411,7 +411,7 @@ class MissionLanes:
             return
         session.begin_aboard(task, now)
         self.begun.append((task, record.worker))
-        lane.post(lane.call(task, record, session.functions[record.digest].payload))
+        lane.post(lane.call(task, record, session.functions[record.function].payload))
 
     # ---- the end
 

@@ -53,6 +53,7 @@ from grain.head.messages import (
     WorkerEnded,
     WorkerFacts,
 )
+from grain.head.scheduler.numbered import Numbered
 from grain.remote_exer.lane_tally import SETTLED, LaneTally
 from grain.resource import ZERO
 from grain.worker.messages import LANE, DefineFunction, Disconnect
@@ -164,21 +165,25 @@ class RemoteTask(SubmittedTask, eq=False, kw_only=True, gc=False):
     session refers to it until it is resolved, and its executor leaves none unresolved.
 
     Attributes:
-        digest: of its function; `function` is the name of that.
+        function: the digest of its function.
         arguments: None once it is retracted.
         asked: the number of its request.
         worker: the id of the worker that it runs on, as the head last reported; empty while it
             waits.
         crashes: those of its runs so far.
-        retracted: True from the call of `MissionSession.cancel` on.
     """
 
-    digest: bytes
+    # A million of these may wait. Python allocates 16 bytes at a time, of which these fields and
+    # those of all tasks leave none: one more takes 16 MB.
     arguments: Payload
     asked: int
     worker: str = ""
     crashes: tuple[Crash, ...] = ()
-    retracted: bool = False
+
+    @property
+    def retracted(self) -> bool:
+        """True from the call of `MissionSession.cancel` on."""
+        return self.arguments is None
 
 
 class LaneOver(NamedTuple):
@@ -301,7 +306,7 @@ class MissionSession:
         self.load = _NO_LOAD
         self.others = False
         self.now = 0.0
-        self.pending: dict[int, RemoteTask] = {}
+        self.pending: Numbered[RemoteTask] = Numbered()
         self.running: dict[int, float] = {}
         self.aboard: dict[int, int] = {}
         self._lane_tally = LaneTally()
@@ -334,15 +339,16 @@ class MissionSession:
     def take_mail(self) -> list[tuple[Message, Payload]]:
         """Return messages for the head, once; the next ones are in `to_head` then."""
         mail, self.to_head = self.to_head, []
-        while self._unsent and len(self.to_head) < _READY:
-            task = self._unsent.popleft()
-            record = self.pending.get(task)
-            if record is not None and not record.retracted:  # else the head knows already
+        unsent, pending = self._unsent, self.pending
+        while unsent and len(self.to_head) < _READY:
+            task = unsent.popleft()
+            record = pending.get(task)
+            if record is not None and record.arguments is not None:  # else the head knows already
                 self._send_task(task, record)
         return mail
 
     def _send_task(self, task: int, record: RemoteTask) -> None:
-        asked, digest = record.asked, record.digest
+        asked, digest = record.asked, record.function
         message = Submit(task, asked, digest, record.worker, urgency=record.urgency)
         self.to_head.append((message, record.arguments))
 
@@ -417,9 +423,7 @@ class MissionSession:
         """Ask for a lane for calls of a request; return its number."""
         self._lanes += 1
         return self.submit(
-            RemoteTask(
-                LANE, ZERO, CallKind("", 0.0), digest=LANE, arguments=invitation, asked=request
-            )
+            RemoteTask(LANE, ZERO, CallKind("", 0.0), arguments=invitation, asked=request)
         )
 
     def worker_name(self, worker: str) -> str:
@@ -466,10 +470,10 @@ class MissionSession:
             if type(seconds) is not float:
                 seconds = max(self.now - self.running.get(task, self.now), 0.0)
             if ending == "value":
-                self._lane_tally.on_value(record.digest, seconds)
+                self._lane_tally.on_value(record.function, seconds)
             else:
                 worker = self.worker_name(record.worker)
-                failure = LaneFailure(task, record.digest, worker, seconds, 0.0, why)
+                failure = LaneFailure(task, record.function, worker, seconds, 0.0, why)
                 self._lane_tally.on_error(failure, self.now)
         self._resolve(task, ending, payload, (), report)
 
@@ -493,7 +497,7 @@ class MissionSession:
             self._report(Crashed(task, crash, report))
         self._report(Started("", (task,)))
         message = Submit(
-            task, record.asked, record.digest, "", record.crashes, record.urgency, lane
+            task, record.asked, record.function, "", record.crashes, record.urgency, lane
         )
         self._send(message, record.arguments)
 
@@ -513,7 +517,7 @@ class MissionSession:
             LaneCall(
                 self.aboard[task],
                 task,
-                self.pending[task].digest,
+                self.pending[task].function,
                 max(now - self.running.get(task, now), 0.0),
             )
             for task in lasting
@@ -536,7 +540,6 @@ class MissionSession:
             if self.lasts:
                 self._send(Retract((task,)))
         elif not record.retracted:
-            record.retracted = True
             record.arguments = None
             if task not in self.aboard:
                 self._send(Retract((task,)))
@@ -574,7 +577,7 @@ class MissionSession:
         for task in list(self.aboard):
             self.leave_lane(task)
         for task, record in list(self.pending.items()):
-            if record.digest is LANE:
+            if record.function is LANE:
                 self._resolve(task, "crashed", None, ())
             elif record.worker:
                 record.worker = ""
@@ -584,7 +587,7 @@ class MissionSession:
     def on_connected(self) -> None:
         """Begin a connection: register, and submit all that is unresolved."""
         # Before, so that their calls are submitted as all others.
-        self._end_lanes([t for t, r in self.pending.items() if r.digest is LANE and not r.worker])
+        self._end_lanes([t for t, r in self.pending.items() if r.function is LANE and not r.worker])
         self.connected = True
         self._lane_tally.on_connection()
         self.to_head.clear()
@@ -594,9 +597,9 @@ class MissionSession:
             self._send(request)
         for function in self.functions.values():
             self._send(_definition(function), function.payload)
-        for task, p in self.pending.items():  # ascending: tasks are added in that order
+        for task, p in self.pending.items():  # ascending
             if not p.retracted and task not in self.aboard:
-                message = Submit(task, p.asked, p.digest, p.worker, p.crashes, p.urgency)
+                message = Submit(task, p.asked, p.function, p.worker, p.crashes, p.urgency)
                 self._send(message, p.arguments)
         retracted = [
             task for task, p in self.pending.items() if p.retracted and task not in self.aboard
@@ -653,7 +656,7 @@ class MissionSession:
                 self._report(message)
             case Crashed():
                 record = self.pending.get(message.task)
-                lane = record is not None and record.digest is LANE
+                lane = record is not None and record.function is LANE
                 if not lane:  # else its call has crashed, as its end says, maybe by the next head
                     self._report(message)
                 if record is not None and message.crash not in record.crashes:
@@ -727,7 +730,7 @@ class MissionSession:
             # One look at all tasks, however many workers are lost at once.
             self._held = {}
             for task, record in self.pending.items():
-                if record.worker and record.digest is not LANE:
+                if record.worker and record.function is not LANE:
                     self._held.setdefault(record.worker, []).append(task)
         tasks = self._held.get(message.worker, [])
         self.lost.append(LostWorker(name, message.silent or 0.0, tasks))
@@ -808,7 +811,7 @@ class MissionSession:
             record = self.pending.get(task)
             if record is not None:
                 self._queued[record.asked] -= bool(message.worker) - bool(record.worker)
-                if record.digest is LANE:
+                if record.function is LANE:
                     self.lanes_started.append(task)
                 elif not message.worker:
                     self.running.pop(task, None)
@@ -831,7 +834,7 @@ class MissionSession:
         record = self.pending.pop(task, None)
         if record is None:
             return  # it comes again, as its confirmation was lost
-        if record.digest is LANE:
+        if record.function is LANE:
             self._queued[record.asked] -= not record.worker
             self._lanes -= 1
             self.lanes_over.append(LaneOver(task, ending, payload, crashes, report))
@@ -845,7 +848,7 @@ class MissionSession:
             by = self._cancelled.pop(task, self.cancelled_by)
         arguments = record.arguments
         if arguments is not None and len(arguments) <= _SMALL:
-            self._recent.append((task, record.digest, arguments))
+            self._recent.append((task, record.function, arguments))
         self.resolved.append(Resolution(task, ending, payload, crashes, by, report, began))
 
     def call_of(self, task: int) -> tuple[Function, WireBytes] | None:
@@ -855,7 +858,7 @@ class MissionSession:
         """
         record = self.pending.get(task)
         if record is not None:
-            call = None if record.arguments is None else (record.digest, record.arguments)
+            call = None if record.arguments is None else (record.function, record.arguments)
         else:
             call = next(((f, a) for number, f, a in self._recent if number == task), None)
         return None if call is None else (self.functions[call[0]], call[1])

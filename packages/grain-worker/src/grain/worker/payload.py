@@ -39,7 +39,7 @@ from grain.worker.errors import add_note as add_note
 from grain.worker.pickling.blame import find_large, find_unpicklable
 from grain.worker.pickling.by_value import Classes
 from grain.worker.pickling.origin import ForeignCode
-from grain.worker.pickling.pickler import dump_pieces, dumps, gathered, has_code, loads
+from grain.worker.pickling.pickler import dump_pieces, dump_small, dumps, gathered, has_code, loads
 from grain.worker.pickling.pickler import whole as whole
 
 if TYPE_CHECKING:
@@ -150,7 +150,8 @@ class Payloads:
         Raises:
             PayloadError: one of them cannot be serialised.
         """
-        return gathered(self.argument_pieces(args, kwargs))
+        small = None if kwargs else dump_small(args, UNNAMED)
+        return gathered(self.argument_pieces(args, kwargs)) if small is None else small
 
     def argument_pieces(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Buffer]:
         """Return the same in pieces to be joined, large buffers not copied: no snapshot of those.
@@ -225,7 +226,7 @@ class Payloads:
         """
         try:
             payload = whole(payload)
-            failure = failure_in(payload)
+            failure = None if payload[:1] == VALUE else failure_in(payload)
             if failure is None:
                 return outcome.Value(self._load(payload, "the result of this task", len(VALUE)))
             error = self._load_error(payload, failure)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.waiting import Waiting
-    from grain.head.messages import Ask
+    from grain.head.messages import Ask, Crash
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
 
@@ -268,18 +268,21 @@ class Missions:
             function = LANE, None  # the same object for all, as records are looked at often
         if message.request not in mission.requests or function is None:
             raise BadMessage(f"task {message.task} refers to an undefined request or function")
-        mission.last_submitted = max(mission.last_submitted, message.task)
-        mission.retracted.discard(message.task)
+        if message.task > mission.last_submitted:
+            mission.last_submitted = message.task
+        if mission.retracted:
+            mission.retracted.discard(message.task)
         task = mission.tasks.get(message.task)
         # What only waits is forgotten with its connection: what is still here ran, or runs.
         has_run = task is not None or message.worker != "" or message.crashes != ()
         if task is None:
             task = mission.tasks[message.task] = TaskRecord(mission, message.task)
-        # The queue is looked up again: one without tasks may have been discarded meanwhile.
         resources, queue = mission.requests[message.request]
-        task.queue = self._scheduler.queue(
-            resources, queue.priority, mission.number, queue.interpreter
-        )
+        if queue.rank is None:  # without tasks: it may have been discarded meanwhile
+            queue = self._scheduler.queue(
+                resources, queue.priority, mission.number, queue.interpreter
+            )
+        task.queue = queue
         task.request = message.request
         task.urgency = message.urgency or 0.0  # one object for most of them
         shares, priority = self._registry.shares, queue.priority
@@ -289,11 +292,7 @@ class Missions:
         task.function = function[0]
         task.arguments = arguments
         if has_run and (message.crashes or task.crashes):
-            reported = {crash.attempt for crash in message.crashes}
-            more = [crash for crash in task.crashes if crash.attempt not in reported]
-            task.alter().crashes = (*message.crashes, *more)
-            for crash in more:  # they happened while the mission was away
-                self._outgoing.post(mission.link, Crashed(task.number, crash))
+            self._join_crashes(task, message.crashes)
         ran_on = message.worker
         if ran_on and (now >= self._limbo_ends or self._has_reported(ran_on)):
             ran_on = ""  # if it has the run, the task is leased by now
@@ -305,20 +304,32 @@ class Missions:
             return
         self._claim(task, ran_on, now, has_run=has_run)
         if (message.worker or task.lease is not None) and task.ending is None:
-            by = None
-            runs_on, over = task.awaits, False
-            if task.lease is not None:
-                over = self._gangs.is_stand_in(task.lease)
-                runs_on = task.lease.worker.id
-                by = self._scheduler.taken.get(task.lease.scheduler_id or 0)
-                self._reports.on_run(mission, task.lease.worker)
-            # Where tasks have alternatives, it may know of another run there.
-            if by is not None or runs_on != message.worker:
-                runs_on = "" if runs_on in (ITS_MISSION, ITS_SEATS) else runs_on
-                alternative = 0 if by is None else by.index
-                self._outgoing.post(
-                    mission.link, Started(runs_on, (task.number,), alternative, over)
-                )
+            self._report_run(task, message.worker)
+
+    def _report_run(self, task: TaskRecord, known: str) -> None:
+        """Report where a task runs to its mission, which takes it to run on a worker of an id."""
+        by = None
+        runs_on, over = task.awaits, False
+        if task.lease is not None:
+            over = self._gangs.is_stand_in(task.lease)
+            runs_on = task.lease.worker.id
+            by = self._scheduler.taken.get(task.lease.scheduler_id or 0)
+            self._reports.on_run(task.mission, task.lease.worker)
+        # Where tasks have alternatives, it may know of another run there.
+        if by is not None or runs_on != known:
+            runs_on = "" if runs_on in (ITS_MISSION, ITS_SEATS) else runs_on
+            alternative = 0 if by is None else by.index
+            self._outgoing.post(
+                task.mission.link, Started(runs_on, (task.number,), alternative, over)
+            )
+
+    def _join_crashes(self, task: TaskRecord, known: tuple[Crash, ...]) -> None:
+        """Add the crashes that the mission of a task knows; report to it those that it does not."""
+        reported = {crash.attempt for crash in known}
+        more = [crash for crash in task.crashes if crash.attempt not in reported]
+        task.alter().crashes = (*known, *more)
+        for crash in more:  # they happened while the mission was away
+            self._outgoing.post(task.mission.link, Crashed(task.number, crash))
 
     def _claim(self, task: TaskRecord, worker: str, now: float, *, has_run: bool) -> None:
         """Take a task that its mission has submitted on this connection.

@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import Answer
-from grain.head.scheduler.fair_share import NO_AGE, FairShare
+from grain.head.scheduler.fair_share import FairShare
 from grain.worker.messages import AckRuns, Disconnect, Revoke
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Registry:
     Attributes:
         epoch: as the argument, like `versions` and `scheduler`.
         shares: the turns of missions.
-        scheduler_ids: the next ids for tasks of the scheduler that do not go by their age.
+        scheduler_ids: the next ids for tasks of the scheduler.
         troubles: those that keep this head from working as it should, by where they are.
         numbered: the workers by the number that the scheduler has for each.
         left: the last workers that have left or were lost: the last connection of each, by id.
@@ -135,7 +135,7 @@ class Registry:
         self.scheduler = scheduler
         self.outgoing = Outgoing()
         self.shares = FairShare()
-        self.scheduler_ids = count(NO_AGE)
+        self.scheduler_ids = count(1)
         self.troubles: dict[str, str] = {}
         self._wall = wall
         self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)

@@ -18,6 +18,7 @@ import msgspec
 from grain.edge.mission_ids import lasting_name, lasts
 from grain.edge.version import Versions
 from grain.head.scheduler.fair_share import Share
+from grain.head.scheduler.numbered import Numbered
 from grain.head.scheduler.outlived import lasts_too_long
 from grain.worker.logs import Allowance
 from grain.worker.messages import GangPart
@@ -156,7 +157,7 @@ class MissionRecord(PeerRecord):
     unconfirmed_bytes: int = 0
     paused: bool = False
     parked: dict[TaskRecord, None] = field(default_factory=dict)
-    tasks: dict[int, TaskRecord] = field(default_factory=dict)
+    tasks: Numbered[TaskRecord] = field(default_factory=Numbered)
     # By digest, each with the digest itself: so that all tasks of a function have one object.
     functions: dict[bytes, tuple[bytes, Payload]] = field(default_factory=dict)
     # For display, as are the counts of tasks that have resolved with a value, that have failed

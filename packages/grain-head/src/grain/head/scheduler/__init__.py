@@ -50,6 +50,7 @@ Map:
 - ``index``: the workers by what they have free
 - ``reservation``: the worker and the time at which a task that was passed over can start
 - ``starvation_guard``: which task may overtake which, and who gets a reservation
+- ``numbered``: `Numbered`, a table of tasks by number, in little memory
 - ``cluster``: what the scheduler owns for the whole cluster, such as licences, and who gets it
 - ``outlived``: which tasks have crashed or outlived their workers too often, what time they need
 - ``fair_share``: turns of missions of equal priority

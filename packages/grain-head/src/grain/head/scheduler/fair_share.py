@@ -21,9 +21,6 @@ from __future__ import annotations
 # for years of submissions, and leave the ages of most tasks small as integers of Python go.
 _COUNT_BITS = 42
 
-NO_AGE = 1 << 128
-"""A number that is larger than all ages."""
-
 
 class Share:
     """The share of one mission: for each priority the rounds of its last task and last start."""
@@ -36,7 +33,9 @@ class Share:
 
     def advance(self, priority: int, now: int) -> int:
         """Return the round of the mission's next task."""
-        at = max(now, self._last.get(priority, -1) + 1)
+        at = self._last.get(priority, -1) + 1
+        if at < now:
+            at = now
         self._last[priority] = at
         return at
 

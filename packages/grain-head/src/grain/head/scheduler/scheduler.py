@@ -9,6 +9,7 @@ from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
 from grain.head.scheduler.cluster import ClusterPool, unowned
+from grain.head.scheduler.numbered import Numbered
 from grain.head.scheduler.queues import QueueTable
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.scheduler.state import (
@@ -60,7 +61,7 @@ class Scheduler:
     ) -> None:
         self.cluster = cluster or ClusterPool()
         self.run_times = RunTimes()
-        self.tasks: dict[int, Task] = {}
+        self.tasks: Numbered[Task] = Numbered()
         self.workers: dict[int, WorkerAccount] = {}
         self.taken: dict[int, Alternative] = {}
         self._queues = QueueTable(self.run_times, self.cluster)
@@ -417,7 +418,7 @@ class Scheduler:
             if head is None:
                 break
             queue.tasks.popleft()
-            del self.tasks[head.id]
+            self.tasks.pop(head.id)
             taken.append(head)
         if taken:
             self._waiting -= len(taken)

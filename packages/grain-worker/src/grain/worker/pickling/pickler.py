@@ -91,6 +91,16 @@ def dumps(obj: Any, classes: Classes, *, copy_all: bool = False) -> bytes | memo
     return together(dump_pieces(obj, classes, copy_all=copy_all))
 
 
+def dump_small(obj: Any, head: bytes = b"") -> bytes | None:
+    """Return an object as bytes, if it is a simple one and small; else None.
+
+    Most calls have such arguments, and this is a fraction of the time of `dump_pieces`.
+    """
+    if is_simple(obj) and not _is_large(obj):
+        return head + b"\0" + pickle.dumps(obj, 5)
+    return None
+
+
 def dump_pieces(
     obj: Any, classes: Classes, head: bytes = b"", *, copy_all: bool = False
 ) -> list[Buffer]:

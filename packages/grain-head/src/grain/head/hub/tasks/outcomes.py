@@ -263,7 +263,7 @@ class Outcomes:
     def discard(self, task: TaskRecord, *, retried: bool = False) -> None:
         """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged."""
         self._waiting.withdraw(task)
-        del task.mission.tasks[task.number]
+        task.mission.tasks.pop(task.number)
         course = task.course
         if course.ending is not None:
             if course.ending != "value" and task.function is not LANE:

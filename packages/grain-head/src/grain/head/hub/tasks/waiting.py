@@ -77,6 +77,10 @@ class Waiting:
             task.alter().awaits = ITS_MISSION
             task.mission.parked[task] = None
             return
+        if queue.rank is None:  # without tasks: it may have been discarded since the submission
+            queue = task.queue = self._scheduler.queue(
+                queue.request, queue.priority, queue.share, queue.interpreter, queue.seen
+            )
         if not queue.serving_shapes or queue.gangs or queue.shared:
             self._reports.on_waiting(task, queue, now)
         if crashes := task.course.crashes:
@@ -90,12 +94,7 @@ class Waiting:
 
     def queue_up(self, task: TaskRecord, queue: TaskQueue) -> None:
         """Put a task into a queue of the scheduler."""
-        # Its age, which is an object already, unless another task goes by that: one that runs, or
-        # has exchanged places.
-        scheduler_id = task.age
-        if scheduler_id in self._scheduler.tasks:
-            scheduler_id = next(self._registry.scheduler_ids)
-        task.scheduler_id = scheduler_id
+        scheduler_id = task.scheduler_id = next(self._registry.scheduler_ids)
         self._scheduler.on_submitted(scheduler_id, queue, task.age, task.urgency, task)
 
     def hold_back(self, task: TaskRecord, worker: str) -> None:
