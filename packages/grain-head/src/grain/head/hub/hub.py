@@ -254,12 +254,8 @@ class Hub:
         # Suspects first: what starts beside them would keep their workers from being empty.
         alone = self.quarantine.ready(now)
         leases = [self.runs.start_alone(task, emptied, now) for task, emptied in alone]
-        leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
-        if asked := self.lanes.queue_up_asked():
-            leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
-            self.lanes.end_refused(asked)
-            # A worker may have been reserved for one of these.
-            leases += [self.runs.start(start, now) for start in self.scheduler.dispatch(now)]
+        starts = self.scheduler.dispatch(now) + self.lanes.start_asked(now)
+        leases += [self.runs.start(start, now) for start in starts]
         leases += self.runs.send_prefetched()
         started: dict[tuple[Link | None, str, int], list[int]] = {}
         taken = self.scheduler.taken
