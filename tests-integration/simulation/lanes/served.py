@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from grain.edge.questions import pack, unpack
 from grain.worker.lanes.run import CONFIRM
 from grain.worker.messages import Ended, LaneOpen, Recall, StartRun
@@ -25,7 +23,7 @@ class ServedLane(LaneEnd):
     Attributes:
         process: it, among the runs of its worker.
         call: the call under way.
-        recalled, revoked: True from when its worker was told so.
+        recalled: True from when its worker was told so.
         closing: True from when it is to end with its call, or without one at once.
         over: True from when it has ended, or died.
         died: True from when it has died with its runner.
@@ -39,7 +37,7 @@ class ServedLane(LaneEnd):
         self._mission: str = unpack(invitation, str)
         self.calls = worker.world.lane_calls(process.run, self._begin, self._stop, self._define)
         self.call: SimulatedCall | None = None
-        self.recalled = self.revoked = self.closing = self.over = self.died = self.blamed = False
+        self.recalled = self.closing = self.over = self.died = self.blamed = False
         self._unreachable = False
         clock = worker.world.clock
         delay = worker.world.lane_slow * clock.chance.random()
@@ -95,11 +93,9 @@ class ServedLane(LaneEnd):
 
     def revoke(self) -> None:
         """End it, and the call that it has."""
-        self.revoked = True
         self.hang_up()
         self._close()
-        if self.call is not None:
-            self._stop()
+        self.calls.revoke()
 
     def _give_notice(self) -> None:
         self.send([(Recall(self.process.run.attempt), None)])
@@ -119,11 +115,7 @@ class ServedLane(LaneEnd):
         if self.over:
             return
         self.over = True
-        outcome: bytes | None = None
-        if not self.revoked or self.calls.done:
-            result = msgspec.structs.replace(self.calls.outcome(), unreachable=self._unreachable)
-            outcome = msgspec.msgpack.encode(result)
-        self._worker.end_lane(self, outcome)
+        self._worker.end_lane(self, self.calls.outcome(unreachable=self._unreachable))
 
     def die(self, *, blamed: bool = False) -> None:
         """Die with its runner.

@@ -125,16 +125,16 @@ LANE_SLIPS: dict[str, Slip] = {
     ),
     "a lane is lent while tasks wait": Slip(
         LaneTable,
-        "queue_up_asked",
+        "start_asked",
         "lent = not self._anything_waits()",
         "lent = True",
     ),
     "a paused mission gets lanes": Slip(
-        LaneTable, "queue_up_asked", "if lent and not task.mission.paused:", "if lent:"
+        LaneTable, "start_asked", "room = lent and not task.mission.paused", "room = lent"
     ),
     "a gang gets a lane": Slip(LaneTable, "ask", "if has_run or not plain:", "if has_run:"),
     "a lane waits that could not start": Slip(
-        LaneTable, "end_refused", 'self._outcomes.resolve(task, "crashed")', "pass"
+        LaneTable, "start_asked", "self._scheduler.has_room(task.queue, now)", "True"
     ),
     "a call leaves its lane as often as that comes": Slip(
         LaneTable, "admits", "mission.left_lanes.add(message.lane)", "pass"

@@ -61,6 +61,27 @@ def test_a_lane_does_not_start_while_a_task_waits(harness: HubHarness) -> None:
     assert [1] == [lease.task for lease in harness.sent("w", Lease)]
 
 
+def test_of_several_lanes_those_start_that_have_room_and_nothing_is_kept_for_the_others(
+    harness: HubHarness,
+) -> None:
+    harness.worker("w", 2)
+    mission = harness.mission("m", 2)
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    [two] = harness.sent("w", Lease)
+    harness.send("w", harness.ended(two), payload=b"")
+    other = harness.mission("other", 1)
+    harness.send(other, Synced())
+
+    lanes = [Submit(number, 0, LANE) for number in (1, 2, 3)]
+    harness.send(other, *lanes, payload=b"invitation")
+
+    assert [1, 2] == [lease.task for lease in harness.sent("w", Lease)]
+    assert [3] == [one.task for one in harness.sent(other, Resolved)]
+    assert 0 == harness.hub.scheduler.waiting
+    assert [] == harness.sent("w", Recall)
+
+
 def test_a_lane_that_is_retracted_before_it_could_start_does_not_start(
     harness: HubHarness,
 ) -> None:

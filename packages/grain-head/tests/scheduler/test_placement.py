@@ -184,3 +184,17 @@ def test_nothing_starts_when_the_time_of_a_worker_is_over(waits: Resource) -> No
     assert [second] == cluster.waiting
     assert str(cluster.why(second)).endswith("w0: never, its time is over")
     assert "w0: its time is over" == cluster.scheduler.why_never(waits, 4)
+
+
+def test_there_is_room_where_a_task_would_start_at_once() -> None:
+    cluster = Cluster(Cores(2), Cores(1) & WTime(T=60))
+    scheduler = cluster.scheduler
+
+    def has_room(cores: int) -> bool:
+        return scheduler.has_room(scheduler.queue(Cores(cores)), cluster.now)
+
+    assert (True, True, False) == (has_room(1), has_room(2), has_room(3))
+    cluster.submit(Cores(2))
+    assert (True, False) == (has_room(1), has_room(2))
+    cluster.wait(60.0)
+    assert not has_room(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from grain.worker.lanes.calls import LaneCalls
@@ -46,6 +47,11 @@ class Runner:
 
     def end(self, **more: Any) -> tuple[Ended, Any]:
         return self.calls.end_call(Ended(RUN.attempt, **more), b"outcome")
+
+    def outcome(self, *, unreachable: bool = False) -> LaneOutcome | None:
+        """Return the outcome of the lane; None if it was revoked."""
+        outcome = self.calls.outcome(unreachable=unreachable)
+        return None if outcome is None else msgspec.msgpack.decode(outcome, type=LaneOutcome)
 
 
 @pytest.fixture
@@ -105,26 +111,42 @@ def test_an_outcome_is_kept_until_the_next_call_or_its_confirmation(runner: Runn
     runner.start(FIRST)
     runner.end()
     runner.calls.on_message(AckRuns((SECOND,)), None)
-    assert LaneOutcome(ended=Ended(FIRST), payload=b"outcome") == runner.calls.outcome()
+    assert LaneOutcome(ended=Ended(FIRST), payload=b"outcome") == runner.outcome()
     runner.start(SECOND)
-    assert LaneOutcome() == runner.calls.outcome()
+    assert LaneOutcome() == runner.outcome()
     runner.end()
     runner.calls.on_message(AckRuns((FIRST, SECOND)), None)
-    assert LaneOutcome() == runner.calls.outcome()
+    assert LaneOutcome() == runner.outcome()
+    assert LaneOutcome(unreachable=True) == runner.outcome(unreachable=True)
 
 
 def test_an_end_without_an_outcome_is_kept_too(runner: Runner) -> None:
     runner.start(FIRST)
     runner.calls.end_call(Ended(RUN.attempt, "cancelled"), None)
-    assert LaneOutcome(ended=Ended(FIRST, "cancelled")) == runner.calls.outcome()
-    assert not runner.calls.done
+    assert LaneOutcome(ended=Ended(FIRST, "cancelled")) == runner.outcome()
 
 
-def test_only_an_outcome_counts_as_one_of_a_call_that_is_done(runner: Runner) -> None:
-    assert not runner.calls.done
+def test_a_revoked_lane_cancels_its_call_and_begins_no_other(runner: Runner) -> None:
+    runner.calls.revoke()
+    assert (0, None) == (runner.cancelled, runner.outcome())
+
+    runner = Runner()
     runner.start(FIRST)
+    runner.calls.revoke()
+    assert 1 == runner.cancelled
+    runner.calls.end_call(Ended(RUN.attempt, "cancelled"), None)
+    runner.start(SECOND)
+    assert [10] == [run.task for run, _ in runner.begun]
+    assert runner.outcome() is None
+
+
+def test_a_call_that_has_ended_by_itself_has_its_outcome_though_its_lane_is_revoked(
+    runner: Runner,
+) -> None:
+    runner.start(FIRST)
+    runner.calls.revoke()
     runner.end()
-    assert runner.calls.done
+    assert LaneOutcome(ended=Ended(FIRST), payload=b"outcome") == runner.outcome()
 
 
 def test_only_the_call_under_way_is_cancelled(runner: Runner) -> None:

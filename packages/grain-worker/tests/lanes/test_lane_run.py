@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from grain.edge.invitation import invite
+from grain.worker.lanes.calls import LaneCalls
 from grain.worker.lanes.run import LaneRun
 from grain.worker.messages import LANE, LANE_CODEC, Ended, LaneOpen, LaneOutcome, StartRun
 
@@ -30,7 +31,7 @@ class Lane:
         self.began = trio.Event()
         self.outcome: bytes | None = None
         self.over = trio.Event()
-        self.run = LaneRun(LANE_RUN, self._begin, self._cancel, lambda *_: None)
+        self.run = LaneRun(LaneCalls(LANE_RUN, self._begin, self._cancel, lambda *_: None))
 
     def _begin(self, run: StartRun, _: Any) -> None:
         self.begun.append(run)
@@ -45,6 +46,10 @@ class Lane:
     async def serve(self, invitation: bytes) -> None:
         self.outcome = await self.run.serve(invitation)
         self.over.set()
+
+    def decoded(self) -> LaneOutcome:
+        assert self.outcome is not None
+        return msgspec.msgpack.decode(self.outcome, type=LaneOutcome)
 
 
 @asynccontextmanager
@@ -88,7 +93,21 @@ async def test_a_call_goes_on_without_its_mission_and_its_outcome_is_that_of_the
         await trio.testing.wait_all_tasks_blocked(0.05)
         lane.end()
 
-    assert lane.outcome is not None
-    outcome = msgspec.msgpack.decode(lane.outcome, type=LaneOutcome)
+    outcome = lane.decoded()
     assert outcome.ended is not None
     assert (CALL.attempt, b"value") == (tuple(outcome.ended.attempt), outcome.payload)
+
+
+@pytest.mark.parametrize("recalled", [False, True])
+async def test_a_lane_without_a_way_to_its_mission_says_so_unless_it_was_recalled_before(
+    recalled: bool,
+) -> None:
+    lane = Lane()
+    async with invite(LANE_CODEC, within=True, network=False) as door:
+        invitation = door.invitation
+    if recalled:
+        lane.run.recall()
+    with trio.fail_after(60):
+        await lane.serve(invitation)
+
+    assert LaneOutcome(unreachable=not recalled) == lane.decoded()

@@ -587,6 +587,7 @@ def _alternatives(queues: Iterable[TaskQueue]) -> list[Alternative]:
 def _check_reservations(scheduler: Scheduler) -> None:
     """Check that queue and worker agree on a reservation that no run can push back."""
     for queue in scheduler.queues.values():
+        assert scheduler.wants_room or not queue.reservations  # as `has_room` supposes
         assert len({id(one.party) for one in queue.reservations}) <= queue.waiting
         for reservation in queue.reservations:
             assert len(reservation.party) == reservation.by.count

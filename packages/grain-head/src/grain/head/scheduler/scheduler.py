@@ -396,6 +396,16 @@ class Scheduler:
         """True if a task waits for room on workers that are here, and for nothing else."""
         return any(one[2].open and one[2].serving_shapes for one in self._queues.order)
 
+    def has_room(self, queue: TaskQueue, now: float) -> bool:
+        """Return True if a task that a queue gets now, after `dispatch`, would start at once.
+
+        To be asked only while `wants_room` is False: then there are no reservations either.
+
+        Args:
+            queue: one without alternatives, gangs and what the whole cluster has.
+        """
+        return queue.only is not None and self._find(queue.only, now) is not None
+
     def sole_queue(self) -> TaskQueue | None:
         """Return the queue of all waiting tasks, if it is one, without a reservation; else None."""
         order: Sequence[tuple[int, int, TaskQueue]] = self._queues.order

@@ -31,31 +31,33 @@ class LaneCalls:
     starts counts as the lane's, whose mission the agent knows.
 
     Args:
-        run: the lane, as the agent has ordered it.
+        lane: its run, as the agent has ordered it.
         begin: begins a call: a run of the lane's attempt, with its arguments.
         cancel: cancels the call that was begun; it ends soon.
         define: takes in a function, unless the runner has it.
 
     Attributes:
+        lane: as the argument.
         call: the call under way, as the mission knows it; None if there is none.
         closed: True if no other call begins.
+        revoked: True if the call under way is to end, too.
         kept: the last outcome, until it is confirmed.
     """
 
     def __init__(
         self,
-        run: StartRun,
+        lane: StartRun,
         begin: Callable[[StartRun, Any], object],
         cancel: Callable[[], object],
         define: Callable[[bytes, Any], object],
     ) -> None:
-        self._run = run
+        self.lane = lane
         self._begin = begin
         self._cancel = cancel
         self._define = define
         self._functions: dict[bytes, Payload] = {}
         self.call: Attempt | None = None
-        self.closed = False
+        self.closed = self.revoked = False
         self.kept: tuple[Ended, Payload] | None = None
 
     def on_message(self, message: Message, payload: Payload) -> None:
@@ -78,7 +80,7 @@ class LaneCalls:
         function = self._functions.get(call.function)
         if function is not None:
             self._define(call.function, function)  # the agent may have had it forgotten
-        run = msgspec.structs.replace(self._run, function=call.function, task=call.task)
+        run = msgspec.structs.replace(self.lane, function=call.function, task=call.task)
         self._begin(run, arguments)
 
     def end_call(self, ended: Ended, outcome: Payload) -> tuple[Ended, Payload]:
@@ -88,12 +90,22 @@ class LaneCalls:
         self.call = None
         return self.kept
 
-    @property
-    def done(self) -> bool:
-        """True if the outcome that is kept is that of a call which nothing has cancelled."""
-        return self.kept is not None and self.kept[0].status == "done"
+    def revoke(self) -> None:
+        """Let no other call begin, and cancel the one under way."""
+        self.closed = self.revoked = True
+        if self.call is not None:
+            self._cancel()
 
-    def outcome(self) -> LaneOutcome:
-        """Return the outcome of the lane."""
+    def outcome(self, *, unreachable: bool = False) -> bytes | None:
+        """Return the `LaneOutcome` of the lane, whose calls are over; None if it was revoked.
+
+        A call may have come to an end of its own before that: then its outcome counts all the same.
+
+        Args:
+            unreachable: as of `LaneOutcome`.
+        """
         ended, payload = self.kept or (None, None)
-        return LaneOutcome(ended=ended, payload=None if payload is None else bytes(whole(payload)))
+        if self.revoked and (ended is None or ended.status != "done"):
+            return None
+        kept = None if payload is None else bytes(whole(payload))
+        return msgspec.msgpack.encode(LaneOutcome(unreachable, ended, kept))

@@ -256,14 +256,15 @@ class _Execution(Generic[Arriving, Departing]):
             self._runs[attempt] = trio.CancelScope()
             self._nursery.start_soon(self._decline, attempt)
             return
-        from grain.worker.lanes.run import LaneRun  # many runners have none
+        from grain.worker.lanes.calls import LaneCalls  # many runners have none
+        from grain.worker.lanes.run import LaneRun
 
         def cancel() -> None:
             if (under_way := self._runs.get(attempt)) is not None:
                 under_way.cancel()
 
-        lane = LaneRun(run, self._start, cancel, self._translation.learn_once)
-        self._lanes[attempt] = lane
+        calls = LaneCalls(run, self._start, cancel, self._translation.learn_once)
+        lane = self._lanes[attempt] = LaneRun(calls)
         self._nursery.start_soon(self._run_lane, attempt, lane, invitation)
 
     async def _decline(self, attempt: Attempt) -> None:

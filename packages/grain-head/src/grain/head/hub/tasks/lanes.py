@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from grain.head.hub.tasks.quarantine import Quarantine
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.messages import LaneFailure, LaneReport, Submit
+    from grain.head.scheduler.state import Start
 
 
 class LaneTable:
@@ -75,23 +76,23 @@ class LaneTable:
         """Forget a lane that was asked for; no effect if it was not."""
         self._asked.pop(task, None)
 
-    def queue_up_asked(self) -> list[TaskRecord]:
-        """Let the lanes that were asked for start now, after all else that could; return them."""
-        asked, self._asked = list(self._asked), {}
+    def start_asked(self, now: float) -> list[Start]:
+        """Start the lanes that were asked for and have room, after all else that could; end others.
+
+        None of them ever waits in the scheduler: it would keep workers for a lane.
+        """
+        starts: list[Start] = []
+        asked, self._asked = self._asked, {}
         lent = not self._anything_waits()
         for task in asked:
-            if lent and not task.mission.paused:
-                assert task.queue is not None
+            assert task.queue is not None
+            room = lent and not task.mission.paused
+            if room and self._scheduler.has_room(task.queue, now):
                 self._waiting.queue_up(task, task.queue)
+                starts += self._scheduler.dispatch(now)
             else:
                 self._outcomes.resolve(task, "crashed")
-        return asked
-
-    def end_refused(self, asked: list[TaskRecord]) -> None:
-        """End the lanes that were asked for and could not start."""
-        for task in asked:
-            if task.scheduler_id is not None:
-                self._outcomes.resolve(task, "crashed")
+        return starts
 
     def on_run(self, lease: LeaseRecord) -> None:
         """Take in the run of a lane that starts, or that a worker has reported."""
