@@ -735,8 +735,7 @@ class SimulatedMission(SimulatedPeer):
             record = remote_task(number, function, arguments, urgency)
             invitation, now = pack(self.session.id), self.world.clock.now
             if traffic.idle:
-                assert task == self.lanes.board(traffic, record)
-                self.session.running[task] = now
+                assert task == self.lanes.board(traffic, record, now)
             elif at_once:
                 assert task == self.lanes.ask_for(record, invitation, now)
             else:

@@ -13,6 +13,7 @@ from grain.edge.questions import (
     FailureRow,
     FoundAnswer,
     OverviewAnswer,
+    ProgramsAnswer,
     RunRow,
     RunsAnswer,
     StateAnswer,
@@ -173,8 +174,11 @@ def test_a_call_of_which_nothing_is_known_may_have_been_in_a_lane(
     assert brief.startswith("it has ended or was cancelled")
     assert "it has not been submitted yet" == later
     assert "unknown" == harness.hub.why("opt", LANE_TASK, 1.0).state
-    found = harness.hub.cancel("opt", LANE_TASK, "eve")
-    assert found.mission is None
+    assert harness.hub.cancel("opt", LANE_TASK, "eve").mission is None
+    reported(harness, LaneCall(LANE_TASK, CALL, F, 1.5))
+    assert asked(harness, Ask("why", "opt", LANE_TASK), WhyAnswer).worker is None
+    assert [] == asked(harness, Ask("programs", "opt", LANE_TASK), ProgramsAnswer).programs
+    assert [] == harness.sent("w", Inspect)
 
 
 def test_the_mission_cancels_a_call_in_a_lane_for_a_user(harness: HubHarness, lane: Lease) -> None:

@@ -93,9 +93,7 @@ class Mission:
 
     def call(self, now: float = 0.0) -> int:
         """Send a call into an idle lane; return its number."""
-        task = self.lanes.board(self.traffic, remote_task(0, F, b"args"))
-        self.session.running[task] = now
-        return task
+        return self.lanes.board(self.traffic, remote_task(0, F, b"args"), now)
 
     def end(self, lane: Lane, now: float = 0.0, **more: Any) -> None:
         more = {"report": 0.001, **more}
@@ -135,6 +133,7 @@ def ask_for(mission: Mission, now: float = 0.0) -> tuple[int, int]:
 
 
 def test_a_call_that_a_lane_is_asked_for_begins_when_that_is_open(mission: Mission) -> None:
+    mission.session.reports = []
     number, task = ask_for(mission)
     sent = Sent()
     assert [number] == [submit.task for submit in mission.mail(Submit)]
@@ -144,7 +143,8 @@ def test_a_call_that_a_lane_is_asked_for_begins_when_that_is_open(mission: Missi
     lane = mission.lanes.connect(number, sent, 1.0)
     assert lane is not None
     assert [(number, task)] == [m.attempt for m in sent.take() if isinstance(m, StartRun)]
-    assert ([(task, "id-w")], 1.0) == (taken(mission.lanes.begun), mission.session.running[task])
+    starts = [Started("id-w", (started,)) for started in (number, task)]
+    assert (starts, 1.0) == (taken(mission.session.reports), mission.session.running[task])
     assert 0 == mission.session.waiting_of(0)
     mission.end(lane)
     assert [(task, "value")] == mission.ends()
@@ -501,6 +501,14 @@ def test_a_cancelled_call_that_cannot_be_reached_has_its_lane_retracted(mission:
 # ---- what users outside do and see
 
 
+def test_a_user_who_asks_for_the_call_of_a_lane_by_mistake_gets_none(mission: Mission) -> None:
+    """A mission counts its lanes among its tasks, so the number of one is easily guessed."""
+    lane, _ = mission.open()
+    task = mission.call()
+    assert mission.session.call_of(lane.number) is None
+    assert mission.session.call_of(task) is not None
+
+
 def test_a_user_outside_cancels_a_call_in_a_lane(mission: Mission) -> None:
     lane, sent = mission.open()
     task = mission.call()
@@ -683,7 +691,7 @@ def test_many_functions_have_several_reports(mission: Mission) -> None:
     for number in range(300):
         digest = b"%d" % number
         mission.session.define(Function(digest, b"bytes", "f"))
-        mission.lanes.board(mission.traffic, remote_task(0, digest, b"args"))
+        mission.lanes.board(mission.traffic, remote_task(0, digest, b"args"), 0.0)
         mission.end(lane)
     mission.lanes.report(1.0)
     assert [256, 44] == [len(report.counts) for report in mission.mail(LaneReport)]

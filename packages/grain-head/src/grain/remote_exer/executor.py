@@ -315,8 +315,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         """Send a task into a lane, if that is possible; return its number, else 0."""
         session, run_log = self._session, self._run_log
         if traffic.idle:
-            task = self._lanes.board(traffic, record)
-            session.running[task] = trio.current_time()
+            task = self._lanes.board(traffic, record, trio.current_time())
         elif session.lasts or not (task := self._lane_door.on_submitting(record)):
             return 0
         record.kind.left += 1
@@ -526,9 +525,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         """Carry out what lanes have decided, and hand over the outcomes that they have brought."""
         self._session.now = trio.current_time()
         if self._run_log is not None:
-            self._run_log.tick()
-            for task, worker in taken(self._lanes.begun):
-                self._run_log.started((task,), worker, self._run_log.now)
+            self._run_log.on_messages(taken(self._session.reports or []))
         self._lane_door.close_closing()
         if self._session.to_head:
             self._link.wake()
@@ -536,7 +533,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
     def _describe(self, task: int) -> str:
         """Return the call of a task, as text; "" if it is not known any more."""
-        call = self._session.call_of(self._lanes.call_in(task) or task)
+        call = self._session.call_of(task)
         if call is None:
             return ""
         from grain.remote_exer.description import describe_call  # asked for by few missions

@@ -211,7 +211,6 @@ class MissionLanes:
         traffic: that of each request, by number.
         far: True once a worker could not connect within this kernel.
         closing: lanes whose channel is to be closed; to be emptied by `taken`.
-        begun: calls that have begun since they got a lane, each with its worker's id; likewise.
     """
 
     def __init__(self, session: MissionSession) -> None:
@@ -220,7 +219,6 @@ class MissionLanes:
         self.traffic: list[CallTraffic] = []
         self.far = False
         self.closing: list[Lane] = []
-        self.begun: list[tuple[int, str]] = []
 
     # ---- calls
 
@@ -228,10 +226,11 @@ class MissionLanes:
         """Take in that the mission has stated another request."""
         self.traffic.append(CallTraffic())
 
-    def board(self, traffic: CallTraffic, record: RemoteTask) -> int:
+    def board(self, traffic: CallTraffic, record: RemoteTask, now: float) -> int:
         """Send a call into an idle lane; return the number of the task."""
         lane = traffic.idle.pop()
         task = self._session.board(record, lane.number)
+        self._session.running[task] = now
         lane.post(lane.call(task, record, self._session.functions[record.digest].payload))
         return task
 
@@ -262,10 +261,6 @@ class MissionLanes:
         lane = self._lanes[self.ask(record.asked, invitation, now)]
         lane.task = self._session.board(record, lane.number)
         return lane.task
-
-    def call_in(self, lane: int) -> int:
-        """Return the task that a lane has; 0 if it has none, or is not a lane."""
-        return self._lanes[lane].task if lane in self._lanes else 0
 
     def cancel(self, task: int) -> bool:
         """Cancel a call that a lane has; return False if none has it."""
@@ -410,7 +405,6 @@ class MissionLanes:
             self._close(lane)  # the lane is retracted, too
             return
         session.begin_aboard(task, now)
-        self.begun.append((task, record.worker))
         lane.post(lane.call(task, record, session.functions[record.digest].payload))
 
     # ---- the end

@@ -445,6 +445,7 @@ class MissionSession:
         record.worker = self.pending[self.aboard[task]].worker
         self._queued[record.asked] -= 1
         self.running[task] = now
+        self._report(Started(record.worker, (task,)))
 
     def on_lane_ended(
         self,
@@ -858,7 +859,8 @@ class MissionSession:
             call = None if record.arguments is None else (record.digest, record.arguments)
         else:
             call = next(((f, a) for number, f, a in self._recent if number == task), None)
-        return None if call is None else (self.functions[call[0]], call[1])
+        # The number of a lane is one that a user may ask about by mistake.
+        return None if call is None or call[0] is LANE else (self.functions[call[0]], call[1])
 
     def _send_in_parts(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
         for at in range(0, len(tasks), _AT_ONCE):

@@ -21,6 +21,7 @@ from grain.head.hub.answers.overview import Overview, measured
 from grain.head.hub.answers.snapshot import (
     draining_worker,
     find_mission,
+    find_task,
     named_mission,
     snapshot,
     task_facts,
@@ -46,7 +47,7 @@ from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.validation import check_message
 from grain.resource import Cores
 from grain.resource.figures import counted
-from grain.worker.messages import LANE, Disconnect
+from grain.worker.messages import Disconnect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -332,8 +333,8 @@ class Hub:
             if ended is not None:
                 return self._explain_absence(ended, task, now)
             return Explanation(task, "unknown", (owner,))
-        record = owner.tasks.get(task)
-        if record is None or record.function == LANE:
+        record = find_task(owner, task)
+        if record is None:
             return self._explain_absence(owner, task, now)
         return self._explain(record, now)
 
@@ -468,8 +469,8 @@ class Hub:
         if self.lanes.run_of(owner, task) is not None:
             self.missions.cancel_call(owner, task, by)
             return FoundAnswer(found, state="running")
-        record = owner.tasks.get(task)
-        if record is None or record.state is TaskState.RESOLVED or record.function == LANE:
+        record = find_task(owner, task)
+        if record is None or record.state is TaskState.RESOLVED:
             away = "" if owner.link is not None else ", or waits while its mission is away"
             why = f"task {task} of {found.label} has ended, or was never submitted{away}"
             return FoundAnswer(None, why)
@@ -494,7 +495,7 @@ class Hub:
             owner = find_mission(self.registry, ask.mission)
             lease = None
             if owner is not None:
-                record = owner.tasks.get(ask.task)
+                record = find_task(owner, ask.task)
                 lease = self.lanes.run_of(owner, ask.task) if record is None else record.lease
             if lease is not None and not lease.waits and lease.worker.link is not None:
                 self.workers.inspect(link, lease, ask)

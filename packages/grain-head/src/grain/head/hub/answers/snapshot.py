@@ -26,6 +26,7 @@ from grain.edge.questions import (
 from grain.head.hub.names import find_peer, labels
 from grain.head.scheduler.explain import closed_texts, full_text, reserved_text
 from grain.resource import Opaque, to_data
+from grain.worker.messages import LANE
 
 if TYPE_CHECKING:
     from grain.edge.questions import TaskCounts
@@ -120,7 +121,7 @@ def task_facts(
         The function for a waiting task; all but the host for a task that ended not long ago;
         nothing for a task that is not known any more.
     """
-    task = mission.tasks.get(number)
+    task = find_task(mission, number)
     lease = lanes.run_of(mission, number) if task is None else task.lease
     ends = lease is not None and lease.gang is not None and lease.gang.stand_in is lease
     if lease is not None and lease.task is not None and not lease.waits and not ends:
@@ -153,6 +154,12 @@ def find_mission(registry: Registry, word: str) -> MissionRecord | None:
     """Return the mission that a word means, as `find_peer` does; None if there is no such one."""
     peer = find_peer(registry.missions.values(), word, "mission")
     return None if isinstance(peer, str) else peer
+
+
+def find_task(mission: MissionRecord, number: int) -> TaskRecord | None:
+    """Return the task of a number; None if there is none, as for the number of a lane."""
+    task = mission.tasks.get(number)
+    return None if task is None or task.function is LANE else task
 
 
 def draining_worker(registry: Registry, worker: WorkerRecord, label: str) -> DrainingWorker:
