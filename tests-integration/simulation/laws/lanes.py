@@ -220,7 +220,7 @@ class LanePromptness:
             if lane.open and lane.number not in mission.session.aboard.values() and not lane.over:
                 law = "a lane without a call is given back"
                 seconds = LINGER + self._world.more_linger + 2.0
-                yield Passing(law, seconds, (mission.session.id, lane.number, lane.last))
+                yield Passing(law, seconds, (mission.session.id, lane.number, lane.unconfirmed))
         head = self._world.settled(mission)
         if head is not None:
             for task, number in mission.session.aboard.items():

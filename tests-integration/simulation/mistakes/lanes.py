@@ -81,7 +81,10 @@ LANE_SLIPS: dict[str, Slip] = {
         "            record.crashes = record.crashes or crashes",
     ),
     "the crash of a call that did not end its lane does not count": Slip(
-        MissionLanes, "_on_ended", "lane.left = (self._crash(lane, ended.crash),), report", "pass"
+        MissionLanes,
+        "_on_ended",
+        "lane.call_crash = (self._crash(lane, ended.crash),), report",
+        "pass",
     ),
     "the outcome that a lane has kept is dropped": Slip(
         MissionLanes,
@@ -97,7 +100,10 @@ LANE_SLIPS: dict[str, Slip] = {
         "elif not",
     ),
     "a call that is over counts as in its lane": Slip(
-        MissionLanes, "_on_ended", "lane.last, lane.task, lane.since = task, 0, now", "pass"
+        MissionLanes,
+        "_on_ended",
+        "lane.unconfirmed, lane.task, lane.idle_since = task, 0, now",
+        "pass",
     ),
     "a lane that is to end takes another call": Slip(
         MissionLanes, "_on_ended", "if not lane.over:", "if True:"

@@ -11,7 +11,7 @@ import trio.testing
 from grain.edge.invitation import accept
 from grain.head.messages import Resolved, Started
 from grain.remote_exer.lane_door import _GREETING, LaneDoor
-from grain.remote_exer.lanes import ALONE, MissionLanes
+from grain.remote_exer.lanes import ALONE, LINGER, MissionLanes
 from grain.remote_exer.session import MissionSession
 from grain.worker.messages import LANE_CODEC, LaneOpen, LaneOutcome, Recall
 from grain.worker.payload import whole
@@ -30,8 +30,13 @@ class Mission:
         self.lanes = MissionLanes(self.session)
         self.lanes.add_request()
         self.session.request({"Cores": 1})
-        self.door = LaneDoor(self.lanes, lambda: None, lambda: self.door.close_closing())
+        self.door = LaneDoor(self.lanes, lambda: None, self.on_change)
         self.lanes.traffic[0].on_ended(0.001)
+        self.changes = 0
+
+    def on_change(self) -> None:
+        self.changes += 1
+        self.door.close_closing()
 
     def submit(self) -> None:
         for _ in range(ALONE):
@@ -76,6 +81,22 @@ async def test_a_mission_listens_on_its_network_once_a_runner_could_not_come_wit
         mission.over(lane, unreachable=True)
         lane, invitation = await mission.asked()
         assert {"127.0.0.1"} <= {host for host, _ in addresses(invitation)}
+
+
+async def test_lanes_are_looked_after_by_one_task_also_if_there_are_two_doors(
+    mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAIN_INTERFACES", "lo")
+    async with serving() as mission:
+        lane, _ = await mission.asked()
+        mission.over(lane, unreachable=True)
+        mock_clock.jump(LINGER)
+        await mission.asked()
+        mission.changes = 0
+        mock_clock.jump(LINGER)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+
+    assert 1 == mission.changes
 
 
 async def test_a_runner_that_is_recalled_as_it_comes_is_heard() -> None:

@@ -7,7 +7,6 @@ law is broken.
 from __future__ import annotations
 
 import itertools
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
@@ -309,8 +308,10 @@ class LaneUser:
 
     def submit(self) -> None:
         record, traffic = remote_task(self._request, F.digest), self.lanes.traffic[self._request]
-        submit = partial(self.lanes.board, traffic) if traffic.idle else self.session.submit
-        self.tasks.add(submit(record))
+        if traffic.idle:
+            self.tasks.add(self.lanes.board(traffic, record, self.now))
+        else:
+            self.tasks.add(self.session.submit(record))
 
     def lose(self) -> None:
         if self._lane is not None:

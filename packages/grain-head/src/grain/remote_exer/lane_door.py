@@ -75,9 +75,11 @@ class LaneDoor:
         if not self._lanes.wants_lane(record.asked, now):
             return 0
         if self._far != self._lanes.far and self._nursery is not None:
+            if self._far is None:
+                self._nursery.start_soon(self._tend)
             self._far = self._lanes.far
             self._door = None  # runners elsewhere cannot come by it
-            self._nursery.start_soon(self._keep, self._far)
+            self._nursery.start_soon(self._keep, self._nursery, self._far)
         if self._door is None:
             return 0
         task = 0
@@ -94,18 +96,18 @@ class LaneDoor:
             if lane in self._scopes:
                 self._scopes[lane].cancel()
 
-    async def _keep(self, far: bool) -> None:
+    async def _keep(self, nursery: trio.Nursery, far: bool) -> None:
+        """Keep a door open, and let those who come by it be served in a nursery."""
         try:
             async with invite(LANE_CODEC, LANE_HEARTBEAT, within=True, network=far) as door:
                 self._door = door
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._tend)
-                    while True:
-                        await nursery.start(self._serve, door)
+                while True:
+                    await nursery.start(self._serve, door)
         except OSError as error:
             _log.info("no lanes: this host cannot listen: %s", error.strerror)
 
     async def _tend(self) -> None:
+        """Give back what is idle, and report, from the first door on."""
         while True:
             await trio.sleep(LINGER / 2)
             now = trio.current_time()

@@ -147,15 +147,16 @@ class Lane:
         task: the call that it has; 0 if none.
         open: True from the moment at which it can take calls.
         over: True from the moment at which it takes no more.
-        since: when its last call ended.
-        last: the last call that has ended and is not confirmed; 0 if there is none.
-        left: the crash of a call that did not end the lane, with the report on it.
+        idle_since: when its last call ended, or it became open.
+        unconfirmed: the last call, if that has ended and its runner does not know that the outcome
+            has come; 0 if there is none.
+        call_crash: the crash of its call, if that did not end the lane, with the report on it.
         connection: to its runner; None before and after.
     """
 
     __slots__ = (
-        "_functions", "connection", "last", "left", "number", "open", "over", "since", "task",
-        "traffic",
+        "_functions", "call_crash", "connection", "idle_since", "number", "open", "over", "task",
+        "traffic", "unconfirmed",
     )  # fmt: skip
 
     def __init__(self, number: int, traffic: CallTraffic, now: float) -> None:
@@ -163,10 +164,10 @@ class Lane:
         self.traffic = traffic
         self.connection: Connection | None = None
         self._functions: set[bytes] = set()
-        self.task = self.last = 0
+        self.task = self.unconfirmed = 0
         self.open = self.over = False
-        self.since = now
-        self.left: tuple[tuple[Crash, ...], Report] = ((), b"")
+        self.idle_since = now
+        self.call_crash: tuple[tuple[Crash, ...], Report] = ((), b"")
 
     # Ctrl-C waits for the next checkpoint: here it would tear a frame.
     @trio.lowlevel.enable_ki_protection
@@ -178,9 +179,9 @@ class Lane:
 
     def confirm(self) -> None:
         """Let the runner forget the outcome of the last call."""
-        if self.last:
-            self.post([(AckRuns(((self.number, self.last),)), None)])
-            self.last = 0
+        if self.unconfirmed:
+            self.post([(AckRuns(((self.number, self.unconfirmed),)), None)])
+            self.unconfirmed = 0
 
     def call(
         self, task: int, record: RemoteTask, function: Payload
@@ -312,10 +313,10 @@ class MissionLanes:
         report = report_of(ended.report)
         if ended.status == "returned" or (ended.crash and not session.pending[task].retracted):
             if ended.crash:
-                lane.left = (self._crash(lane, ended.crash),), report
+                lane.call_crash = (self._crash(lane, ended.crash),), report
             self._close(lane)  # what has crashed is the scheduler's
             return
-        lane.last, lane.task, lane.since = task, 0, now
+        lane.unconfirmed, lane.task, lane.idle_since = task, 0, now
         ending: Literal["value", "error", "cancelled"] = "cancelled"
         if ended.status == "done":
             ending = "error" if ended.failed else "value"
@@ -373,7 +374,7 @@ class MissionLanes:
             else:
                 lane.traffic.on_refused(now)
         if self._has(lane):
-            crashes, report = lane.left
+            crashes, report = lane.call_crash
             if over.ending == "cancelled":
                 # A user has cancelled the mission.
                 self._session.pending[lane.task].arguments = None
@@ -390,7 +391,7 @@ class MissionLanes:
             if lane.open:
                 self._close(lane)  # its worker is lost to the scheduler
         elif lane.connection is not None and not lane.over and not lane.open:
-            lane.open, lane.since = True, now
+            lane.open, lane.idle_since = True, now
             lane.traffic.on_open()
             if self._has(lane):
                 self._begin(lane, now)
@@ -412,7 +413,7 @@ class MissionLanes:
     def close_idle(self, now: float) -> None:
         """Give back the lanes that have waited for long for a call."""
         for lane in list(self._lanes.values()):
-            if lane.open and not lane.task and lane.since + LINGER <= now:
+            if lane.open and not lane.task and lane.idle_since + LINGER <= now:
                 self._close(lane)
 
     def _close(self, lane: Lane) -> None:
