@@ -140,7 +140,7 @@ LANE_SLIPS: dict[str, Slip] = {
     ),
     "a gang gets a lane": Slip(LaneTable, "ask", "if has_run or not plain:", "if has_run:"),
     "a lane waits that could not start": Slip(
-        LaneTable, "start_asked", "self._scheduler.has_room(task.queue, now)", "True"
+        LaneTable, "start_asked", "self._scheduler.has_room(queue, now)", "True"
     ),
     "a call leaves its lane as often as that comes": Slip(
         LaneTable, "admits", "mission.left_lanes.add(message.lane)", "pass"

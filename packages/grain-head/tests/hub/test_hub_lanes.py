@@ -82,6 +82,21 @@ def test_of_several_lanes_those_start_that_have_room_and_nothing_is_kept_for_the
     assert [] == harness.sent("w", Recall)
 
 
+def test_a_lane_starts_though_many_requests_come_with_it(harness: HubHarness) -> None:
+    """Queues without tasks are forgotten when there are many, and that of the lane has none yet."""
+    harness.worker("w", 1)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    requests = [Request(number, {"Memory": number}) for number in range(1, 400)]
+
+    harness.send(mission, Submit(1, 0, LANE), *requests, payload=b"")
+    harness.submit(mission, 2)
+
+    [lease] = harness.sent("w", Lease)
+    assert (1, {"Cores": 1}) == (lease.task, lease.res)
+    assert [Recall(lease.attempt)] == harness.sent("w", Recall)
+
+
 def test_a_lane_that_is_retracted_before_it_could_start_does_not_start(
     harness: HubHarness,
 ) -> None:
