@@ -69,6 +69,10 @@ Only brief runs have successors here. Programs of a millisecond end a few at a t
 message wakes three other processes, so a shorter time makes a program dearer.
 """
 
+_MOST_TOGETHER = 32
+"""Ends that are sent together: much fewer than wait in a chain, which would be empty before the
+next ones come."""
+
 LATE_SIGNAL = 0.5
 """Seconds for which a run waits to be reported whose program died of SIGTERM.
 
@@ -438,7 +442,7 @@ class _Execution(Generic[Arriving, Departing]):
             self._lanes[ended.attempt].end_call(ended, outcome)
             return
         self._unsent.append((ended, payload))
-        if not self._waiting.count:
+        if not self._waiting.count or len(self._unsent) >= _MOST_TOGETHER:
             self._send_all()
             return
         now = trio.current_time()
