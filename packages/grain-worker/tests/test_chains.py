@@ -212,7 +212,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.log: list[str] = []
-        self.go = {number: trio.Event() for number in range(1, 5)}
+        self.go = {number: trio.Event() for number in range(1, 65)}
 
     async def run(self, number: int) -> int:
         self.log.append(f"{number} begins")
@@ -279,6 +279,19 @@ async def test_the_end_of_a_run_is_reported_while_its_successors_run(
             ((ended, _),) = await reports(head)
         assert (1, 1) == ended.attempt
         assert "2 ends" not in steps.log
+
+
+async def test_a_flood_is_reported_while_half_of_its_chain_waits(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    """Else the chain would be empty until the answer comes."""
+    runs = [StartRun((1, number), ZERO, chain=int(number > 1)) for number in range(1, 65)]
+    async with serving(runs) as (head, steps):
+        for number in range(1, 65):
+            steps.go[number].set()
+        ends = await reports(head)
+        assert list(range(1, 33)) == [message.attempt[1] for message, _ in ends]
+        assert "64 begins" not in steps.log
 
 
 async def test_a_runner_does_not_wake_up_for_ends_that_are_sent(
