@@ -291,6 +291,15 @@ class HeadProcess:
             self.cancelled_missions.add(ask.mission)
         self.flush()
 
+    def has_cancelled(self, mission_id: str) -> bool:
+        """Return True if a command has cancelled a mission.
+
+        The process of a lasting one may leave before it is told: then the next one goes on.
+        """
+        mission = self.hub.registry.missions.get(mission_id)
+        goes_on = mission is not None and mission.lasts and not mission.cancelled_by
+        return mission_id in self.cancelled_missions and not goes_on
+
     def on_cut(self, wire: Wire) -> None:
         if self.alive and self._later(lambda: self.on_cut(wire)):
             return

@@ -141,7 +141,7 @@ class Laws:
         key = (head, lease.mission, lease.task)
         self.demand("what is retracted does not start", key not in self.retracted, lease)
         cancelled = (lease.mission, lease.task) in head.cancelled
-        cancelled = cancelled or lease.mission in head.cancelled_missions
+        cancelled = cancelled or head.has_cancelled(lease.mission)
         self.demand("what a command has cancelled does not start", not cancelled, lease)
         mission = head.hub.registry.missions[lease.mission]
         task = mission.tasks[lease.task]

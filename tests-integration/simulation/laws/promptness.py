@@ -133,7 +133,7 @@ class Promptness:
     def _wanted(self, head: HeadProcess, mission: SimulatedMission, lease: Lease) -> bool:
         pending = mission.session.pending.get(lease.task)
         cancelled = (lease.mission, lease.task) in head.cancelled
-        ended = lease.mission in head.cancelled_missions
+        ended = head.has_cancelled(lease.mission)
         return pending is not None and not (pending.retracted or cancelled or ended)
 
     def _of_mission(self, head: HeadProcess, mission: SimulatedMission) -> Iterator[Passing]:
@@ -141,7 +141,7 @@ class Promptness:
         record = head.hub.registry.missions.get(session.id)
         tasks = {} if record is None else record.tasks
         own = (id(head), head.stopped, mission.wire_number)
-        if session.id in head.cancelled_missions and not session.cancelled_by:
+        if head.has_cancelled(session.id) and not session.cancelled_by:
             yield Passing("a mission learns that somebody has cancelled it", self._trip, own)
         for number, pending in session.pending.items():
             if number in session.aboard:
