@@ -151,7 +151,6 @@ async def test_a_mission_that_is_cancelled_while_it_is_entered_ends() -> None:
         assert left.is_set()
 
 
-
 async def test_a_job_by_itself_leaves_at_once_and_those_right_behind_it_together(
     mock_clock: MockClock,
 ) -> None:
