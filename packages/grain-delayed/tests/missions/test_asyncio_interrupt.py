@@ -41,6 +41,33 @@ def test_an_interrupt_that_trio_receives(steps: int) -> None:
         asyncio.run(main(), debug=True)
 
 
+@pytest.mark.parametrize("steps", [0, 1, 5, 20])
+def test_an_interrupt_that_trio_receives_when_its_last_mission_ends_well(steps: int) -> None:
+    """The loop's own run of a program does not receive it: trio has the handler."""
+
+    def interrupt_after(steps: int) -> None:
+        if steps:
+            asyncio.get_running_loop().call_soon(interrupt_after, steps - 1)
+        else:
+            sent.set_result(None)
+            signal.raise_signal(signal.SIGINT)
+
+    async def main() -> None:
+        async with here():
+            asyncio.get_running_loop().call_soon(interrupt_after, steps)
+        await sent
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    loop = asyncio.new_event_loop()
+    sent = loop.create_future()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(main())
+    finally:
+        signal.signal(signal.SIGINT, before)
+        loop.close()
+
+
 PROGRAM = """
 import asyncio, signal, trio
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where tests run

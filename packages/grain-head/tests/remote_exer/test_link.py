@@ -127,6 +127,30 @@ def sent_so_far(head: FramedChannel, end: socket.socket) -> list[int]:
     return [m.task for m, _ in head._decoder.feed(wire) if isinstance(m, Submit)]
 
 
+async def test_a_mission_that_is_cancelled_while_it_is_entered_ends() -> None:
+    """What keeps the connection is shielded, and would wait for the first task for ever."""
+
+    @asynccontextmanager
+    async def connect(_: str) -> AsyncGenerator[WireChannel]:
+        raise NotServed("so that this test ends in any case")
+        yield
+
+    executor, left = RemoteExecutor(connect=connect), trio.Event()
+
+    async def enter() -> None:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            async with executor:
+                await trio.sleep_forever()
+        left.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(enter)
+        await wait_all_tasks_blocked()
+        executor._link.wanted.set()
+        assert left.is_set()
+
+
 async def test_a_job_by_itself_leaves_at_once_and_those_right_behind_it_together(
     mock_clock: MockClock,
 ) -> None:

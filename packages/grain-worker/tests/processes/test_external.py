@@ -87,7 +87,7 @@ async def test_a_supervisor_that_serves_again_starts_from_nothing() -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 async def test_a_supervisor_serves_the_cpus_again_to_which_it_is_bound() -> None:
-    """It need not bind itself, and finds the caches warm."""
+    """It finds the caches warm, and the kernel need not move it."""
     cpus = sorted(os.sched_getaffinity(0))[:2]
     served: list[tuple[int, str]] = []
 
@@ -104,6 +104,22 @@ async def test_a_supervisor_serves_the_cpus_again_to_which_it_is_bound() -> None
         await run(cpu)
 
     assert len(set(served)) == len(own_supervisors()) == 2
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+async def test_a_program_that_binds_its_supervisor_leaves_the_next_one_its_cpus() -> None:
+    """A launcher may bind its whole process tree, parents included."""
+    one, other = sorted(os.sched_getaffinity(0))[:2]
+    bind = f"import os; os.sched_setaffinity(os.getppid(), [{other}]); print(os.getppid())"
+    show = "import os; print(os.getppid(), *os.sched_getaffinity(0))"
+    for cpus in ([one], []):
+        with GVAR.scope(allocation(c=cpus)):
+            bound = await run_external([PYTHON, "-c", bind])
+            shown = await run_external([PYTHON, "-c", show])
+
+        supervisor, *seen = shown.stdout_text.split()
+        assert supervisor == bound.stdout_text.strip()
+        assert [int(cpu) for cpu in seen] == (cpus or sorted(os.sched_getaffinity(0)))
 
 
 async def test_an_environment_that_was_sent_before_is_the_same_again(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import outcome
@@ -20,7 +21,8 @@ from grain.worker.messages import DefineFunction, ForgetFunctions, StartRun
 from grain.worker.node.limits import raise_open_files
 from grain.worker.node.signals import on_signals
 from grain.worker.payload import Payloads
-from grain.worker.runner.wire_translation import WireTranslation
+from grain.worker.runner import wire_translation
+from grain.worker.runner.wire_translation import _OBJECT, WireTranslation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +48,38 @@ def test_a_call_is_made_of_its_function_arguments_and_resources() -> None:
     wire.learn(ForgetFunctions((function.digest,)), None)
     with pytest.raises(PayloadError, match="never came"):
         wire.decode(run(function.digest), b"")
+
+
+def test_functions_that_only_lanes_bring_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missions come and go, and no head has those of their lanes forgotten."""
+    mission, wire = Payloads(), WireTranslation("w1")
+    functions = [mission.dump_function(partial(add, number)) for number in range(5)]
+    size = _OBJECT + len(functions[0].payload)
+    monkeypatch.setattr(wire_translation, "FROM_LANES", 2 * size)
+
+    def known(number: int) -> bool:
+        arguments = mission.dump_arguments((), {})
+        try:
+            wire.decode(run(functions[number].digest), arguments)
+        except PayloadError:
+            return False
+        return True
+
+    def call_in_lane(number: int) -> None:
+        wire.learn_once(functions[number].digest, functions[number].payload)
+        assert known(number)
+
+    wire.learn(DefineFunction(functions[0].digest), functions[0].payload)
+    call_in_lane(0)  # it is the agent's, which forgets it at the word of a head
+    call_in_lane(1)
+    call_in_lane(2)
+    call_in_lane(1)
+    call_in_lane(3)
+    assert [True, True, False, True] == [known(number) for number in range(4)]
+    wire.learn(DefineFunction(functions[1].digest), functions[1].payload)
+    call_in_lane(2)  # it comes anew
+    call_in_lane(4)
+    assert [True, True, True, False, True] == [known(number) for number in range(5)]
 
 
 def test_a_function_or_arguments_that_come_without_a_payload_fail_only_their_task() -> None:

@@ -439,7 +439,10 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         try:
             with collapsing():  # from here on, what the block raised is the user's exception
                 async with trio.open_nursery() as nursery:
-                    scope = await nursery.start(self._link.run)
+                    # Not by `nursery.start`: that waits for the end of what is shielded if this
+                    # task is cancelled.
+                    scope = trio.CancelScope(shield=True)
+                    nursery.start_soon(self._link.run, scope)
                     self._phase = ExecutorPhase.OPEN
                     try:
                         async with self._lane_door.open():

@@ -160,18 +160,17 @@ class SchedulerLink:
         self.awake, self._task_at = False, trio.current_time()
         return True
 
-    async def run(
-        self, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Keep connected, until the scope passed to ``task_status`` is cancelled.
+    async def run(self, scope: trio.CancelScope) -> None:
+        """Keep connected, until a scope is cancelled.
+
+        Args:
+            scope: a new one; shielded, as it takes the connection to cancel what runs.
 
         Raises:
             EdgeError: no scheduler can be reached, and waiting would not help.
             MissionReplaced: a later process of this lasting mission has registered.
         """
-        # Shielded: it takes the connection to cancel what runs.
-        with trio.CancelScope(shield=True) as scope:
-            task_status.started(scope)
+        with scope:
             await self.wanted.wait()
             while True:
                 pause = _AGAIN

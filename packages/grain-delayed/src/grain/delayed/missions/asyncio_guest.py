@@ -133,7 +133,7 @@ class GuestMission:
 
     def failure(self) -> BaseException | None:
         """Return the exception of the mission itself, None if it ended as it should."""
-        return self._guest.failure() if self.aborted else self._error
+        return self._guest.failure() if self.aborted else self._error or self._guest.late_error()
 
     async def _run(self) -> None:
         """Run the mission, as a trio task."""
@@ -270,6 +270,16 @@ class Guest:
         """
         error, self._error = self._error, None
         return error or asyncio.CancelledError("the missions of this loop were interrupted")
+
+    def late_error(self) -> BaseException | None:
+        """Return the exception of the trio run if that has ended with one which none has raised.
+
+        An interrupt may come when all missions have ended well, and the run has not.
+        """
+        error = None
+        if self._ended.done():
+            error, self._error = self._error, None
+        return error
 
 
 async def _wait_for(

@@ -43,7 +43,7 @@ class Supervisor:
             os.dup2(fd, place)
             os.close(fd)
         self.env: dict[bytes, bytes] = {}
-        self.home = self.cpus = sorted(os.sched_getaffinity(0))
+        self.home = sorted(os.sched_getaffinity(0))
         # All of them, so that the C library need not ask for each, but for those that are ignored:
         # these stay so.
         self.defaults = {
@@ -83,7 +83,7 @@ class Supervisor:
         self.meter.begin(began)
         try:
             # The program inherits this process's affinity: posix_spawn(3) has no attribute for it.
-            self.bind(request["cpus"] or self.home)
+            bind(request["cpus"] or self.home)
             pid = program.start()
             self.meter.count_files(None if program.scratch is None else program.scratch.path)
             status, seconds, usage = wait_until_gone(
@@ -98,19 +98,19 @@ class Supervisor:
             program.close()
         return (ENDED, status, seconds, *measured, tail)
 
-    def bind(self, cpus: list[int]) -> None:
-        """Have this process run on some CPUs, and so the next program.
 
-        Raises:
-            CannotStart: the kernel refuses.
-        """
-        if cpus == self.cpus:
-            return
-        try:
-            os.sched_setaffinity(0, cpus)
-        except OSError as error:
-            raise CannotStart("bind", error.errno or 0, str(cpus).encode()) from None
-        self.cpus = cpus
+def bind(cpus: list[int]) -> None:
+    """Have this process run on some CPUs, and so the next program.
+
+    Each time anew: the last program may have bound this process, too.
+
+    Raises:
+        CannotStart: the kernel refuses.
+    """
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError as error:
+        raise CannotStart("bind", error.errno or 0, str(cpus).encode()) from None
 
 
 def content(fd: int) -> bytes:

@@ -30,7 +30,10 @@ class Translation(Protocol[Arriving, Departing]):
         """Take in a function, or forget some."""
 
     def learn_once(self, digest: bytes, function: Arriving) -> None:
-        """Take in a function, unless it is there: what a lane calls may come by two ways."""
+        """Take in a function, unless it is there: what a lane calls may come by two ways.
+
+        To be called before each call of it in a lane: it may be forgotten after many others.
+        """
 
     def decode(
         self, run: StartRun, payload: Arriving | None

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 
 _RESOURCES = 1024  # resources that are remembered
 
+FROM_LANES = 64_000_000
+"""Bytes of functions that are kept of those that came by lanes only. A mission's lanes may be over
+for a moment, and a function has what it keeps for its next call."""
+
+_OBJECT = 10_000  # bytes that a function takes besides its data, roughly
+
 
 class WireTranslation:
     """The translation between bytes and objects, with the functions that have arrived.
@@ -55,6 +61,9 @@ class WireTranslation:
         # goes wrong is an error of the runs that call it.
         self._unloaded: dict[bytes, WireBytes] = {}
         self._loaded: dict[bytes, Tasklet | PayloadError] = {}
+        # Those that came by lanes only, with their bytes, the one called last at the end: as no
+        # head knows of them, none has them forgotten.
+        self._from_lanes: dict[bytes, int] = {}
         # By their encoding: successive runs mostly use the same few.
         self._resources: dict[bytes, Resource] = {}
         # The CPUs of these, by identity.
@@ -64,17 +73,33 @@ class WireTranslation:
         """See `Translation.learn`."""
         if isinstance(message, DefineFunction):
             self._loaded.pop(message.digest, None)
+            self._from_lanes.pop(message.digest, None)
             if payload is not None:
                 self._unloaded[message.digest] = payload
         else:
             for digest in message.digests:
-                self._unloaded.pop(digest, None)
-                self._loaded.pop(digest, None)
+                self._forget(digest)
+
+    def _forget(self, digest: bytes) -> None:
+        self._unloaded.pop(digest, None)
+        self._loaded.pop(digest, None)
+        self._from_lanes.pop(digest, None)
 
     def learn_once(self, digest: bytes, function: Payload) -> None:
         """See `Translation.learn_once`."""
-        if function is not None and digest not in self._loaded:
+        if function is None:
+            return
+        size = self._from_lanes.pop(digest, 0)
+        if not size and (digest in self._loaded or digest in self._unloaded):
+            return
+        self._from_lanes[digest] = size or _OBJECT + len(function)
+        if not size:
             self._unloaded[digest] = function
+            kept = sum(self._from_lanes.values())
+            while kept > FROM_LANES and len(self._from_lanes) > 1:
+                oldest = next(iter(self._from_lanes))
+                kept -= self._from_lanes[oldest]
+                self._forget(oldest)
 
     def decode(self, run: StartRun, payload: Payload) -> tuple[Call, Resource, RunSettings | None]:
         """See `Translation.decode`."""
