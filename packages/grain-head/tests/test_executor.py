@@ -23,6 +23,8 @@ from grain.head.events import (
     WorkerLeft,
 )
 from grain.head.run_log import RunLog
+from grain.head.scheduler.numbered import Numbered
+from grain.head.scheduler.state import Task
 from grain.resource import Capacity, Cores, Either, GPUs, Infeasible, Memory, WTime
 from grain.worker import Call
 from grain.worker.errors import ExternalLostError, Failure
@@ -49,6 +51,24 @@ async def test_results_come_in_the_order_of_ending_and_end_after_close(
 
     assert ended_jobs == [(ids[1], 1), (ids[2], 1), (ids[0], 3)]
     assert ids == [1, 2, 3]
+
+
+async def test_a_decision_does_not_count_the_tasks() -> None:
+    """That takes a millisecond where a hundred thousand wait."""
+
+    class CountedTasks(Numbered[Task]):
+        looks = 0
+
+        def __len__(self) -> int:
+            CountedTasks.looks += 1
+            return super().__len__()
+
+    executor = GrainExecutor(Cores(1))
+    executor._scheduler.tasks = CountedTasks()
+    async with executor:
+        for _ in range(20):
+            executor.submit(Cores(1), nap, 0)
+    assert CountedTasks.looks == 0
 
 
 async def test_unread_results_outlast_the_executor() -> None:

@@ -370,7 +370,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         self._timer.deadline = self._scheduler.next_time
         if (
             self._scheduler.waiting
-            and not self._scheduler.running
+            and not self._scheduler.workers[_LOCAL].tasks
             and self._timer.deadline == math.inf
         ):
             self._give_up(now)

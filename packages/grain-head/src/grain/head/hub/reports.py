@@ -132,7 +132,8 @@ class MissionReports:
                     counts[worker] = counts.get(worker, 0) + 1
         for mission in self._registry.missions.values():
             counts = on_away.get(mission, {})
-            left = len(mission.tasks) - mission.unconfirmed
+            # To count the tasks takes time, where many wait: only if it matters.
+            left = len(mission.tasks) - mission.unconfirmed if counts else 0
             if not counts or sum(counts.values()) < left or not mission.synced:
                 mission.last_away = frozenset()
                 continue
