@@ -102,7 +102,7 @@ class Supervisor:
 def bind(cpus: list[int]) -> None:
     """Have this process run on some CPUs, and so the next program.
 
-    Each time anew: the last program may have bound this process, too.
+    Each time: the last program may have bound this process, too.
 
     Raises:
         CannotStart: the kernel refuses.
