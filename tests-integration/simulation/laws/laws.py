@@ -31,6 +31,7 @@ from simulation.peers import (
     fits,
 )
 from simulation.setting import LICENCES
+from simulation.wire import Wire
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from grain.worker.messages import Attempt, Inventory
     from simulation.heads import HeadProcess
     from simulation.setting import Setting
-    from simulation.wire import Wire
 
 
 def counts_of(lease: Lease) -> dict[str, int]:
@@ -68,7 +68,8 @@ class Laws:
         self.revoked: set[tuple[HeadProcess, Attempt]] = set()
         # The runs that died after they had been told to end.
         self.ending: set[Attempt] = set()
-        self.retracted: set[tuple[HeadProcess, str, int]] = set()
+        # By task, the process of the mission that has retracted it.
+        self.retracted: dict[tuple[HeadProcess, str, int], SimulatedMission] = {}
         # When workers drained as heads know, by the clocks for people of these.
         self.drained: dict[tuple[HeadProcess, object], float] = {}
         self.reported: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]] = {}
@@ -129,7 +130,7 @@ class Laws:
             key = (head.hub.missions.links[wire], message.task)
             head.crashes.setdefault(key, set()).add(message.crash.attempt)
         elif isinstance(message, Retracted) and isinstance(wire.peer, SimulatedMission):
-            self.retracted.add((head, wire.peer.session.id, message.task))
+            self.retracted[head, wire.peer.session.id, message.task] = wire.peer
 
     def on_leased(self, head: HeadProcess, wire: Wire, lease: Lease) -> None:
         """Check a lease that a head sends."""
@@ -138,12 +139,15 @@ class Laws:
         self.demand("no lease before the worker has reported", wire in head.ready, lease)
         self.endurance.on_leased(head, lease)
         self.lanes.on_leased(head, lease)
-        key = (head, lease.mission, lease.task)
-        self.demand("what is retracted does not start", key not in self.retracted, lease)
+        mission = head.hub.registry.missions[lease.mission]
+        by = self.retracted.get((head, lease.mission, lease.task))
+        # Another process of a lasting mission may have looked at its tasks before that.
+        submitted_by = mission.link.peer if isinstance(mission.link, Wire) else by
+        retracted = by is not None and by is submitted_by
+        self.demand("what is retracted does not start", not retracted, lease)
         cancelled = (lease.mission, lease.task) in head.cancelled
         cancelled = cancelled or head.has_cancelled(lease.mission)
         self.demand("what a command has cancelled does not start", not cancelled, lease)
-        mission = head.hub.registry.missions[lease.mission]
         task = mission.tasks[lease.task]
         suspect = blamed(task.crashes) >= 2
         self.demand("a suspect runs alone", lease.alone == suspect, lease)
