@@ -87,6 +87,13 @@ def test_a_cancelled_task_is_over_whose_worker_was_taken_for_lost_and_then_died(
     assert ["", ""] == [run_seed(seed)[0] for seed in (1361, 1576)]
 
 
+def test_a_turn_went_to_a_task_that_only_a_later_process_of_a_lasting_mission_cancelled() -> None:
+    """It submits the task and retracts it in one message."""
+    error, _ = run_seed(16056)
+
+    assert "" == error
+
+
 def misfits(bug: Cast) -> list[str]:
     """Return the methods of a bug that do not take what those in whose places they stand take."""
     pairs: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = [

@@ -9,6 +9,10 @@ A task that waits no more and has not started had a turn: it was cancelled, or a
 earlier gang, or a worker has reported a run of it, which this head had forgotten with its
 mission or never knew. What waits behind it keeps its place, and so starts no later than without
 that; it is behind others by such turns.
+
+A task that is cancelled by the message which submits it is never seen to wait. So what a process of
+a mission has cancelled counts while that is connected. Of a lasting mission it is not the first
+one: its next process submits anew what an earlier one has cancelled, and cancels it at once.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from grain.head.hub.tasks.outcomes import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
 from grain.head.scheduler.fair_share import Share
 from grain.resource import Either
 from grain.worker.messages import LANE, Lease
+from simulation.peers import SimulatedMission
+from simulation.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -162,11 +168,9 @@ class Turns:
         They were cancelled, or are to run alone, or wait no more for another reason. None if no
         mission is to be looked at.
         """
-        ids = [one.id for one in self._head.hub.registry.missions.values() if one.number == number]
-        for mission in self._world.missions:
-            story, id = mission.story, mission.session.id  # noqa: A001 - its name
-            if id in ids and not story.ended_outside:
-                alone = {task for one, task in self._suspects if one == id}
-                cancelled = story.cancelled | story.cancelled_outside
-                return len(cancelled | alone | self._turns[number][2])
-        return None
+        link, _, lost = self._turns.get(number, (None, set(), set()))
+        process = link.peer if isinstance(link, Wire) else None
+        if not isinstance(process, SimulatedMission) or process.story.ended_outside:
+            return None
+        alone = {task for one, task in self._suspects if one == process.session.id}
+        return len(process.story.cancelled | process.story.cancelled_outside | alone | lost)
