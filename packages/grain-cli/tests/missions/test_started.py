@@ -60,7 +60,12 @@ print("done", flush=True)
 def folder(alone: Path) -> Iterator[Path]:
     """A directory with a program that waits for a file, and a state directory; none is left."""
     (alone / "opt.py").write_text(WAITS)
+    # What keeps a program handles its signals, for as long as its process lives: this one.
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
     yield alone
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
     for one in listed(everything=True):
         if one["state"] == "running":
             os.kill(one["pid"], signal.SIGKILL)

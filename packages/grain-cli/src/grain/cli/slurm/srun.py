@@ -122,10 +122,12 @@ def _files(step: SrunStep, rank: int, here: Here, files: ExitStack) -> list[IO[b
 
     def output(pattern: str) -> IO[bytes]:
         name = steps.path(pattern, rank, here.environment, directory)
-        # Processes that share a file append to it, after the first one has emptied it.
+        # Processes that share a file append to it, the first one as well, which has emptied it: it
+        # may be the last that writes.
         shared = rank and name == steps.path(pattern, 0, here.environment, directory)
-        mode = "ab" if shared or step.append else "wb"
-        return files.enter_context(Path(name).open(mode))
+        more = 0 if shared or step.append else os.O_TRUNC
+        opened = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | more, 0o666)
+        return files.enter_context(open(opened, "ab"))  # noqa: PTH123 - a descriptor
 
     try:
         stdin: IO[bytes] | int = 0
