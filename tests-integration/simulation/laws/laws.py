@@ -359,6 +359,16 @@ class Laws:
             if task is not None and task.kept_by is not None:
                 self.acknowledged.add(task.kept_by[1])
 
+    def on_unclaimed(self, attempt: Attempt, seconds: float) -> None:
+        """Check that an outcome is forgotten which no process of its lasting mission has wanted.
+
+        The worker that keeps it is not told so while it is away. The outcome is in the files of the
+        mission, but a process may have an old look at them, and submit the task again.
+        """
+        law = "an outcome is kept for the next process of a lasting mission"
+        self.demand(law, seconds >= self.world.grace - 2.0, (attempt, seconds))
+        self.acknowledged.add(attempt)
+
     def on_acknowledged(self, head: HeadProcess, attempt: Attempt) -> None:
         """Check that an outcome which a worker may forget is where it belongs."""
         self.acknowledged.add(attempt)
