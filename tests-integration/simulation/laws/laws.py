@@ -461,8 +461,12 @@ class Laws:
             return
         kind = self.world.behaviour(mission.session.id, task).kind
         if lasting and resolution.payload and unpack(resolution.payload, list)[3] == "refused":
-            law = "a run is refused only if another has begun"
-            self.demand(law, task in self.endurance.files(mission.session.id).begun, resolution)
+            files = self.endurance.files(mission.session.id)
+            # Before any run has begun, another process may have heard that the task was cancelled,
+            # from a head to which this one was not connected.
+            over = task in files.begun or (task in files.cancelled and task in files.ended)
+            law = "a run is refused only if another has begun, or its task was cancelled"
+            self.demand(law, over, resolution)
             kind = "error"
         if resolution.ending == "crashed":
             attempts = {crash.attempt for crash in resolution.crashes}
