@@ -59,6 +59,14 @@ class Observer(Protocol):
     def on_confirmed(self, mission: MissionRecord, message: AckTasks) -> None:
         """Note the outcomes that a mission has, before its head forgets them."""
 
+    def on_unclaimed(self, attempt: Attempt, seconds: float) -> None:
+        """Check that an outcome is forgotten which no process of its lasting mission has wanted.
+
+        Args:
+            attempt: the run whose outcome it is.
+            seconds: for how long no process has, as its head could see.
+        """
+
     def on_inventory(self, head: HeadProcess, wire: Wire, message: Inventory) -> None:
         """Note the runs that a head learns of from a worker."""
 
@@ -155,6 +163,8 @@ class HeadProcess:
         # The crashes of each task that missions were informed of from here, likewise: a mission
         # that was given up and comes back is a new one.
         self.crashes: dict[tuple[MissionRecord, int], set[Attempt]] = {}
+        # The time by `served` since which no process wants an outcome of a lasting mission.
+        self._unclaimed: dict[Attempt, float] = {}
         self.observers: Sequence[DispatchObserver] = ()
 
     @property
@@ -321,13 +331,30 @@ class HeadProcess:
             self.world.touched.add(self)
             registry = self.hub.registry
             before = registry.workers.keys() | registry.missions.keys()
+            self._unclaimed = {
+                attempt: self._unclaimed.get(attempt, self.served)
+                for attempt in self._find_unclaimed()
+            }
             self.hub.on_tick(self.now)
+            for attempt in self._unclaimed.keys() - self._find_unclaimed():
+                seconds = self.served - self._unclaimed[attempt]
+                self.world.laws.on_unclaimed(attempt, seconds)
             for peer in before - registry.workers.keys() - registry.missions.keys():
                 if peer in self._lost:
                     self.world.laws.on_given_up(peer, self.served - self._lost[peer])
             self.flush()
             if self.at_bridge is not None:
                 self.at_bridge.tick()
+
+    def _find_unclaimed(self) -> set[Attempt]:
+        """Return the runs whose outcomes are kept for a process of a lasting mission to come."""
+        return {
+            task.kept_by[1]
+            for mission in self.hub.registry.missions.values()
+            if mission.lasts
+            for task in mission.tasks.values()
+            if task.kept_by is not None and not task.claimed
+        }
 
     def _note_loss(self, wire: Wire) -> None:
         peer = self.hub.workers.links.get(wire) or self.hub.missions.links.get(wire)

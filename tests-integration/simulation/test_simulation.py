@@ -94,6 +94,27 @@ def test_a_turn_went_to_a_task_that_only_a_later_process_of_a_lasting_mission_ca
     assert "" == error
 
 
+def test_the_worker_of_an_outcome_is_away_when_that_is_forgotten_as_no_process_wants_it() -> None:
+    """A later process, with an old look at the files of its mission, submits the task again."""
+    error, _ = run_seed(16821)
+
+    assert "" == error
+
+
+def test_a_run_is_refused_whose_task_was_cancelled_before_any_run_of_it_began() -> None:
+    """One process of a lasting mission has heard of that; another submits it to a later head."""
+    error, _ = run_seed(19486)
+
+    assert "" == error
+
+
+def test_a_task_whose_place_an_urgent_one_has_taken_was_done_elsewhere() -> None:
+    """It leaves the queue without a start by the place that it had got for that."""
+    error, _ = run_seed(19415)
+
+    assert "" == error
+
+
 def misfits(bug: Cast) -> list[str]:
     """Return the methods of a bug that do not take what those in whose places they stand take."""
     pairs: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = [

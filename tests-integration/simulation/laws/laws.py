@@ -359,6 +359,16 @@ class Laws:
             if task is not None and task.kept_by is not None:
                 self.acknowledged.add(task.kept_by[1])
 
+    def on_unclaimed(self, attempt: Attempt, seconds: float) -> None:
+        """Check that an outcome is forgotten which no process of its lasting mission has wanted.
+
+        The worker that keeps it is not told so while it is away. The outcome is in the files of the
+        mission, but a process may have an old look at them, and submit the task again.
+        """
+        law = "an outcome is kept for the next process of a lasting mission"
+        self.demand(law, seconds >= self.world.grace - 2.0, (attempt, seconds))
+        self.acknowledged.add(attempt)
+
     def on_acknowledged(self, head: HeadProcess, attempt: Attempt) -> None:
         """Check that an outcome which a worker may forget is where it belongs."""
         self.acknowledged.add(attempt)
@@ -451,8 +461,12 @@ class Laws:
             return
         kind = self.world.behaviour(mission.session.id, task).kind
         if lasting and resolution.payload and unpack(resolution.payload, list)[3] == "refused":
-            law = "a run is refused only if another has begun"
-            self.demand(law, task in self.endurance.files(mission.session.id).begun, resolution)
+            files = self.endurance.files(mission.session.id)
+            # Before any run has begun, another process may have heard that the task was cancelled,
+            # from a head to which this one was not connected.
+            over = task in files.begun or (task in files.cancelled and task in files.ended)
+            law = "a run is refused only if another has begun, or its task was cancelled"
+            self.demand(law, over, resolution)
             kind = "error"
         if resolution.ending == "crashed":
             attempts = {crash.attempt for crash in resolution.crashes}

@@ -13,6 +13,11 @@ that; it is behind others by such turns.
 A task that is cancelled by the message which submits it is never seen to wait. So what a process of
 a mission has cancelled counts while that is connected. Of a lasting mission it is not the first
 one: its next process submits anew what an earlier one has cancelled, and cancels it at once.
+
+A task that has run before may have exchanged its place with a new one that is more urgent, which
+has started by it. It has the later place of that one, and makes up for it by its own start. If it
+leaves the queues without one, as when its worker reports the earlier run after all, that place is
+given up: so it counts as if a new task had not started.
 """
 
 from __future__ import annotations
@@ -62,11 +67,13 @@ class Turns:
         # The starts of each mission, by its number: of all tasks, and of those that are new.
         self._starts: Counter[int] = Counter()
         self._new_starts: Counter[int] = Counter()
+        # Of each mission, the tasks that had run before and left the queues without a start.
+        self._left: Counter[int] = Counter()
         # The tasks that have left the queues to run alone, by mission and number.
         self._suspects: set[tuple[str, int]] = set()
-        # Of each mission, by its number: its connection, the tasks that wait there, and those that
-        # have lost their turns.
-        self._turns: dict[int, tuple[Link | None, set[int], set[int]]] = {}
+        # Of each mission, by its number: its connection, the tasks that wait there, each with
+        # whether it has run before, and those that have lost their turns.
+        self._turns: dict[int, tuple[Link | None, dict[int, bool], set[int]]] = {}
         # By how much a mission was ahead of one that waits, at the least since that began to wait.
         self._ahead: dict[tuple[int, int], int] = {}
 
@@ -112,17 +119,22 @@ class Turns:
 
     def _look(
         self, mission: MissionRecord, sent: set[tuple[str, int]]
-    ) -> tuple[Link | None, set[int], set[int]]:
+    ) -> tuple[Link | None, dict[int, bool], set[int]]:
         """Return which tasks of a mission wait, and which have lost their turns, by its link."""
-        link, waited, lost = self._turns.get(mission.number, (None, set(), set()))
-        if mission.link != link:  # it submits them again, and all that wait get other turns
-            waited, lost = set(), set()
+        link, waited, lost = self._turns.get(mission.number, (None, {}, set()))
         tasks = mission.tasks.items()
-        waits = {n for n, t in tasks if t.scheduler_id is not None or t.awaits == ITS_MISSION}
-        gone = {task for task in waited if (mission.id, task) not in sent}
+        waits = {
+            number: self._has_run(task)
+            for number, task in tasks
+            if task.scheduler_id is not None or task.awaits == ITS_MISSION
+        }
+        gone = {task for task in waited if task not in waits and (mission.id, task) not in sent}
+        self._left[mission.number] += sum(waited[task] for task in gone)
+        if mission.link != link:  # it submits them again, and all that wait get other turns
+            gone, lost = set(), set()
         # They may never have been seen to wait: they have come with this very message.
         gone |= {number for number, task in tasks if self._awaits_gang(task)}
-        return mission.link, waits, (lost | gone) - waits
+        return mission.link, waits, (lost | gone) - waits.keys()
 
     def _awaits_gang(self, task: TaskRecord) -> bool:
         stands_in = task.lease is not None and self._head.hub.gangs.is_stand_in(task.lease)
@@ -152,7 +164,8 @@ class Turns:
         if cancelled is None:
             return
         key = waiting.share, other.share
-        ahead = self._new_starts[other.share] - self._starts[waiting.share]
+        ahead = self._new_starts[other.share] - self._left[other.share]
+        ahead -= self._starts[waiting.share]
         least = self._ahead[key] = min(ahead, before.get(key, ahead))
         # A new task that is more urgent takes the place of one that has run, and gives it its own.
         again = sum(self._has_run(task.record) for task in other.tasks if not task.cancelled)
@@ -168,7 +181,7 @@ class Turns:
         They were cancelled, or are to run alone, or wait no more for another reason. None if no
         mission is to be looked at.
         """
-        link, _, lost = self._turns.get(number, (None, set(), set()))
+        link, _, lost = self._turns.get(number, (None, {}, set()))
         process = link.peer if isinstance(link, Wire) else None
         if not isinstance(process, SimulatedMission) or process.story.ended_outside:
             return None

@@ -647,6 +647,9 @@ SLIPS: dict[str, Slip] = {
     "outcomes that no process of a lasting mission fetches are kept for ever": Slip(
         Missions, "_outlast", "if task.number in mission.unfetched:", "if False:"
     ),
+    "outcomes that no process of a lasting mission has fetched at once are forgotten": Slip(
+        Missions, "_outlast", "if task.number in mission.unfetched:", "if True:"
+    ),
     "a worker stays reserved for a task that was cancelled": Slip(
         StarvationGuard, "on_fewer", "_tasks_of(queue) > queue.waiting", "False"
     ),
