@@ -11,6 +11,7 @@ import argparse
 import gc
 import itertools
 import multiprocessing
+import sys
 import time
 
 from grain.head import messages as mission
@@ -100,4 +101,4 @@ def measure(workers: int, calls: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

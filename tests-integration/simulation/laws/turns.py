@@ -11,8 +11,8 @@ mission or never knew. What waits behind it keeps its place, and so starts no la
 that; it is behind others by such turns.
 
 A task that is cancelled by the message which submits it is never seen to wait. So what a process of
-a mission has cancelled counts while that is connected. Of a lasting mission it is not the first
-one: its next process submits anew what an earlier one has cancelled, and cancels it at once.
+a mission has cancelled counts while that process is connected. The next process of a lasting
+mission submits such tasks once more, and cancels them at once.
 
 A task that has run before may have exchanged its place with a new one that is more urgent, which
 has started by it. It has the later place of that one, and makes up for it by its own start. If it
@@ -71,8 +71,8 @@ class Turns:
         self._left: Counter[int] = Counter()
         # The tasks that have left the queues to run alone, by mission and number.
         self._suspects: set[tuple[str, int]] = set()
-        # Of each mission, by its number: its connection, the tasks that wait there, each with
-        # whether it has run before, and those that have lost their turns.
+        # By the number of a mission: its connection; the tasks that wait there, with True for one
+        # that has run before; and the tasks that have lost their turns.
         self._turns: dict[int, tuple[Link | None, dict[int, bool], set[int]]] = {}
         # By how much a mission was ahead of one that waits, at the least since that began to wait.
         self._ahead: dict[tuple[int, int], int] = {}

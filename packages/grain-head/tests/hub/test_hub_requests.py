@@ -354,7 +354,7 @@ def test_what_tasks_print_goes_to_their_mission_up_to_a_limit(harness: HubHarnes
 def test_a_task_whose_queue_was_discarded_while_it_awaited_a_report_starts(
     harness: HubHarness,
 ) -> None:
-    """The scheduler keeps some hundred queues without tasks, and forgets the others."""
+    """The scheduler keeps a few hundred empty queues, and forgets the rest."""
     mission = harness.mission()
     harness.submit(mission, 1, worker="of another head")
     harness.send(mission, Synced())

@@ -128,7 +128,7 @@ def sent_so_far(head: FramedChannel, end: socket.socket) -> list[int]:
 
 
 async def test_a_mission_that_is_cancelled_while_it_is_entered_ends() -> None:
-    """What keeps the connection is shielded, and would wait for the first task for ever."""
+    """The task that keeps the connection is shielded, and would wait forever for the first call."""
 
     @asynccontextmanager
     async def connect(_: str) -> AsyncGenerator[WireChannel]:

@@ -77,7 +77,7 @@ def test_functions_that_only_lanes_bring_do_not_pile_up(monkeypatch: pytest.Monk
     call_in_lane(3)
     assert [True, True, False, True] == [known(number) for number in range(4)]
     wire.learn(DefineFunction(functions[1].digest), functions[1].payload)
-    call_in_lane(2)  # it comes anew
+    call_in_lane(2)  # it is sent again
     call_in_lane(4)
     assert [True, True, True, False, True] == [known(number) for number in range(5)]
 

@@ -153,11 +153,12 @@ class Missions:
             case AckTasks():
                 self._on_confirmed(mission, message)
             case Request():
-                resources = request_of(message.resources)
-                queue = self._scheduler.queue(
-                    resources, message.priority, mission.number, message.interpreter
+                mission.requests[message.number] = self._scheduler.queue(
+                    request_of(message.resources),
+                    message.priority,
+                    mission.number,
+                    message.interpreter,
                 )
-                mission.requests[message.number] = (resources, queue)
             case DefineFunction():
                 mission.functions[message.digest] = message.digest, payload
                 mission.function_names[message.digest] = message.name
@@ -277,12 +278,7 @@ class Missions:
         has_run = task is not None or message.worker != "" or message.crashes != ()
         if task is None:
             task = mission.tasks[message.task] = TaskRecord(mission, message.task)
-        resources, queue = mission.requests[message.request]
-        if queue.rank is None:  # without tasks: it may have been discarded meanwhile
-            queue = self._scheduler.queue(
-                resources, queue.priority, mission.number, queue.interpreter
-            )
-        task.queue = queue
+        queue = task.queue = self._scheduler.current(mission.requests[message.request])
         task.request = message.request
         task.urgency = message.urgency or 0.0  # one object for most of them
         shares, priority = self._registry.shares, queue.priority
@@ -324,7 +320,7 @@ class Missions:
             )
 
     def _join_crashes(self, task: TaskRecord, known: tuple[Crash, ...]) -> None:
-        """Add the crashes that the mission of a task knows; report to it those that it does not."""
+        """Add the crashes that a task's mission knows of, and report the others to it."""
         reported = {crash.attempt for crash in known}
         more = [crash for crash in task.crashes if crash.attempt not in reported]
         task.alter().crashes = (*known, *more)

@@ -111,8 +111,8 @@ class MissionReports:
         for mission in self._registry.missions.values():
             if mission.link is None:
                 continue
-            for number, (resources, before) in mission.requests.items():
-                key = (before.priority, resources, mission.number, before.interpreter, 0.0)
+            for number, before in mission.requests.items():
+                key = before.priority, before.request, before.share, before.interpreter, 0.0
                 queue = self._scheduler.queues.get(key)
                 if queue is not None and queue.waiting:
                     self._update(mission, number, queue, now)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from grain.eventlog.usage import Report
     from grain.head.messages import Crash, Ending, Outlook, Unschedulable
     from grain.head.scheduler.state import TaskQueue
-    from grain.resource import Resource
     from grain.worker.messages import Attempt
 
     Link = Hashable
@@ -168,8 +167,8 @@ class MissionRecord(PeerRecord):
     retried: int = 0
     # How far it is, as it estimates itself; None if it has not said so on this link.
     outlook: Outlook | None = None
-    # The requests of this link by number: the resources, and the queue for them.
-    requests: dict[int, tuple[Resource, TaskQueue]] = field(default_factory=dict)
+    # The queues for the requests of this link, by number, as they were then: see `Scheduler.current`.
+    requests: dict[int, TaskQueue] = field(default_factory=dict)
     # The requests of this link that were looked at, each with the last message about it.
     unschedulable: dict[int, Unschedulable | None] = field(default_factory=dict)
     # The versions of workers that were reported to the mission on this link.

@@ -190,6 +190,15 @@ class Scheduler:
             self._require((queue,))
         return queue
 
+    def current(self, queue: TaskQueue) -> TaskQueue:
+        """Return a queue for `on_submitted` that was got before, or the one that takes its place.
+
+        Of the queues without tasks, only a few hundred are kept.
+        """
+        if queue.rank is not None:
+            return queue
+        return self.queue(queue.request, queue.priority, queue.share, queue.interpreter, queue.seen)
+
     def _require(self, queues: Iterable[TaskQueue]) -> None:
         """Set what tasks need that have outlived workers, by the lives of the workers here."""
         for queue in queues:
@@ -399,7 +408,7 @@ class Scheduler:
     def has_room(self, queue: TaskQueue, now: float) -> bool:
         """Return True if a task that a queue gets now, after `dispatch`, would start at once.
 
-        To be asked only while `wants_room` is False: then there are no reservations either.
+        Call it only while `wants_room` is False: then no worker is reserved.
 
         Args:
             queue: one without alternatives, gangs and what the whole cluster has.

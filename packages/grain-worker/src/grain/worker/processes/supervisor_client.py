@@ -97,7 +97,7 @@ class SupervisorClient:
         theirs: the supervisor's end of the socket, to be closed when the supervisor has a copy.
         ending: True if it was ordered to end its program.
         never_ran: True if it has died and left its request unread.
-        cpus: those of its last program, to which it is still bound; None for all.
+        cpus: those of its last program; None for all.
     """
 
     def __init__(self, number: int) -> None:

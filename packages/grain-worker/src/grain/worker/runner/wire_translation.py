@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _RESOURCES = 1024  # resources that are remembered
 
 FROM_LANES = 64_000_000
-"""Bytes of functions that are kept of those that came by lanes only. A mission's lanes may be over
-for a moment, and a function has what it keeps for its next call."""
+"""Bytes of functions that are kept although they came only through lanes. The next lane of their
+mission may call them again, and a function may hold data that it uses again."""
 
 _OBJECT = 10_000  # bytes that a function takes besides its data, roughly
 

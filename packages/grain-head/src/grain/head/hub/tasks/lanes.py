@@ -85,12 +85,8 @@ class LaneTable:
         asked, self._asked = self._asked, {}
         lent = not self._anything_waits()
         for task in asked:
-            queue = task.queue
-            assert queue is not None
-            # Looked up again: without tasks, it may have been discarded since it was submitted.
-            queue = task.queue = self._scheduler.queue(
-                queue.request, queue.priority, queue.share, queue.interpreter
-            )
+            assert task.queue is not None
+            queue = task.queue = self._scheduler.current(task.queue)
             room = lent and not task.mission.paused
             if room and self._scheduler.has_room(queue, now):
                 self._waiting.queue_up(task, queue)

@@ -77,10 +77,7 @@ class Waiting:
             task.alter().awaits = ITS_MISSION
             task.mission.parked[task] = None
             return
-        if queue.rank is None:  # without tasks: it may have been discarded since the submission
-            queue = task.queue = self._scheduler.queue(
-                queue.request, queue.priority, queue.share, queue.interpreter, queue.seen
-            )
+        queue = task.queue = self._scheduler.current(queue)
         if not queue.serving_shapes or queue.gangs or queue.shared:
             self._reports.on_waiting(task, queue, now)
         if crashes := task.course.crashes:
