@@ -167,7 +167,7 @@ class MissionRecord(PeerRecord):
     retried: int = 0
     # How far it is, as it estimates itself; None if it has not said so on this link.
     outlook: Outlook | None = None
-    # The queues for the requests of this link, by number, as they were then: see `Scheduler.current`.
+    # The queues for the requests of this link, by number; `Scheduler.current` has what follows one.
     requests: dict[int, TaskQueue] = field(default_factory=dict)
     # The requests of this link that were looked at, each with the last message about it.
     unschedulable: dict[int, Unschedulable | None] = field(default_factory=dict)
