@@ -14,6 +14,7 @@ from command_site import Site
 from grain.edge.meeting.host import start_time
 from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
+from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,7 +159,7 @@ async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
         await jobs.submit("job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         first = await jobs.dispatcher()
-        os.kill(first, signal.SIGSTOP)
+        stop(first)
         # As if it were silent for long, on another host.
         with jobs.site.script("-m", "grain.dispatcher", str(jobs.folder)):
             while await jobs.dispatcher() == first:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,7 @@ import trio
 import trio.testing
 
 from grain.worker.external import ExternalError, ExternalTimeoutError, run_external
+from grain_testkit.local_processes import stop
 from grain_testkit.program_trees import PYTHON, TREE, marked, wait_for_count, wait_until_grown
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ async def test_a_stopped_program_is_ended_within_the_grace(marker: str) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one)
         await wait_for_count(1, marker)
-        os.kill(marked(marker)[0], signal.SIGSTOP)
+        stop(marked(marker)[0])
         began = trio.current_time()
         nursery.cancel_scope.cancel()
 
