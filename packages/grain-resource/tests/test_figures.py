@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.resource.figures import clock, counted, signal_name, span
+from grain.resource.figures import clock, counted, rate, signal_name, span
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
@@ -65,3 +65,18 @@ def test_counts_have_their_noun_and_signals_a_name() -> None:
     assert ["0 tasks", "1 task", "1,234 tasks"] == [counted(n, "task") for n in (0, 1, 1234)]
     assert "2 batches" == counted(2, "batch", "batches")
     assert ["SIGKILL", "signal 99"] == [signal_name(9), signal_name(99)]
+
+
+@pytest.mark.parametrize(
+    ("per_second", "text"),
+    [
+        (123.4, "123/s"),
+        (10, "10/s"),
+        (6.12, "6.1/s"),
+        (0.25, "15/min"),
+        (0.002, "7.2/h"),
+        (0, "0"),
+    ],
+)
+def test_rates_have_the_unit_that_suits_them(per_second: float, text: str) -> None:
+    assert text == rate(per_second)

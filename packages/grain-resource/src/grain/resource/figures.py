@@ -69,6 +69,23 @@ def counted(count: int, noun: str, several: str = "") -> str:
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"
 
 
+def rate(per_second: float) -> str:
+    """Return a rate in the unit that suits it.
+
+    >>> rate(6.12), rate(0.25), rate(0.002), rate(0)
+    ('6.1/s', '15/min', '7.2/h', '0')
+    """
+    if not per_second:
+        return "0"
+    for factor, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        amount = per_second * factor
+        if amount >= 1 or unit == "h":
+            break
+    return (
+        f"{amount:.1f}/{unit}" if amount < 10 and amount != int(amount) else f"{amount:.0f}/{unit}"
+    )
+
+
 def signal_name(number: int) -> str:
     """Return the name of a signal.
 
