@@ -297,6 +297,17 @@ class Started(Message, frozen=True):
     over: bool = False
 
 
+class Seated(Message, frozen=True):
+    """The workers that a gang has; after the `Started` of its task, and only for displays.
+
+    Attributes:
+        workers: the ids of the members beside the root, in their order.
+    """
+
+    task: int
+    workers: tuple[str, ...]
+
+
 class Crashed(Message, frozen=True):
     """A crash of a run of a task; the task goes on.
 
@@ -517,6 +528,7 @@ grain.edge.questions."""
 HEAD = (
     MissionRegistered,
     Started,
+    Seated,
     Crashed,
     Resolved,
     Retracted,
