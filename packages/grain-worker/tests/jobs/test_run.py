@@ -8,12 +8,14 @@ import re
 import shutil
 import signal
 import socket
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from grain import GVAR
 from grain.edge.meeting.host import this_process
@@ -22,6 +24,7 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
+from grain.worker.external import ending_programs
 from grain.worker.jobs.program import last_line
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunction, run_job
 from grain.worker.runner.runner import by_sigterm
@@ -208,6 +211,38 @@ async def test_the_receipt_says_how_it_ended(
     number = submit(queue, work, **{"command": ("sleep", "1000"), **fields})
     ended = await ran(queue, number)
     assert (ended.how, ended.status, ended.signal) == how
+
+
+@pytest.mark.parametrize("ended_by", ["its time limit", "a wish", "its worker"])
+async def test_the_end_of_the_script_is_the_result_whatever_it_left_behind(
+    queue: Queue, work: Path, ended_by: str, mock_clock: trio.testing.MockClock
+) -> None:
+    """What is left goes on after SIGTERM, until it is let go; meanwhile the run is to end."""
+    script = """#!/bin/sh
+setsid sh -c 'trap "echo told >told" TERM; echo >there; until test -e go; do sleep 0.02; done' &
+until test -e there; do sleep 0.02; done
+"""
+    number = submit(queue, work, script=script, timeout=100.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        while not (work / "told").exists():
+            await trio.to_thread.run_sync(time.sleep, 0.01)
+        if ended_by == "a wish":
+            queue.wish(Wish(what="cancel", jobs=((number, number),), by="ann"))
+            mock_clock.jump(10)  # to the next look
+        elif ended_by == "its worker":
+            nursery.cancel_scope.cancel()
+        else:
+            mock_clock.jump(101)
+        with trio.CancelScope(shield=True):
+            while not ending_programs():
+                await trio.to_thread.run_sync(time.sleep, 0.01)
+            let_go = time.time()
+            (work / "go").touch()
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.status) == ("exit", 0)
+    assert ended.at < let_go
 
 
 async def test_the_output_of_a_run_that_was_ended_says_so_in_the_words_of_slurm(

@@ -172,7 +172,8 @@ async def run_external(
             default.
         stdout: `CAPTURE`, or the path of a file to write, relative to `cwd`.
         stderr: the same, or `STDOUT`.
-        timeout: seconds after which the program is ended and `ExternalTimeoutError` raised.
+        timeout: seconds after which the program is ended and `ExternalTimeoutError` raised. The
+            end of what it left behind does not count.
         grace: seconds between SIGTERM and SIGKILL wherever processes have to be ended.
         check: raise if the exit code is not 0, or a signal ended the program.
         bind: set the CPU affinity to the allocated CPUs (sched_setaffinity(2)).
@@ -198,8 +199,8 @@ async def run_external(
     On cancellation, and on Ctrl-C, the whole tree of processes is ended before the exception
     goes on: SIGTERM to all, SIGKILL after `grace`, including processes that have left the
     session, were orphaned, or have changed their environment. When a program ends normally, what
-    it left running in the background is ended likewise. When the calling process is killed, so
-    are the programs.
+    it left running in the background is ended likewise, and a cancellation meanwhile does not
+    take its result away. When the calling process is killed, so are the programs.
     """
     if timeout is not None and not isinstance(timeout, Real):
         raise TypeError(f"timeout={timeout!r}: write a number of seconds, as in timeout=60")
@@ -313,6 +314,9 @@ async def run_program_call(
         return call.completed(await call.run(), check)
     with trio.move_on_after(timeout):
         return call.completed(await call.run(), check)
+    late = call.cancelled_result
+    if late is not None and isinstance(late.report, ProgramExit) and late.report.by_itself:
+        return call.completed(late, check)  # only what it left behind took so long
     raise call.timed_out(f"ended after its time limit of {timeout:g} s")
 
 

@@ -10,16 +10,17 @@ there is one, is that of stdin. A request that the supervisor leaves unread neve
 kernel resets the connection. `END` and `HURRY` end the program, and `KILL` does without any grace,
 also after one of these. The supervisor reports by one marshalled tuple, which begins with its kind:
 
-- `ENDED`, wait status, seconds, user and system seconds, max RSS in KiB, peak memory in bytes, how
-  that was measured, how the CPU time was, bytes read and written, processes that the kernel has
-  killed in its control group for want of memory, whether that group is its own, last bytes of
-  stderr
+- `ENDED`, wait status, seconds, whether the program ended before it was told to, user and system
+  seconds, max RSS in KiB, peak memory in bytes, how that was measured, how the CPU time was, bytes
+  read and written, processes that the kernel has killed in its control group for want of memory,
+  whether that group is its own, last bytes of stderr
 - `FAILED`, the step of the start that failed, its errno, the path concerned: there is no process
 - `STUCK`, pids: these processes survive SIGKILL. The supervisor still waits for them.
 
 Its first report, before any program, is `STARTED` with its pid.
 
-To a subreaper: `END`, `HURRY` and `KILL`. It reports as a supervisor does, up to max RSS.
+To a subreaper: `END`, `HURRY` and `KILL`. It reports as a supervisor does, up to max RSS, and not
+whether the process was told to end.
 
 To the fork server, each with a supervisor's number: `FORK`, with the descriptors of its socket and
 of its files for stdout and stderr; `AWAIT`, with a socket for the report `GONE` as soon as that

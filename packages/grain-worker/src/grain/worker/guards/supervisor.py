@@ -86,7 +86,7 @@ class Supervisor:
             bind(request["cpus"] or self.home)
             pid = program.start()
             self.meter.count_files(None if program.scratch is None else program.scratch.path)
-            status, seconds, usage = wait_until_gone(
+            status, seconds, by_itself, usage = wait_until_gone(
                 self.caller, pid, began, request["grace"], self.meter
             )
             # Before the scratch directory is removed: files in memory count.
@@ -96,7 +96,7 @@ class Supervisor:
             return failure.report
         finally:
             program.close()
-        return (ENDED, status, seconds, *measured, tail)
+        return (ENDED, status, seconds, by_itself, *measured, tail)
 
 
 def bind(cpus: list[int]) -> None:

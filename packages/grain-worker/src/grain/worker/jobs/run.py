@@ -171,6 +171,7 @@ class _Runner:
         self._next_wish = what.wishes
         self._cancelled: Wish | None = None
         self._stderr: Path | None = None
+        self._own_end: Ended | None = None
         self._began = time.time()
 
     @property
@@ -215,13 +216,13 @@ class _Runner:
             call = await trio.to_thread.run_sync(self._call)
         except Exception as error:  # whatever is wrong with it, another attempt ends the same way
             return _not_started(error)
-        timeout = job.timeout or None
+        timeout, began = job.timeout or None, time.time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, call, nursery.cancel_scope)
             try:
                 done = await run_program_call(call, timeout, check=True)
             except ExternalError as error:
-                ended = receipt_of_failure(error, job.timeout, time.time())
+                ended = receipt_of_failure(error, job.timeout, _end_at(began, error.elapsed))
                 if by_sigterm(error):
                     # The worker may be going, too, as its processes get the signal one after the
                     # other. Then this is cancelled meanwhile, and the job has not failed.
@@ -229,7 +230,9 @@ class _Runner:
             except Exception as error:
                 ended = _not_started(error)
             else:
-                ended = receipt(done, time.time())
+                ended = receipt(done, _end_at(began, done.elapsed))
+            # Kept, as a run that was cancelled meanwhile returns nothing.
+            self._own_end = ended
             nursery.cancel_scope.cancel()
             return ended
         # A wish has cancelled the nursery before the program ended.
@@ -256,6 +259,7 @@ class _Runner:
                     return
 
     def _end(self, ended: Ended | None) -> None:
+        ended = ended or self._own_end
         if ended is None:
             self._look()
             ended = self.returned() if self._cancelled is None else self._ended_on_request()
@@ -390,6 +394,11 @@ def _others() -> Sequence[Member]:
     """Return the workers of this run, without this one."""
     nodes: Sequence[Member] = getattr(GVAR.res, "nodes", ())
     return nodes[1:]
+
+
+def _end_at(began: float, elapsed: float | None) -> float:
+    """Return when a program itself ended, in Unix seconds: what it left behind may end later."""
+    return time.time() if elapsed is None else min(began + elapsed, time.time())
 
 
 def _not_started(error: Exception) -> Ended:

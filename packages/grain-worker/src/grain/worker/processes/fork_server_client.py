@@ -310,7 +310,8 @@ class ForkServerClient:
             OSError: there are too many open files.
 
         On cancellation, and on Ctrl-C, the whole tree of processes is ended before the exception
-        goes on.
+        goes on. If the program itself had ended by then, a cancellation changes nothing: this waits
+        for the end of what it has left behind, and returns the result.
         """
         supervisor = await self._supervisor_for(request, stdin)
         self.running[supervisor] = RunningProgram(
@@ -327,7 +328,11 @@ class ForkServerClient:
                 await self._wait_for_end(supervisor, request["grace"])
                 with suppress(LostError, BrokenPipeError):  # killed meanwhile: there is no result
                     report = await self._report(supervisor)
-                    on_cancelled(ProgramResult(report, *supervisor.take_output()))
+                    result = ProgramResult(report, *supervisor.take_output())
+                    if _was_over(report) and isinstance(error, trio.Cancelled):
+                        supervisor.close()  # it leaves after an order
+                        return result
+                    on_cancelled(result)
                 raise
             result = ProgramResult(await self._report(supervisor), *supervisor.take_output())
         except BaseException:
@@ -401,6 +406,17 @@ class ForkServerClient:
             with suppress(LookupError):
                 _LAST_RESORT.get()()
         raise LostError(nothing_left=nothing_left)
+
+
+def _was_over(report: ProgramExit | StartFailure) -> bool:
+    """Return True if the order to end a program came after its end, and has nothing to do with it.
+
+    If a signal has ended it, which a shell tells by a code above 128, it may have come from those
+    who now cancel: a batch system sends one to each process of its job, one after the other.
+    """
+    if not isinstance(report, ProgramExit) or not report.by_itself:
+        return False
+    return 0 <= os.waitstatus_to_exitcode(report.status) <= 128
 
 
 def _reap(pid: int) -> None:
