@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grain.cli.queue import shell
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
@@ -129,11 +129,10 @@ def around(here: Here) -> Around:
             f"{here.command}: error: getcwd failed: No such file or directory\n"
             f"{here.command}: (Grain) this directory was removed; change to another one"
         ) from None
-    mask = os.umask(0o077)
-    os.umask(mask)
     return Around(
-        directory, here.environment, mask, here.host, here.user, time.time(), here.commands
-    )
+        directory, here.environment, shell.umask(), here.host, here.user, time.time(),
+        here.commands, shell.soft_limits(),
+    )  # fmt: skip
 
 
 def _failed(text: str, reason: str, command: str = "sbatch") -> CommandFailed:
