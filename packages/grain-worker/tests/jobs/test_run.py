@@ -168,6 +168,23 @@ async def test_the_second_attempt_appends_to_the_output_of_the_first(
     assert (work / "err").read_text() == "err\nerr\n"
 
 
+async def test_tasks_that_share_an_output_lose_nothing_of_it(queue: Queue, work: Path) -> None:
+    (work / "all").write_text("before\n")
+    (work / "err-1").write_text("before\n")
+    count = 6
+    line = "echo out $GRAIN_ARRAY_TASK_ID; echo err >&2; echo end $GRAIN_ARRAY_TASK_ID"
+    number = submit(
+        queue, work, "sh", "-c", line, array=ArraySpec(ranges=((1, count, 1),)), stdout="all",
+        stderr="err-%a",
+    )  # fmt: skip
+    async with trio.open_nursery() as nursery:
+        for task in range(1, count + 1):
+            nursery.start_soon(ran, queue, number, task)
+    written = [f"{word} {task}" for task in range(1, count + 1) for word in ("out", "end")]
+    assert sorted(["before", *written]) == sorted((work / "all").read_text().splitlines())
+    assert "err\n" == (work / "err-1").read_text()
+
+
 async def test_a_run_that_is_cancelled_without_a_wish_is_handed_back(
     queue: Queue, work: Path
 ) -> None:

@@ -386,7 +386,7 @@ class ProgramCall:
         inherited: the environment that the program inherits; by default that of this process.
         warned: True for a program for which SIGUSR1 and SIGUSR2 have their default action: it
             handles warnings by itself, as a batch job does that traps them.
-        append: True to append to `stdout` and `stderr` instead of emptying these files first.
+        append: True for `stdout`, and for `stderr`, to append to the file instead of emptying it.
         of_shell: the umask and the soft limits of the shell from which a job was submitted, see
             `grain.worker.guards.protocol.ProgramRequest`; None for those of this process.
     """
@@ -406,7 +406,7 @@ class ProgramCall:
         *,
         inherited: Mapping[bytes, bytes] = os.environb,
         warned: bool = False,
-        append: bool = False,
+        append: tuple[bool, bool] = (False, False),
         of_shell: tuple[int, dict[int, int]] | None = None,
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:

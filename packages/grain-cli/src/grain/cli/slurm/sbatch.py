@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.queue import shell
+from grain.cli.queue.sharing import shared_text
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
@@ -70,8 +71,14 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
         system = system_command("sbatch", here.environment)
         more = f"; the system's sbatch may have it: {system}" if system else ""
         raise _failed(str(refused), refused.reason + more) from None
+    try:
+        shared = "".join(
+            f"sbatch: warning: (Grain) {line}\n" for line in shared_text(job).splitlines()
+        )
+    except BadInput as error:
+        raise _failed("Unspecified error", str(error)) from None
     if "test-only" in options:
-        return SlurmAnswer()
+        return SlurmAnswer(err=shared)
     queue, number = submit(here, job)
     out = "" if "quiet" in options else f"Submitted batch job {number}\n"
     if "parsable" in options:
@@ -81,8 +88,9 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
 
         sys.stdout.write(out)
         sys.stdout.flush()
+        sys.stderr.write(shared)
         return SlurmAnswer(status=exit_status(wait_for(here, queue, number), otherwise=1))
-    return SlurmAnswer(out)
+    return SlurmAnswer(out, shared)
 
 
 def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:

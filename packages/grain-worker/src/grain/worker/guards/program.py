@@ -152,15 +152,15 @@ class Program:
         """Return descriptors of the three streams; open the ones that the request gives by path."""
         request = self.request
         stdin = self._open("stdin", request["stdin"], os.O_RDONLY, self.stdin)
-        output = OUTPUT if request["append"] else OUTPUT | os.O_TRUNC
+        out, err = (OUTPUT if append else OUTPUT | os.O_TRUNC for append in request["append"])
         if request["shell"] is not None:
             # Here, as they get its umask.
             self._make_parents("stdout")
             self._make_parents("stderr")
-        stdout = self._open("stdout", request["stdout"], output, 1)
+        stdout = self._open("stdout", request["stdout"], out, 1)
         if request["merged"]:
             return stdin, stdout, stdout
-        return stdin, stdout, self._open("stderr", request["stderr"], output, 2)
+        return stdin, stdout, self._open("stderr", request["stderr"], err, 2)
 
     def _make_parents(self, name: Literal["stdout", "stderr"]) -> None:
         path = self.request[name]

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
             stderr: the same.
             merged: stderr goes to the same place as stdout.
             grace: seconds between SIGTERM and SIGKILL.
-            append: True to append to these files; otherwise they are emptied first.
+            append: True for each of these files to append to it; otherwise it is emptied first.
             scratch: the directory to make a scratch directory in; None for no scratch directory.
             warned: True to have SIGUSR1 and SIGUSR2 at their defaults, instead of ignored.
             shell: of a job, the umask and the soft limits (by the numbers of `resource`, -1 for
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
         stdout: bytes | None
         stderr: bytes | None
         merged: bool
-        append: bool
+        append: tuple[bool, bool]
         grace: float
         scratch: bytes | None
         warned: bool

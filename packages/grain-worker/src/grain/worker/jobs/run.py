@@ -322,6 +322,7 @@ class _Runner:
             command = filled.command
         if self._script is not None and (missing := missing_interpreter(self._script)):
             raise QueueError(f"its interpreter {missing} is not there on {host}")
+        again = job.append or what.attempt > 1
         words = [*([] if self._script is None else [str(self._script)]), *command]
         return ProgramCall(
             words,
@@ -337,7 +338,10 @@ class _Runner:
             scratch=job.scratch,
             inherited=inherited(variables, MARKS),
             warned=True,
-            append=job.append or what.attempt > 1,
+            append=(
+                again or patterns.is_shared(job.stdout, job),
+                again or patterns.is_shared(job.stderr or job.stdout, job),
+            ),
             of_shell=(job.umask, soft_limits(job)),
         )
 
