@@ -331,6 +331,28 @@ def test_csv_with_names() -> None:
     assert done.stdout == "a, b at 300 K\nc at 400 K\n"
 
 
+@pytest.mark.parametrize("read_once", [False, True])
+def test_files_that_jobs_would_share_are_refused_before_any_runs(read_once: bool) -> None:
+    Path("inputs").write_text("a/x\nb/y\nb/x\n")
+    Path("out").mkdir()
+    words = ["-j", "1", "--results", "out/{/}", "touch", "ran-{#}"]
+    if read_once:  # then the jobs before it have run
+        done = grain_map_process(*words, stdin=Path("inputs").read_text())
+        assert Path("ran-1").exists()
+    else:
+        done = grain_map(*words, "::::", "inputs")
+        assert not Path("ran-1").exists()
+    assert 255 == done.returncode
+    assert "job 1 (a/x) and job 3 (b/x) would write to one file" in done.stderr
+    assert not Path("ran-3").exists()
+
+
+def test_a_directory_that_jobs_share_is_said() -> None:
+    done = grain_map("-j", "1", "--wd", "work/{/}", "pwd", ":::", "a/x", "b/x")
+    assert (0, 2) == (done.returncode, len(done.stdout.splitlines()))
+    assert "grain map: job 1 (a/x) and job 2 (b/x) run in one directory" in done.stderr
+
+
 def test_results_puts_outputs_into_files_and_prints_nothing() -> None:
     """Outputs go to files, and nothing is printed."""
     done = grain_map("-j", "2", "--results", "out/{/.}.log", "echo", ":::", "x/a.b", "c")

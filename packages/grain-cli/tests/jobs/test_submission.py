@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 HERE = SubmittedFrom(
     directory="/home/ann/work",
-    environment={"PATH": "/bin", "TERM": "xterm", "PWD": "/home/ann/work"},
+    environment={"PATH": "/bin", "TERM": "xterm", "PWD": "/home/ann/work", "_": "/bin/grain"},
     umask=0o027,
     host="login1",
     user="ann",
     now=1000.0,
+    limits={"NOFILE": 1024, "MEMLOCK": 65536},
 )
 
 
@@ -45,8 +46,9 @@ def test_a_command_without_options() -> None:
         user="ann",
         directory="/home/ann/work",
         command=("/opt/xtb", "mol.xyz"),
-        environment={"PATH": "/bin"},
+        environment={"PATH": "/bin", "TERM": "xterm"},
         umask=0o027,
+        limits={"NOFILE": 1024},
         request={"Cores": 1},
         signal_to="all",
     )
@@ -123,7 +125,8 @@ def test_resources() -> None:
 
 
 def test_variables() -> None:
-    assert job(env=("A=b=c", "PATH=/usr/bin")).environment == {"PATH": "/usr/bin", "A": "b=c"}
+    changed = {"PATH": "/usr/bin", "A": "b=c", "TERM": "xterm"}
+    assert changed == job(env=("A=b=c", "PATH=/usr/bin")).environment
     with pytest.raises(BadSubmission, match=r"--env A: write NAME=VALUE"):
         job(env=("A",))
 

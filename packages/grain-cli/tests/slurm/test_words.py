@@ -10,6 +10,7 @@ from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse, parse
 from grain.cli.slurm_words.numbers import Meant, meant, split_words
 from grain.cli.slurm_words.options import SBATCH, SRUN, directives, merged, of_script
+from grain.cli.slurm_words.submission import Around, make_job
 from grain.cli.slurm_words.translation import NotTranslated, submit_options
 from grain.queue.records import Dependency
 
@@ -288,3 +289,25 @@ def test_directives_become_options_of_grain_submit() -> None:
 def test_directives_that_grain_submit_cannot_obey(line: str, text: str) -> None:
     with pytest.raises(NotTranslated, match=f"^{text}"):
         submit_options(f"#!/bin/sh\n#SBATCH {line}\n", "job.sh", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"NOFILE": 1024, "STACK": -1}),
+        ({"propagate": ""}, {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}),
+        ({"propagate": "ALL"}, {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}),
+        ({"propagate": "none"}, {}),
+        ({"propagate": "STACK,RLIMIT_MEMLOCK"}, {"STACK": -1, "MEMLOCK": 64}),
+    ],
+)
+def test_limits_of_the_shell_go_along(given: dict[str, str], expected: dict[str, int]) -> None:
+    limits = {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}
+    around = Around("/", {}, 0, "login1", "ann", 0.0, limits=limits)
+    assert expected == make_job(given, "#!/bin/sh\n", "x.sh", [], around).limits
+
+
+def test_a_limit_that_there_is_not_is_refused_as_by_sbatch() -> None:
+    with pytest.raises(BadUse, match='error: --propagate="SPEED" is not valid'):
+        around = Around("/", {}, 0, "login1", "ann", 0.0)
+        make_job({"propagate": "SPEED"}, "#!/bin/sh\n", "x.sh", [], around)

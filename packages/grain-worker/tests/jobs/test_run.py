@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -24,7 +25,8 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
-from grain.worker.external import ending_programs
+from grain.worker.external import ending_programs, run_external
+
 from grain.worker.jobs.program import last_line
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunction, run_job
 from grain.worker.runner.runner import by_sigterm
@@ -169,6 +171,23 @@ async def test_the_second_attempt_appends_to_the_output_of_the_first(
     assert (work / "err").read_text() == "err\nerr\n"
 
 
+async def test_tasks_that_share_an_output_lose_nothing_of_it(queue: Queue, work: Path) -> None:
+    (work / "all").write_text("before\n")
+    (work / "err-1").write_text("before\n")
+    count = 6
+    line = "echo out $GRAIN_ARRAY_TASK_ID; echo err >&2; echo end $GRAIN_ARRAY_TASK_ID"
+    number = submit(
+        queue, work, "sh", "-c", line, array=ArraySpec(ranges=((1, count, 1),)), stdout="all",
+        stderr="err-%a",
+    )  # fmt: skip
+    async with trio.open_nursery() as nursery:
+        for task in range(1, count + 1):
+            nursery.start_soon(ran, queue, number, task)
+    written = [f"{word} {task}" for task in range(1, count + 1) for word in ("out", "end")]
+    assert sorted(["before", *written]) == sorted((work / "all").read_text().splitlines())
+    assert "err\n" == (work / "err-1").read_text()
+
+
 async def test_a_run_that_is_cancelled_without_a_wish_is_handed_back(
     queue: Queue, work: Path
 ) -> None:
@@ -201,7 +220,7 @@ async def test_a_wish_ends_a_run_without_any_scheduler(
     [
         ({"timeout": 0.5}, ("timeout", 0, signal.SIGTERM)),
         ({"command": ("sh", "-c", "kill -SEGV $$")}, ("signal", 0, signal.SIGSEGV)),
-        ({"command": ("no-such-program",)}, ("exit", 127, 0)),
+        ({"command": ("no-such-program",)}, ("start", 127, 0)),
         ({"stdin": "missing"}, ("start", 127, 0)),
     ],
 )
@@ -437,6 +456,104 @@ async def test_outputs_may_be_in_directories_that_are_made(queue: Queue, work: P
     number = submit(queue, work, "echo", "x", stdout="out/%x/%j")
     await ran(queue, number)
     assert (work / "out" / "opt" / str(number)).read_text() == "x\n"
+
+
+async def test_the_environment_arrives_with_what_sh_would_lose(queue: Queue, work: Path) -> None:
+    shell = {
+        "PATH": os.environ["PATH"],
+        "BASH_FUNC_module%%": "() {  echo loaded $1\n}",
+        "my.var": "1",
+        "\udcff": "\udcfe",
+    }
+    script = "#!/bin/bash\nmodule xtb\nenv\n"
+    for attempt in (1, 2):
+        number = submit(queue, work, script=script, environment=shell, append=attempt == 2)
+        ended = await ran(queue, number)
+        assert (ended.how, ended.status) == ("exit", 0)
+        lines = (work / f"job-{number}.out").read_bytes().split(b"\n")
+        assert {b"loaded xtb", b"my.var=1", b"\xff=\xfe"} <= {*lines}
+
+
+async def test_outputs_and_their_directories_have_the_umask_of_the_shell(
+    queue: Queue, work: Path
+) -> None:
+    for umask in (0o007, 0o077, 0o022):
+        number = submit(
+            queue, work, "touch", f"{umask:o}.made", umask=umask, stdout="%j/out", stderr="%j/err"
+        )
+        assert (await ran(queue, number)).how == "exit"
+        made = [work / f"{number}/out", work / f"{number}/err", work / f"{umask:o}.made"]
+        assert [0o666 & ~umask] * 3 == [one.stat().st_mode & 0o777 for one in made]
+        assert 0o777 & ~umask == (work / f"{number}").stat().st_mode & 0o777
+    # The supervisor is the same, and has its own umask again.
+    await run_external(["touch", "own"], cwd=work)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    assert 0o666 & ~mask == (work / "own").stat().st_mode & 0o777
+
+
+async def test_limits_are_those_of_the_shell_and_can_be_raised_again(
+    queue: Queue, work: Path
+) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    command = ("bash", "-c", "ulimit -Ss; ulimit -Sc; ulimit -Hs; ulimit -Sn")
+    limits = {"STACK": 2**20, "CORE": 0, "NOFILE": 99, "SOME_LATER_LIMIT": 3}
+    number = submit(queue, work, *command, limits=limits)
+    assert (await ran(queue, number)).how == "exit"
+    written = "unlimited" if hard == resource.RLIM_INFINITY else str(hard // 1024)
+    assert f"1024\n0\n{written}\n99\n" == (work / f"job-{number}.out").read_text()
+
+
+async def test_a_limit_that_cannot_be_had_is_said_and_the_job_runs(
+    queue: Queue, work: Path
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    number = submit(
+        queue, work, "bash", "-c", "ulimit -Sn", limits={"NOFILE": hard + 1}, stderr="err"
+    )
+    assert (await ran(queue, number)).how == "exit"
+    assert f"{hard}\n" == (work / f"job-{number}.out").read_text()
+    assert (
+        f"grain: RLIMIT_NOFILE is {hard + 1} where the job was submitted, and {hard} here, as the "
+        "hard limit of this host is not higher\n"
+    ) == (work / "err").read_text()
+    assert (soft, hard) == resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+@pytest.mark.parametrize("limits", [{}, {"NOFILE": 99}])
+async def test_a_program_that_cannot_be_run_is_named_with_any_limits(
+    queue: Queue, work: Path, limits: dict[str, int]
+) -> None:
+    (work / "text").write_text("echo $0 $1\n")
+    (work / "text").chmod(0o755)
+    (work / "odd").write_text("#!/no/such/sh\n")
+    (work / "odd").chmod(0o755)
+    number = submit(queue, work, "./text", "a", limits=limits)  # by sh, as a shell runs it
+    assert (await ran(queue, number)).how == "exit"
+    assert "./text a\n" == (work / f"job-{number}.out").read_text()
+    for program, message in (
+        ("none", "program not found on PATH: none"),
+        ("./none", "program not found: ./none"),
+        ("./odd", "cannot run ./odd: the interpreter that its first line or header names is missi"),
+    ):
+        ended = await ran(queue, submit(queue, work, program, limits=limits))
+        assert ("start", 127) == (ended.how, ended.status)
+        assert ended.message.startswith(message)
+
+
+async def test_a_program_with_limits_can_be_ended_and_leaves_nothing(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(
+        queue, work, "sh", "-c", "sleep 1000 & echo x > began; wait", limits={"NOFILE": 99}
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        await begun_at(work / "began")
+        queue.wish(Wish(what="cancel", jobs=((number, number),), by="ann"))
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert "cancelled" == ended.how
 
 
 async def test_a_script_can_trap_the_warning_before_its_time_limit(

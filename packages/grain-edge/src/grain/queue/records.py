@@ -95,7 +95,10 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         columns: the names of the columns of its inputs; empty if they have none.
         directory: where it runs; absolute.
         environment: all variables that it gets, before those of the job itself.
-        umask: of the files that it makes.
+        raw_environment: in the file, those of them that are not UTF-8; empty in memory.
+        umask: of the files that it makes, its outputs among them.
+        limits: its soft limits, as ``ulimit -S`` of the submitting shell, by their names such as
+            ``NOFILE`` (getrlimit(2)); -1 for no limit. Others are those of the worker.
         request: its resources, as `grain.resource.to_data` makes them; empty for `Cores(1)`.
         priority: larger ones first.
         stdout, stderr: patterns of output files, see `grain.queue.patterns`; stderr "" for the
@@ -131,7 +134,9 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     inputs_blob: str = ""
     columns: tuple[str, ...] = ()
     environment: dict[str, str] = {}
+    raw_environment: tuple[tuple[bytes, bytes], ...] = ()
     umask: int = 0o077
+    limits: dict[str, int] = {}
     request: dict[str, object] = {}
     priority: int = 0
     stdout: str = "job-%j.out"

@@ -53,7 +53,7 @@ from grain.worker.errors import (
 )
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.account import RunAccount
-from grain.worker.processes.environment import binding, environment
+from grain.worker.processes.environment import binding, environment, note_given
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
 from grain.worker.processes.mpi import UNBOUND, members, mpi_prefix
 from grain.worker.processes.out_of_memory import ran_out_of_memory
@@ -390,6 +390,9 @@ class ProgramCall:
         inherited: the environment that the program inherits; by default that of this process.
         warned: True for a program for which SIGUSR1 and SIGUSR2 have their default action: it
             handles warnings by itself, as a batch job does that traps them.
+        append: True for `stdout`, and for `stderr`, to append to the file instead of emptying it.
+        of_shell: the umask and the soft limits of the shell from which a job was submitted, see
+            `grain.worker.guards.protocol.ProgramRequest`; None for those of this process.
     """
 
     def __init__(
@@ -407,6 +410,8 @@ class ProgramCall:
         *,
         inherited: Mapping[bytes, bytes] = os.environb,
         warned: bool = False,
+        append: tuple[bool, bool] = (False, False),
+        of_shell: tuple[int, dict[int, int]] | None = None,
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:
             raise ValueError(_argv_text(argv))
@@ -440,9 +445,11 @@ class ProgramCall:
             "stdout": None if self.stdout is None else os.fsencode(self.stdout),
             "stderr": None if self.stderr is None else os.fsencode(self.stderr),
             "merged": self.merged,
+            "append": append,
             "grace": float(grace),
             "scratch": _temporary(variables) if scratch else None,
             "warned": warned,
+            "shell": of_shell,
         }
 
     # So that no KeyboardInterrupt strikes between two lines that belong together.
@@ -457,7 +464,9 @@ class ProgramCall:
             own = self.request["env"]
             defaults = {os.fsencode(name): value.encode() for name, value in UNBOUND.items()}
             own |= {name: value for name, value in defaults.items() if name not in own}
-            own |= {os.fsencode(name): os.fsencode(v) for name, v in call.variables.items()}
+            found = {os.fsencode(name): os.fsencode(v) for name, v in call.variables.items()}
+            own |= found
+            note_given(own, found)
             result = await self._accounted()
             if not call.refused:
                 return result

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.jobs.dispatcher import wake_dispatcher
 from grain.cli.jobs.submission import SubmittedFrom
+from grain.cli.queue import shell
 from grain.cli.queue.explaining import STATES, outputs
 from grain.cli.queue.opening import open_queue, this_user
 from grain.cli.queue.rows import end_text
+from grain.cli.slurm_words.submission import passed_on
 from grain.queue.book import Book
 from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges
@@ -97,7 +99,8 @@ class QueueClient:
             NotSynced: it was submitted, but may be lost if the host crashes now.
         """
         with self._lock:
-            return self._queue.submit(self._here.job(name, **{"at": time.time(), **fields}))
+            now = {"at": time.time(), "environment": passed_on(shell.variables())}
+            return self._queue.submit(self._here.job(name, **{**now, **fields}))
 
     def wake(self) -> str:
         """Start a dispatcher if none runs; return why that is not possible, as a sentence.

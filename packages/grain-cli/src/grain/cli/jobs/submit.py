@@ -137,6 +137,7 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             make_job,
             read_script,
         )
+        from grain.cli.queue.sharing import shared_text
         from grain.queue.selectors import Selected
 
         options, script, name = _options(ctx), read_script(words[0], given["cwd"]), ""
@@ -159,6 +160,8 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             inputs=inputs,
         )  # fmt: skip
         check_files(job)
+        for line in shared_text(job, inputs.entries if inputs else ()).splitlines():
+            click.echo(f"grain submit: {line}", err=True)
         filled = inputs.filled(words, job.array, is_script=bool(script)) if inputs else b""
         # Without the option, it may be that of the environment.
         queue = open_queue(options.get("queue_name") or given["queue_name"], make=True)

@@ -11,6 +11,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from grain.cli.queue import shell
 from grain.cli.slurm.here import CommandFailed, Here, SlurmAnswer
 from grain.cli.slurm_words.grammar import BadUse
 
@@ -31,7 +32,7 @@ def main(argv: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
     try:
-        found = answer(Here(name, folder), words)
+        found = answer(Here(name, folder, shell.variables()), words)
     except KeyboardInterrupt:
         return 130
     try:

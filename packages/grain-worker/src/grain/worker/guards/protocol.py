@@ -56,8 +56,12 @@ if TYPE_CHECKING:
             stderr: the same.
             merged: stderr goes to the same place as stdout.
             grace: seconds between SIGTERM and SIGKILL.
+            append: True for each of these files to append to it; otherwise it is emptied first.
             scratch: the directory to make a scratch directory in; None for no scratch directory.
             warned: True to have SIGUSR1 and SIGUSR2 at their defaults, instead of ignored.
+            shell: of a job, the umask and the soft limits (by the numbers of `resource`, -1 for
+                none) of the shell from which it was submitted; None for those of the guards. The
+                directories of its outputs are made, and sh runs a file without a #! line.
         """
 
         argv: list[bytes]
@@ -68,9 +72,11 @@ if TYPE_CHECKING:
         stdout: bytes | None
         stderr: bytes | None
         merged: bool
+        append: tuple[bool, bool]
         grace: float
         scratch: bytes | None
         warned: bool
+        shell: tuple[int, dict[int, int]] | None
 
 
 UNKILLABLE = 30.0

@@ -23,7 +23,6 @@ from grain.worker.auto import batch_id, batch_system
 from grain.worker.errors import ExternalError, printable
 from grain.worker.external import STDOUT, ProgramCall, run_program_call
 from grain.worker.jobs.program import (
-    command_line,
     failure_text,
     last_line,
     missing_interpreter,
@@ -36,6 +35,7 @@ from grain.worker.jobs.variables import (
     inherited,
     job_environment,
     ranks_each,
+    soft_limits,
     threads_each,
 )
 from grain.worker.processes.environment import MARKS, THREADS, allocated
@@ -297,10 +297,10 @@ class _Runner:
         return Ended(how="returned", at=time.time(), elapsed=elapsed)
 
     def _call(self) -> ProgramCall:
-        """Return the call of the program, with the directories of its outputs made.
+        """Return the call of the program.
 
         Raises:
-            OSError: they cannot be made, or the script is gone.
+            OSError: the script is gone.
             QueueError: the directory of the job, the interpreter of its script, or the input of
                 the task is not there.
         """
@@ -312,9 +312,6 @@ class _Runner:
         if not Path(job.directory).is_dir():  # it is not made again if it was removed
             where = printable(job.directory)
             raise QueueError(f"its directory {where} is not there on {host}")
-        for path in (out, err):
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
         self._stderr = err or out
         cores = len(allocated(GVAR.res, "c"))
         others = tuple((node.host, len(node.c) or 1) for node in _others())
@@ -329,24 +326,27 @@ class _Runner:
             command = filled.command
         if self._script is not None and (missing := missing_interpreter(self._script)):
             raise QueueError(f"its interpreter {missing} is not there on {host}")
+        again = job.append or what.attempt > 1
         words = [*([] if self._script is None else [str(self._script)]), *command]
-        append = None
-        if job.append or what.attempt > 1:
-            append = str(out), None if err is None else str(err)
         return ProgramCall(
-            command_line(words, job.umask, append),
+            words,
             job.directory,
             # As the user has set them for this job; all else is as allocated.
             {name: variables[name] for name in THREADS if name in variables},
             self._queue.stdin(job),
-            out if append is None else os.devnull,
-            STDOUT if append is not None or err is None else err,
+            out,
+            STDOUT if err is None else err,
             GRACE,
             bind=True,
             threads=threads_each(job, place) if cores else None,
             scratch=job.scratch,
             inherited=inherited(variables, MARKS),
             warned=True,
+            append=(
+                again or patterns.is_shared(job.stdout, job),
+                again or patterns.is_shared(job.stderr or job.stdout, job),
+            ),
+            of_shell=(job.umask, soft_limits(job)),
         )
 
     async def _watch(self, call: ProgramCall, scope: trio.CancelScope) -> None:

@@ -33,6 +33,11 @@ MARKS = b"GRAIN_SUBREAPERS"
 with a colon behind each."""
 
 
+GIVEN = b"GRAIN_GIVEN"
+"""The variable with the names and values of what Grain has given to a program, a line for each, so
+that a job which the program submits does not get it. What the program has changed is its own."""
+
+
 def allocated(res: object, kind: str) -> list[int]:
     """Return the ids that an allocation holds: ``c`` for CPUs, ``g`` for GPUs; empty if none."""
     return list(getattr(res, kind, None) or ())
@@ -56,12 +61,15 @@ def environment(
     """
     variables = _copy(inherited)
     count = threads or len(allocated(res, "c"))
+    given: dict[bytes, bytes] = {}
     if count:
-        variables.update(dict.fromkeys(_THREADS, b"%d" % count))
+        given.update(dict.fromkeys(_THREADS, b"%d" % count))
     if gpus := allocated(res, "g"):
-        variables.update(dict.fromkeys(_DEVICES, ",".join(map(str, gpus)).encode()))
+        given.update(dict.fromkeys(_DEVICES, ",".join(map(str, gpus)).encode()))
         # The numbers that nvidia-smi and batch systems use; CUDA's default is the fastest first.
-        variables.setdefault(b"CUDA_DEVICE_ORDER", b"PCI_BUS_ID")
+        if b"CUDA_DEVICE_ORDER" not in variables:
+            given[b"CUDA_DEVICE_ORDER"] = b"PCI_BUS_ID"
+    variables.update(given)
     for name, value in changes.items():
         if not name or "=" in name or "\0" in name:
             raise ValueError(f"not a name of an environment variable: {name!r}")
@@ -71,11 +79,30 @@ def environment(
             raise ValueError(f"a null character in the value of {name}")
         else:
             variables[os.fsencode(name)] = os.fsencode(value)
+    note_given(variables, given)
     if MARKS in inherited:  # a mission's own, as in all of its environment, lead elsewhere
         variables[MARKS] = inherited[MARKS]
     else:
         variables.pop(MARKS, None)
     return variables
+
+
+def note_given(variables: dict[bytes, bytes], given: Mapping[bytes, bytes]) -> None:
+    """Note in the environment of a program what Grain has given to it, beside what is noted."""
+    lines = b"".join(b"%b=%b\n" % pair for pair in given.items())
+    if lines:
+        variables[GIVEN] = variables.get(GIVEN, b"") + lines
+
+
+def without_given(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what Grain has given to a program that has it."""
+    given = variables.get(GIVEN.decode(), "").split("\n")
+    noted = {(name, value) for name, _, value in (line.partition("=") for line in given)}
+    return {
+        name: value
+        for name, value in variables.items()
+        if (name, value) not in noted and name != GIVEN.decode()
+    }
 
 
 def _copy(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
