@@ -154,6 +154,26 @@ async def test_what_is_cancelled_without_a_dispatcher_never_begins(jobs: Jobs) -
         assert not (jobs.site.folder / "b.log").exists()
 
 
+async def test_what_fails_after_its_cancellation_is_cancelled_and_runs_no_more(jobs: Jobs) -> None:
+    (jobs.site.folder / "fails.sh").write_text(f"{SCRIPT}exit 3\n")
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+        first = await jobs.submit("--retries", "5", "fails.sh", "a")
+        after = await jobs.submit("--after", f"{first}:any", "job.sh", "b")
+        await jobs.until_lines("a", "begun 1")
+        # The worker looks for wishes every five seconds, and nobody else tells it.
+        stopped = await jobs.dispatcher()
+        os.kill(stopped, signal.SIGSTOP)
+        await jobs.grain("cancel", first)
+        jobs.go("a")
+        await jobs.until_lines("a", "begun 1", "ended")
+        os.kill(stopped, signal.SIGCONT)
+        jobs.go("b")
+        await jobs.grain("wait", after)
+        found = await jobs.list()
+        assert (found[1]["state"], found[2]["state"]) == ("cancelled", "done")
+        await jobs.until_lines("a", "begun 1", "ended")
+
+
 async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
     with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
         await jobs.submit("job.sh", "a")

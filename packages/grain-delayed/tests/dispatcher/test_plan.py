@@ -279,9 +279,7 @@ class Walk:
 
     def cancel(self) -> None:
         """Have cancellations become final."""
-        for number in self.model.jobs:
-            unwanted = self.plan.to_cancel(number)
-            assert self.model.unwanted(number) == unwanted
+        for number, unwanted in self.plan.to_cancel().items():
             for task, attempt in unwanted.items():
                 run = Run(attempt, 0.0, how="cancelled", ended=1.0)
                 self._set(TaskAttempt(number, task, attempt), run)
@@ -298,6 +296,8 @@ class Walk:
         model = self.model
         assert Counter([*model.running(), *model.handed]) == Counter(self.plan.active())
         assert Counter(model.awaited()) == Counter(self.plan.awaited())
+        unwanted = {number: tasks for number in model.jobs if (tasks := model.unwanted(number))}
+        assert unwanted == self.plan.to_cancel()
         later = [job.not_before for job in model.jobs.values() if job.not_before > self.now]
         soon = self.plan.next_time()
         assert soon is None or soon <= self.now or soon in later

@@ -9,7 +9,7 @@ import logging
 import math
 import socket
 import time
-from collections import deque
+from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -109,11 +109,8 @@ class Desk:
         # What the plan knows of the book, and what is to be done for it: whatever fails between
         # the two is done with the next look.
         self._next_job = self.book.next_job
-        wishes = self.book.wishes()
-        self._wishes = len(wishes)
+        self._wishes = len(self.book.wishes())
         self._stops: list[TaskAttempt] = []
-        # The dispatcher before may have been killed between a wish and its receipts.
-        self._cancels = deque(wish for wish in wishes if wish.what == "cancel")
 
     def adopted(self) -> list[Adopted]:
         """Return the attempts that are under way, by ascending tickets."""
@@ -139,9 +136,7 @@ class Desk:
         finally:
             self._take_in()
         self._halt()
-        while self._cancels:
-            self._cancel(self._cancels[0])
-            self._cancels.popleft()
+        self._cancel()
         for start in self.plan.awaited():
             self.read(start)
         if now >= self._refreshed + _REFRESH:
@@ -204,8 +199,6 @@ class Desk:
             self._changed = True
         for wish in self.book.wishes()[self._wishes :]:
             self._stops += self.plan.wish(wish)
-            if wish.what == "cancel":
-                self._cancels.append(wish)
             self._wishes += 1
             self._changed = True
 
@@ -262,11 +255,6 @@ class Desk:
     def give_back(self, start: TaskAttempt) -> None:
         """Let an attempt be tried again that was handed over and has not begun."""
         self.plan.give_back(start)
-        entry = self.book.entries.get(start.number)
-        cancelled = None if entry is None else entry.asked(start.task).cancelled
-        if cancelled is not None:
-            # Whoever asked for that may have been killed before it could make the receipt.
-            self._cancels.append(cancelled)
 
     def note_tickets(self) -> None:
         """Have a view written soon, as the tickets of the book have changed."""
@@ -326,26 +314,38 @@ class Desk:
         self._queue.end(*start, Ended(how="lost", at=time.time(), message=why))
         return self.read(start)
 
-    def _cancel(self, wish: Wish) -> None:
-        begun = Begun(
-            at=time.time(),
-            host=socket.gethostname(),
-            cancelled=wish.by or "a user",
-            why=wish.why,
+    def _cancel(self) -> None:
+        """Make the cancellations of all that waits final."""
+        failed: OSError | QueueError | None = None
+        for number, waiting in self.plan.to_cancel().items():
+            try:
+                self._cancel_waiting(number, waiting)
+            except (OSError, QueueError) as error:  # one job does not hold up the others
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _cancel_waiting(self, number: int, waiting: Mapping[int | None, int]) -> None:
+        entry = self.book.entries[number]
+        by_wish: defaultdict[Wish | None, list[tuple[int | None, int]]] = defaultdict(list)
+        for task, attempt in waiting.items():
+            by_wish[entry.asked(task).cancelled].append((task, attempt))
+        for wish, tasks in by_wish.items():
+            assert wish is not None  # as they are unwanted
+            begun = Begun(
+                at=time.time(),
+                host=socket.gethostname(),
+                cancelled=wish.by or "a user",
+                why=wish.why,
+            )
+            self._queue.cancel_waiting(number, tasks, begun)
+        # Those that another one has cancelled, or begun, are read again, too.
+        self._settled(
+            {
+                TaskAttempt(number, *one): self.book.read_task(number, one[0])
+                for one in waiting.items()
+            }
         )
-        for first, last in wish.jobs:
-            for number in range(first, min(last, self.book.next_job - 1) + 1):
-                waiting = self.plan.to_cancel(number)
-                if not waiting:
-                    continue
-                # Those that another one has cancelled, or begun, are read again, too.
-                self._queue.cancel_waiting(number, waiting.items(), begun)
-                # If one cannot be read, the wish is carried out once more.
-                found = {
-                    TaskAttempt(number, *one): self.book.read_task(number, one[0])
-                    for one in waiting.items()
-                }
-                self._settled(found)
 
 
 def next_pause(plan: Plan, most: float) -> float:
