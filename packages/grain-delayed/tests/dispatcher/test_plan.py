@@ -23,6 +23,7 @@ from grain.queue.states import (
     StateCounts,
     asked_of,
     dependency_state,
+    dependency_states,
     task_state,
 )
 
@@ -95,12 +96,13 @@ class Model:
         """Return all attempts that may be handed out, if none of them is."""
         found = []
         for number, task in self.all_tasks():
-            dependency = dependency_state(
+            states = dependency_states(
                 self.jobs[number].after, self.tally, lambda other: partial(self.state, other), task,
                 has_begun=lambda other: all(
                     self.runs.get((other, one)) for one in self.tasks(other)
                 ),
             )  # fmt: skip
+            dependency = dependency_state(states)
             out = [one for one in (*self.running(), *self.handed) if one.number == number]
             standing = self.standing(number, task, now, dependency=dependency, running=len(out))
             start = TaskAttempt(number, task, standing.attempt)

@@ -26,7 +26,6 @@ from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
 from grain.worker.external import ending_programs, run_external
-
 from grain.worker.jobs.program import last_line
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunction, run_job
 from grain.worker.runner.runner import by_sigterm

@@ -32,6 +32,8 @@ def main(words: Sequence[str]) -> int:
     try:
         with report_errors(), queue_errors():
             hq.main(list(words), prog_name="hq", obj=chosen, standalone_mode=False)
+    except click.Abort:  # Ctrl-C
+        return 130
     except click.UsageError as error:
         error.show()
         return error.exit_code

@@ -126,7 +126,7 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     if not words:
         raise click.UsageError("name a script or a command, as in: grain submit job.sh")
-    from grain.cli.jobs.wait import trouble, wait_for
+    from grain.cli.jobs.wait import going_on, trouble, wait_for
 
     with trouble() if given["wait"] else nullcontext(), report_errors(), queue_errors():
         from grain.cli.jobs.dispatcher import no_workers, wake_dispatcher
@@ -171,16 +171,18 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             print_json({"job": number, "queue": queue.name})
         else:
             click.echo(number if given["parsable"] else f"job {number}")
-        config = given["config_file"] or chosen_config(ctx)
-        first = not dispatcher_state(queue)
-        why = wake_dispatcher(queue, config)
-        # A user who has just begun may not know that; a loop of submissions need not ask.
-        if not why and first and _on_terminal():
-            why = no_workers(config)
-        if why:
-            click.echo(f"job {number} waits: {why}", err=True)
-        if given["wait"]:
-            ctx.exit(wait_for(queue, [Selected(number, number)], config=config))
+        mine = [Selected(number, number)]
+        with going_on(queue, mine):
+            config = given["config_file"] or chosen_config(ctx)
+            first = not dispatcher_state(queue)
+            why = wake_dispatcher(queue, config)
+            # A user who has just begun may not know that; a loop of submissions need not ask.
+            if not why and first and _on_terminal():
+                why = no_workers(config)
+            if why:
+                click.echo(f"job {number} waits: {why}", err=True)
+            if given["wait"]:
+                ctx.exit(wait_for(queue, mine, config=config))
 
 
 def _on_terminal() -> bool:

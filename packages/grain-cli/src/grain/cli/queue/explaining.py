@@ -6,9 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.queue.opening import dispatcher_state
-from grain.cli.queue.rows import REASONS, as_data, end_text, task_rows
+from grain.cli.queue.rows import REASONS, as_data, block_text, end_text, task_rows
 from grain.cli.show import clean, moment
 from grain.edge.mission_ids import lasting_id
+from grain.queue.book import Blocks
 from grain.queue.states import job_state
 from grain.resource.figures import counted, hostlist, span
 
@@ -112,6 +113,8 @@ def _waiting_lines(
     for dependency in entry.job.after:
         jobs = ", ".join(map(str, dependency.jobs))
         lines.append(f"  it waits for job {jobs} ({_UNTIL[dependency.until]})")
+    if (block := Blocks(book).of(entry, lambda one: one == task)) is not None:
+        lines.append(f"  {block_text(book, entry, block)}")
     ticket = book.tickets.get((entry.number, task, attempt))
     if ticket is not None:
         lines += [f"  {line}" for line in ask(lasting_id(queue.name, queue.mission), ticket)]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from grain.cli.slurm.here import CommandFailed
-from grain.queue.book import Book
+from grain.queue.book import Blocks, Book
 from grain.queue.errors import QueueError, Unusable
 from grain.queue.folder import DEFAULT, Queue, queue_folder
 
@@ -122,6 +122,10 @@ def _revive_dispatcher(queue: Queue) -> None:
         revive_dispatcher(queue, None)
 
 
+class NeverBegins(CommandFailed):
+    """The failure of a command that waits for a job which never begins."""
+
+
 def wait_for(
     here: Here, queue: Queue, number: int, between: Callable[[], None] = lambda: None
 ) -> Entry:
@@ -136,6 +140,7 @@ def wait_for(
         between: is called between two looks.
 
     Raises:
+        NeverBegins: it never begins, as another job did not end as it wants.
         CommandFailed: the files of the queue cannot be read.
     """
     what = f"{here.command}: error"
@@ -143,6 +148,11 @@ def wait_for(
     began = time.monotonic()
     revive_at = began + _REVIVE
     while not book.entries[number].is_final:
+        if (block := Blocks(book).of(book.entries[number])) is not None:
+            from grain.cli.queue.rows import block_text
+
+            why = block_text(book, book.entries[number], block)
+            raise NeverBegins(f"{here.command}: error: (Grain) {why}")
         time.sleep(_LOOK if time.monotonic() < began + 30 else _LOOK_LATER)
         patiently(here, what, book.refresh)
         between()

@@ -89,7 +89,12 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
         sys.stdout.write(out)
         sys.stdout.flush()
         sys.stderr.write(shared)
-        return SlurmAnswer(status=exit_status(wait_for(here, queue, number), otherwise=1))
+        try:
+            return SlurmAnswer(status=exit_status(wait_for(here, queue, number), otherwise=1))
+        except KeyboardInterrupt:
+            sys.stderr.write(f"sbatch: (Grain) job {number} goes on: `scancel {number}` ends it
+")
+            raise
     return SlurmAnswer(out, shared)
 
 
