@@ -42,6 +42,7 @@ from grain.worker.messages import (
     RegisterWorker,
 )
 from grain_testkit.local_processes import descendants_of
+from grain_testkit.other_user import as_other, command_of_other, needs_other_user
 from grain_testkit.programs import start
 
 if TYPE_CHECKING:
@@ -49,26 +50,6 @@ if TYPE_CHECKING:
 
     from grain.edge import Peer
     from grain.edge.messages import Message
-
-OTHER = 65534
-PYTHON = shutil.which("python3", path="/usr/bin:/bin") or ""
-needs_other_user = pytest.mark.skipif(
-    os.geteuid() != 0 or not PYTHON or not shutil.which("setpriv"),
-    reason="acting as another user needs root, setpriv and a Python outside root's home",
-)
-
-
-def command_of_other(code: str, *arguments: str) -> list[str]:
-    """Return the command that runs Python code as the other user."""
-    user = ["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"]
-    return [*user, PYTHON, "-c", code, *arguments]
-
-
-def as_other(code: str, *arguments: str) -> str:
-    """Run Python code as the other user; return its output."""
-    words = command_of_other(code, *arguments)
-    done = subprocess.run(words, capture_output=True, text=True, cwd="/", check=True)
-    return done.stdout
 
 
 @pytest.fixture

@@ -19,25 +19,20 @@ from grain.edge import Serving, dial, serve
 from grain.edge.errors import DialError, ForeignFile, LinkedFile
 from grain.edge.transports.unix import socket_path
 from grain_testkit.faulty_links import CODEC, Note
+from grain_testkit.other_user import command_of_other, needs_other_user
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.edge import Peer
 
-OTHER = 65534
-PYTHON = shutil.which("python3", path="/usr/bin:/bin") or ""
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not PYTHON or not shutil.which("setpriv"),
-    reason="acting as another user needs root, setpriv and a Python outside root's home",
-)
+pytestmark = needs_other_user
 
 
 def as_other(code: str, *arguments: str) -> subprocess.Popen[str]:
     """Run Python code as the other user."""
-    user = ["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"]
     return subprocess.Popen(
-        [*user, PYTHON, "-c", code, *arguments],
+        command_of_other(code, *arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -23,7 +23,7 @@ import trio
 from fake_batch.start import Missing, real
 
 from grain.worker.gang.door import RankDoor
-from grain.worker.processes.mpi import SlurmPlace, over_members
+from grain.worker.processes.mpi import EDGE, SlurmPlace, over_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -251,7 +251,7 @@ async def test_a_rank_whose_call_has_ended_is_not_started(tmp_path: Path) -> Non
         await door.end_call(5)
         [early, late] = [
             await trio.run_process(
-                [sys.executable, "-SEs", _STAND_IN, "1", "1", "touch", str(tmp_path / call)],
+                [sys.executable, "-SEs", _STAND_IN, EDGE, "1", "1", "touch", str(tmp_path / call)],
                 env={
                     "GRAIN_GANG_DOORS": json.dumps({"n1": door.name}),
                     "GRAIN_GANG_CALL": call,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -59,3 +60,47 @@ def test_each_attempt_that_is_tested_is_in_the_table() -> None:
 def test_the_page_and_the_policy_name_each_other() -> None:
     assert "docs/security.md" in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     assert "../SECURITY.md" in PAGE
+
+
+# Words by which code opens a socket, or has descriptors sent. `bind` and `listen` are of sockets
+# that these have made, and so are `accept` and `connect`.
+OPENING = re.compile(
+    r"socket|socketpair|create_server|create_connection|fromfd|from_stdlib_socket|"
+    r"(open|start|serve|create)_(unix|tcp)\w*|(send|recv)_fds|SCM_RIGHTS|SocketListener|start_server"
+)
+ASKING = {"is_own", "peer_of", "check_peer"}
+
+
+def words_of(path: Path) -> set[str]:
+    """Return the names and attributes that a module calls, and the attributes that it reads."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            called = node.func
+            found.add(getattr(called, "attr", getattr(called, "id", "")))
+        elif isinstance(node, ast.Attribute) and node.attr in {"AF_UNIX", "SCM_RIGHTS"}:
+            found.add(node.attr)
+    return found
+
+
+def modules_with_sockets() -> dict[str, set[str]]:
+    """Return the words of each module that opens a socket, by its path below ``grain``."""
+    found = {}
+    for path in ROOT.glob("packages/*/src/**/*.py"):
+        words = words_of(path)
+        if any(map(OPENING.fullmatch, words)):
+            found[str(path).partition("/src/grain/")[2]] = words
+    return found
+
+
+def test_the_page_lists_each_module_that_opens_a_socket_and_who_is_asked_there() -> None:
+    table = PAGE.partition("### Sockets")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    listed = {
+        module: asked for _, where, asked in rows[1:] for module in re.findall(r"`(\S+)`", where)
+    }
+    found = modules_with_sockets()
+    assert {*found} == {*listed}
+    for module, words in found.items():
+        named = "AF_UNIX" in words and "socketpair" not in words
+        assert not named or words & ASKING, f"{module} opens a Unix socket and asks no one"

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from grain.edge.errors import LinkedFile, MeetingTaken
-from grain.edge.transports.unix import BoundSocket, listen, listening_process
+from grain.edge.errors import LinkedFile, MeetingTaken, NotAuthenticated
+from grain.edge.transports.unix import BoundSocket, dial_name, listen, listening_process
+from grain_testkit.other_user import needs_other_user, other_listens_at
 
 
 @pytest.fixture
@@ -131,3 +132,12 @@ def test_a_listener_whose_backlog_is_full_is_there_though_unnamed(path: str) -> 
 
     assert [os.getpid(), os.getpid(), 0, 0] == seen
     assert listening_process(path) is None
+
+
+@needs_other_user
+async def test_another_user_who_has_taken_a_name_is_told_nothing() -> None:
+    with other_listens_at("grain-taken-edge") as other:
+        with pytest.raises(NotAuthenticated, match="belongs to user 65534"):
+            await dial_name("grain-taken-edge")
+        received, _ = other.communicate(timeout=60)
+    assert "\n" == received

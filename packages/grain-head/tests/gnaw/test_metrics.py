@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import stat
+import tempfile
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import trio
@@ -37,10 +38,8 @@ from grain.worker.messages import (
     RegisterWorker,
 )
 from grain_testkit.hub_harness import F, HubHarness
+from grain_testkit.other_user import needs_other_user, received_by_other
 from grain_testkit.ports import reserved_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def busy() -> HubHarness:
@@ -369,6 +368,22 @@ async def test_a_socket_is_only_for_its_user_and_goes_with_the_server(tmp_path: 
         assert b"grain_tasks" in await fetched(stream)
         nursery.cancel_scope.cancel()
     assert not path.exists()
+
+
+@needs_other_user
+async def test_another_user_reads_nothing_at_a_socket_whose_mode_was_opened() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        Path(place).chmod(0o755)
+        path = Path(place, "metrics")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_metrics, str(path), busy().hub)
+            await (await until_there(partial(trio.open_unix_socket, str(path)))).aclose()
+            path.chmod(0o666)
+            asked = "GET /metrics HTTP/1.0\r\n\r\n"
+            assert "" == await trio.to_thread.run_sync(received_by_other, str(path), asked)
+            stream = await trio.open_unix_socket(str(path))
+            assert b"grain_tasks" in await fetched(stream)
+            nursery.cancel_scope.cancel()
 
 
 async def test_a_place_that_is_taken_is_tried_again(

@@ -34,9 +34,9 @@ Map:
 - ``channel``: the public names of channels
 - ``buffers``: memory of large payloads
 - ``invitation``: a direct connection between two processes that a third one brings together
-- ``cpu_locks``: the CPUs of this machine that workers have taken
 - ``trust``: code, logs and scripts where other users may write
 - ``version``: the version of the package
+- ``machine/``: what processes of one machine share: its CPUs, and what its kernel says of them
 - ``bridge/``: meetings at a bridge, where processes meet that share no file system
 - ``relay/``: the server of a bridge
 - ``connecting/``: dialling and serving: routes, offers, greeting

@@ -7,7 +7,6 @@ import os
 import secrets
 import socket
 import stat
-import struct
 import tempfile
 import time
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.errors import LinkedFile, MeetingError, MeetingTaken, NotAuthenticated
+from grain.edge.machine.peer_user import is_own, peer_of
 from grain.edge.meeting import files
 from grain.edge.meeting.host import is_stopped
 
@@ -191,8 +191,7 @@ def listening_process(path: str) -> int | None:
             return None
         except BlockingIOError:  # its backlog is full
             return 0
-        pid, _ = _peer(probe)
-        return pid
+        return peer_of(probe)[0]
 
 
 def _socket_at(path: str) -> Node | None:
@@ -292,15 +291,7 @@ def check_peer(connected: trio.socket.SocketType) -> int:
     Raises:
         NotAuthenticated: another user.
     """
-    pid, uid = _peer(connected)
-    if uid != os.geteuid():
+    pid, uid = peer_of(connected)
+    if not is_own(connected):
         raise NotAuthenticated(f"the process at the other end belongs to user {uid}")
     return pid
-
-
-def _peer(connected: socket.socket | trio.socket.SocketType) -> tuple[int, int]:
-    """Return the peer's process and user id at connect or listen time: SO_PEERCRED, see unix(7)."""
-    form = struct.Struct("3i")
-    raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, form.size)
-    pid, uid, _ = form.unpack(raw)
-    return pid, uid

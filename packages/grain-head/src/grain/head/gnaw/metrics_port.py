@@ -8,6 +8,7 @@ once a second at most; and workers are looked at some at a time, with other thin
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
 import stat
@@ -19,6 +20,7 @@ import h11
 import trio
 
 from grain.config import MetricsPlace, parse_metrics
+from grain.edge.machine.peer_user import peer_of
 from grain.head.gnaw.metrics import Exposition
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ class MetricsServer:
 
     async def handle(self, stream: trio.abc.Stream) -> None:
         """Answer one connection, and close it."""
-        if self._connections >= _MOST:
+        if self._connections >= _MOST or _is_of_another_user(stream):
             await trio.aclose_forcefully(stream)
             return
         self._connections += 1
@@ -133,6 +135,13 @@ class MetricsServer:
                 self._text = self._exposition.text()
                 self._collected_at = trio.current_time()
             return self._text
+
+
+def _is_of_another_user(stream: trio.abc.Stream) -> bool:
+    """Return True for a connection to a Unix socket that is neither this user's nor root's."""
+    if not isinstance(stream, trio.SocketStream) or stream.socket.family != socket.AF_UNIX:
+        return False
+    return peer_of(stream.socket)[1] not in (0, os.geteuid())
 
 
 def _is_own_name(request: h11.Request) -> bool:

@@ -8,16 +8,21 @@ one's user.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import socket
-import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import trio
 
+from grain.edge.machine.peer_user import is_own
+
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from typing_extensions import Self
+
+T = TypeVar("T")
 
 MOST = 16 * 1024**2
 """The most bytes of a line: an environment may have some megabytes."""
@@ -76,11 +81,23 @@ class JsonLines:
         del self._read[: end + 1]
         try:
             content = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ControlError(f"not a line of JSON: {error}") from error
         if not isinstance(content, dict):
             raise ControlError("not an object")
         return content
+
+    async def receive_as(self, kind: type[T]) -> T:
+        """Wait for a line, and return it as a struct of a kind; numbers may come as text.
+
+        Raises:
+            ControlError: as `receive`, or it lacks a field or has one of another type.
+        """
+        content = await self.receive()
+        try:
+            return msgspec.convert(content, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise ControlError(f"not what was expected: {error}") from error
 
 
 def listen() -> tuple[str, trio.SocketListener]:
@@ -88,8 +105,34 @@ def listen() -> tuple[str, trio.SocketListener]:
     name = f"grain-{secrets.token_hex(12)}"
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind("\0" + name)
-    listening.listen(128)
+    listening.listen(1024)  # so that another user who connects again and again keeps none out
     return name, trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+
+
+async def accept(listener: trio.SocketListener) -> JsonLines:
+    """Return the next connection of this user, and close those of others before."""
+    while True:
+        stream = await listener.accept()
+        if is_own(stream.socket):
+            return JsonLines(stream)
+        await trio.aclose_forcefully(stream)
+
+
+async def serve(
+    listener: trio.SocketListener, handler: Callable[[JsonLines], Awaitable[object]]
+) -> None:
+    """Call a function with each connection of this user, until cancelled; closes those of others.
+
+    It closes the listener at its end.
+    """
+
+    async def admit(stream: trio.SocketStream) -> None:
+        async with JsonLines(stream) as lines:
+            if is_own(stream.socket):
+                await handler(lines)
+
+    async with listener:
+        await trio.serve_listeners(admit, [listener])
 
 
 async def connect(name: str) -> JsonLines:
@@ -101,26 +144,13 @@ async def connect(name: str) -> JsonLines:
     sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         await sock.connect("\0" + name)
-        stream = trio.SocketStream(sock)
-        check_user(stream)
     except OSError as error:
         sock.close()
         raise ControlError(f"nothing listens at {name}: {error.strerror}") from error
     except BaseException:
         sock.close()
         raise
-    return JsonLines(stream)
-
-
-def check_user(stream: trio.SocketStream) -> None:
-    """Check that the other side is a process of this user.
-
-    Raises:
-        ControlError: it is another user's; the caller closes the stream.
-    """
-    raw = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    if _PEER.unpack(raw)[1] != os.geteuid():
+    if not is_own(sock):
+        sock.close()
         raise ControlError("the process at the other end is another user's")
-
-
-_PEER = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED in unix(7)
+    return JsonLines(trio.SocketStream(sock))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from grain.worker.gang.control import ControlError, JsonLines, check_user, listen
-from grain.worker.gang.messages import ProgramOrder
+from grain.worker.gang.control import ControlError, JsonLines, listen, serve
+from grain.worker.gang.messages import ProgramOrder, RankOrder
 from grain.worker.gang.programs import CANNOT, MemberPrograms, Outcome, as_of_ssh
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ class RankDoor:
 
     async def serve(self) -> None:
         """Take in ranks until cancelled."""
-        async with self._listener:
-            await trio.serve_listeners(self._admit, [self._listener], handler_nursery=self._nursery)
+        await serve(self._listener, self._admit)
 
     async def end_call(self, call: int) -> None:
         """End all ranks of a call, and wait until nothing of them is left; no more are taken in."""
@@ -69,37 +68,34 @@ class RankDoor:
             if of == call:
                 await gone.wait()
 
-    async def _admit(self, stream: trio.SocketStream) -> None:
+    async def _admit(self, lines: JsonLines) -> None:
         self._number += 1
         number = self._number
-        async with JsonLines(stream) as lines:
-            try:
-                check_user(stream)
-                line = await lines.receive()
-                call = int(line["call"])
-                argv = tuple(os.fsencode(word) for word in line["words"])
-                order = ProgramOrder(argv, (), os.fsencode(line["cwd"]))
-            except (ControlError, LookupError, ValueError) as error:
-                await _answer(lines, CANNOT, f"grain: {error}\n")
-                return
-            if call in self._ended:
-                await _answer(lines, CANNOT, "grain: the program that asked for it has ended\n")
-                return
-            rank = self._ranks[number] = _Rank(call, trio.Event(), [])
-            gone = trio.Event()
-            self._admitted[number] = call, gone
-            try:
-                self._programs.start(number, order)
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._end_with, lines, number)
-                    await rank.over.wait()
-                    nursery.cancel_scope.cancel()
-                await _answer(lines, *as_of_ssh(rank.ended[0]))
-                with trio.move_on_after(_PARTING), suppress(ControlError):
-                    await lines.receive()
-            finally:
-                del self._admitted[number]
-                gone.set()
+        try:
+            asked = await lines.receive_as(RankOrder)
+            call, argv = asked.call, tuple(map(os.fsencode, asked.words))
+            order = ProgramOrder(argv, (), os.fsencode(asked.cwd))
+        except (ControlError, ValueError) as error:
+            await _answer(lines, CANNOT, f"grain: {error}\n")
+            return
+        if call in self._ended:
+            await _answer(lines, CANNOT, "grain: the program that asked for it has ended\n")
+            return
+        rank = self._ranks[number] = _Rank(call, trio.Event(), [])
+        gone = trio.Event()
+        self._admitted[number] = call, gone
+        try:
+            self._programs.start(number, order)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._end_with, lines, number)
+                await rank.over.wait()
+                nursery.cancel_scope.cancel()
+            await _answer(lines, *as_of_ssh(rank.ended[0]))
+            with trio.move_on_after(_PARTING), suppress(ControlError):
+                await lines.receive()
+        finally:
+            del self._admitted[number]
+            gone.set()
 
     async def _end_with(self, lines: JsonLines, number: int) -> None:
         """End a program when its stand-in has gone."""

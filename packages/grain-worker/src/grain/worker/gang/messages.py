@@ -47,6 +47,40 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
     streams: bool = False
 
 
+class RankOrder(msgspec.Struct, frozen=True):
+    """A rank that srun has started, as its stand-in asks for it at the door of its member.
+
+    Attributes:
+        call: the number of the call that it belongs to.
+        words: the program and its arguments.
+        cwd: the directory in which it starts.
+    """
+
+    call: int
+    words: tuple[str, ...]
+    cwd: str
+
+
+class RemoteOrder(msgspec.Struct, frozen=True):
+    """A program on a member, as ``rsh`` asks for it at the root.
+
+    Attributes:
+        host: the member, such as m1.
+        words: quoted for a shell, to which ssh would pass them.
+        environment: that of the process which asks for it.
+        cwd: the directory in which it starts.
+        daemon: True for one of a launcher, and not for a program of the user.
+        call: the number of the call that the launcher belongs to.
+    """
+
+    host: str
+    words: tuple[str, ...]
+    environment: dict[str, str]
+    cwd: str
+    daemon: bool = True
+    call: int = 0
+
+
 class SpawnProgram(Message, frozen=True):
     """An order to start a program; the payload is a `ProgramOrder`.
 

@@ -4,8 +4,9 @@ MPI libraries bind ranks to cores of their own choice, and some give ranks the r
 So they are told to bind nothing, and to start this: it takes the CPUs of its turn among those of
 the member, and the member's own variables, and becomes the program (execvp(3)).
 
-With ``--from NAME`` in front, it takes over the open files and the environment of the process that
-listens at NAME: that which srun has started (`grain.worker.gang.srun`).
+With ``--from EDGE NAME`` in front, it takes over the open files and the environment of the process
+that listens at NAME: that which srun has started (`grain.worker.gang.srun`). EDGE is the folder
+with `grain.edge.machine.peer_user`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import fcntl
 import json
 import os
 import socket
-import struct
 import sys
 
 _TURNS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
@@ -52,11 +52,12 @@ def main(ranks: int, threads: int, program: list[str], turns: tuple[str, ...] = 
 
 def take_over(name: str) -> None:
     """Take the open files and the environment of the process that listens at a name."""
+    from peer_user import is_own  # type: ignore[import-not-found]  # by EDGE
+
     member = os.environ.get(_MEMBER, "{}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as giver:
         giver.connect("\0" + name)
-        peer = giver.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        if struct.unpack("3i", peer)[1] != os.geteuid():
+        if not is_own(giver):
             sys.exit("grain: the process that gives the files is another user's")
         _, received, _, _ = socket.recv_fds(giver, 1, 253)
         with giver.makefile("rb") as content:
@@ -75,6 +76,7 @@ def take_over(name: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--from":
-        take_over(sys.argv[2])
-        main(int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:], ("SLURM_LOCALID",))
+        sys.path.append(sys.argv[2])
+        take_over(sys.argv[3])
+        main(int(sys.argv[4]), int(sys.argv[5]), sys.argv[6:], ("SLURM_LOCALID",))
     main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -39,7 +39,9 @@ import trio
 from grain.edge.errors import EdgeError
 from grain.edge.invitation import accept
 from grain.edge.messages import Pieces
-from grain.worker.gang.control import ControlError, JsonLines, check_user, connect, listen
+from grain.worker.errors import ExternalError
+from grain.worker.external import Completed
+from grain.worker.gang.control import ControlError, connect, listen, serve
 from grain.worker.gang.door import RankDoor, slurm_place
 from grain.worker.gang.messages import (
     CODEC,
@@ -51,16 +53,19 @@ from grain.worker.gang.messages import (
     ProgramExited,
     ProgramOrder,
     ProgramOutput,
+    RemoteOrder,
     SpawnProgram,
     heartbeat,
 )
 from grain.worker.gang.programs import CANNOT, NOT_FOUND, MemberPrograms, as_of_ssh
+from grain.worker.processes.mpi import EDGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge.channel import FramedChannel, Heartbeat
     from grain.edge.messages import Message
+    from grain.worker.gang.control import JsonLines
     from grain.worker.gang.programs import Outcome
 
 _LONGEST_LINE = 4096  # bytes in which the first line of what a program writes is looked for
@@ -168,24 +173,39 @@ class Root:
                 self._channels[index] = channel
                 while True:
                     for message, payload in await channel.receive():
-                        assert not isinstance(payload, Pieces)  # it has travelled
-                        data = bytes(payload or b"")
                         if isinstance(message, MemberPlace):
                             place = msgspec.structs.asdict(message)
                             line = {"join": index, "address": address, "own": own, "place": place}
                             await self._tasklet.send(**line)
-                        elif isinstance(message, CallEnded):
-                            self._on_call_ended(index, message.call)
-                        elif isinstance(message, ProgramOutput):
-                            self._on_output(message.number, message.stream, data)
-                        elif isinstance(message, ProgramExited):
-                            outcome = pickle.loads(data)  # noqa: S301 - from a member
-                            self._on_exited(message.number, outcome)
+                        else:
+                            self._on_message(index, message, payload)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as error:
             why = str(error) or "its run has ended"
+        except ControlError:
+            return  # the tasklet has gone, and this process ends
+        except Exception as error:  # a broken member ends its own run, with a reason
+            why = f"it has sent something that does not fit: {type(error).__name__}: {error}"
         # All else ends with this process, which the tasklet ends.
         with suppress(ControlError):
             await self._tasklet.send(lost=index, why=why)
+
+    def _on_message(self, index: int, message: Message, payload: object) -> None:
+        """Take in what a member says.
+
+        Raises:
+            Exception: it does not fit what runs there.
+        """
+        assert not isinstance(payload, Pieces)  # it has travelled
+        data = bytes(payload or b"")  # type: ignore[call-overload]
+        if isinstance(message, CallEnded):
+            self._on_call_ended(index, message.call)
+        elif isinstance(message, ProgramOutput):
+            self._on_output(message.number, message.stream, data)
+        elif isinstance(message, ProgramExited):
+            outcome = pickle.loads(data)  # noqa: S301 - from a member
+            if not isinstance(outcome, Completed | ExternalError):
+                raise TypeError(f"an outcome of type {type(outcome).__name__}")
+            self._on_exited(message.number, outcome)
 
     def _on_output(self, number: int, stream: int, data: bytes) -> None:
         self._spawned[number].written.send_nowait((stream, data))
@@ -234,55 +254,51 @@ class Root:
 
     # ---- rsh
 
-    async def serve_rsh(self, connection: trio.SocketStream) -> None:
+    async def serve_rsh(self, lines: JsonLines) -> None:
         """Run what one call of ``rsh`` asks for; end it when that has gone."""
-        async with JsonLines(connection) as lines:
-            try:
-                check_user(connection)
-                line = await lines.receive()
-                spawned = self._ordered(line)
-            except (ControlError, LookupError, ValueError) as error:
-                await _answer(lines, CANNOT, f"grain-rsh: {error}\n")
-                return
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_end_with, lines, spawned)
-                written = b""
-                with suppress(ControlError):  # it has gone, which ends the program
-                    async for stream, data in spawned.read:
-                        # A shell writes its line in parts.
-                        if b"\n" not in written and len(written) < _LONGEST_LINE:
-                            written += data
-                        await lines.send(stream=stream, data=base64.b85encode(data).decode())
-                        spawned.take(stream)
-                await spawned.over.wait()
-                nursery.cancel_scope.cancel()
-            assert spawned.outcome is not None
-            status, why_not = as_of_ssh(spawned.outcome)
-            output = why_not or written.decode(errors="replace")
-            # What a shell says of a program that is not there, or whose libraries are not. Some
-            # launchers wait for their daemon without end.
-            is_daemon = line.get("daemon", True)
-            if is_daemon and status == NOT_FOUND and (said := output.split("\n")[0]):
-                why = (
-                    f"member {spawned.index} (host {spawned.outcome.host}) cannot take part: {said}"
-                    ". Each member needs what the first one has, such as its MPI library, at the "
-                    "same path"
-                )
-                with suppress(ControlError):
-                    await self._tasklet.send(refused=why, call=spawned.call)
-            await _answer(lines, status, why_not)
+        try:
+            asked = await lines.receive_as(RemoteOrder)
+            spawned = self._ordered(asked)
+        except (ControlError, LookupError, ValueError) as error:
+            await _answer(lines, CANNOT, f"grain-rsh: {error}\n")
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_end_with, lines, spawned)
+            written = b""
+            with suppress(ControlError):  # it has gone, which ends the program
+                async for stream, data in spawned.read:
+                    # A shell writes its line in parts.
+                    if b"\n" not in written and len(written) < _LONGEST_LINE:
+                        written += data
+                    await lines.send(stream=stream, data=base64.b85encode(data).decode())
+                    spawned.take(stream)
+            await spawned.over.wait()
+            nursery.cancel_scope.cancel()
+        assert spawned.outcome is not None
+        status, why_not = as_of_ssh(spawned.outcome)
+        output = why_not or written.decode(errors="replace")
+        # What a shell says of a program that is not there, or whose libraries are not. Some
+        # launchers wait for their daemon without end.
+        if asked.daemon and status == NOT_FOUND and (said := output.split("\n")[0]):
+            why = (
+                f"member {spawned.index} (host {spawned.outcome.host}) cannot take part: {said}"
+                ". Each member needs what the first one has, such as its MPI library, at the "
+                "same path"
+            )
+            with suppress(ControlError):
+                await self._tasklet.send(refused=why, call=spawned.call)
+        await _answer(lines, status, why_not)
 
-    def _ordered(self, line: dict[str, Any]) -> _Spawned:
-        host = str(line["host"])
+    def _ordered(self, asked: RemoteOrder) -> _Spawned:
+        host = asked.host
         index = int(host[1:]) if host.startswith("m") and host[1:].isdecimal() else -1
         if index and index not in self._channels:
             raise ControlError(f"there is no member {host}: they are m0, m1 and so on")
-        environment = {os.fsencode(k): os.fsencode(v) for k, v in line["environment"].items()}
-        # The words are quoted for a shell, to which ssh would pass them.
-        argv = (b"/bin/sh", b"-c", os.fsencode(" ".join(line["words"])))
-        cwd = os.fsencode(line["cwd"])
+        environment = {os.fsencode(k): os.fsencode(v) for k, v in asked.environment.items()}
+        argv = (b"/bin/sh", b"-c", os.fsencode(" ".join(asked.words)))
+        cwd = os.fsencode(asked.cwd)
         order = ProgramOrder(argv, tuple(environment.items()), cwd, streams=True)
-        return self.start(index, int(line["call"]), order)
+        return self.start(index, asked.call, order)
 
 
 async def lead(control: str, silence: float) -> None:
@@ -293,12 +309,12 @@ async def lead(control: str, silence: float) -> None:
         silence: seconds without a sign of life after which a seat is lost.
     """
     name, listener = listen()
-    async with await connect(control) as tasklet, listener, trio.open_nursery() as nursery:
+    async with await connect(control) as tasklet, trio.open_nursery() as nursery:
         root = Root(nursery, tasklet, heartbeat(silence))
         await tasklet.send(rsh=str(_script(name)), place=slurm_place(root.door.name))
         nursery.start_soon(root.door.serve)
         nursery.start_soon(root.serve_tasklet)
-        nursery.start_soon(partial(trio.serve_listeners, root.serve_rsh, [listener]))
+        nursery.start_soon(serve, listener, root.serve_rsh)
 
 
 def _script(name: str) -> Path:
@@ -307,7 +323,7 @@ def _script(name: str) -> Path:
     They take one word, and this directory is removed with this process.
     """
     path = Path(os.environ["TMPDIR"], "grain-rsh")
-    words = [sys.executable, "-SEs", str(Path(__file__).with_name("rsh.py")), name]
+    words = [sys.executable, "-SEs", str(Path(__file__).with_name("rsh.py")), EDGE, name]
     path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     path.chmod(0o700)
     return path

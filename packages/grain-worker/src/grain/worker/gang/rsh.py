@@ -1,8 +1,8 @@
-"""``python -SE rsh.py NAME [OPTIONS] HOST WORDS``: what an MPI launcher calls in place of ssh.
+"""``python -SE rsh.py EDGE NAME [OPTIONS] HOST WORDS``: what an MPI launcher calls in place of ssh.
 
 It has the process of the root (`grain.worker.gang.root`, which listens at NAME) run the words on a
-member, and ends as they end. Launchers call one for each member, so it imports nothing but the
-standard library.
+member, and ends as they end. EDGE is the folder with `grain.edge.machine.peer_user`. Launchers call
+one for each member, so it imports nothing else but the standard library.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ of a launcher."""
 
 def main(name: str, arguments: list[str]) -> int:
     """Run the words on the member that the arguments name; return the exit status."""
+    from peer_user import is_own  # type: ignore[import-not-found]  # by EDGE
+
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         # A warning to a whole job: launchers pass it on to their ranks by themselves.
         signal.signal(number, signal.SIG_IGN)
@@ -44,6 +46,11 @@ def main(name: str, arguments: list[str]) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as root:
         try:
             root.connect("\0" + name)
+            if not is_own(root):
+                print(
+                    "grain-rsh: another user has taken the name of Grain's process", file=sys.stderr
+                )
+                return 255
             root.sendall(json.dumps(order).encode() + b"\n")
             answer = {}
             with root.makefile("rb") as answers:
@@ -71,4 +78,5 @@ def _write(fd: int, data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.path.append(sys.argv[1])
+    sys.exit(main(sys.argv[2], sys.argv[3:]))

@@ -13,7 +13,7 @@ from grain.edge.trust import python_command
 from grain.resource import Member, RootAllocation
 from grain.worker.errors import ExternalError, MemberLost
 from grain.worker.external import run_external
-from grain.worker.gang.control import ControlError, JsonLines, check_user, listen
+from grain.worker.gang.control import ControlError, JsonLines, accept, listen
 from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, SILENCE
 from grain.worker.processes.account import RunAccount
@@ -62,7 +62,7 @@ async def keep_seat(announce: Callable[[bytes], object], *, silence: float = SIL
     name, listener = listen()
 
     async def await_invitation() -> None:
-        async with await _accepted(listener) as lines:
+        async with await accept(listener) as lines:
             announce(base64.b85decode((await lines.receive())["invitation"]))
             await trio.sleep_forever()  # the process ends if this connection does
 
@@ -99,7 +99,7 @@ async def lead(
     name, listener = listen()
     async with listener, trio.open_nursery() as nursery:
         nursery.start_soon(leader.keep_process, name, nursery.cancel_scope)
-        async with await _accepted(listener) as lines:
+        async with await accept(listener) as lines:
             result = await leader.serve(lines, body)
             leader.over = True
         # It says goodbye to the seats, as its connection to us has ended.
@@ -230,14 +230,3 @@ async def _process(module: str, control: str, silence: float) -> None:
     """
     words = [*python_command(f"grain.worker.gang.{module}"), control, str(silence)]
     await run_external(words, scratch=True)
-
-
-async def _accepted(listener: trio.SocketListener) -> JsonLines:
-    while True:
-        stream = await listener.accept()
-        try:
-            check_user(stream)
-        except ControlError:
-            await trio.aclose_forcefully(stream)
-        else:
-            return JsonLines(stream)

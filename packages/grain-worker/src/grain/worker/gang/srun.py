@@ -1,9 +1,10 @@
-"""``python -SE srun.py RANKS THREADS PROGRAM ...``: what srun starts in place of a rank.
+"""``python -SE srun.py EDGE RANKS THREADS PROGRAM ...``: what srun starts in place of a rank.
 
 It has the member of its node start the program (see `grain.worker.gang.door`), as ``rank`` with the
 option ``--from``. To that it passes its environment and its open files, by a socket of its own: the
 streams that srun reads, and what Slurm has opened for the MPI library. Then it waits, and ends as
-the program does. If srun or Slurm ends it, the member ends the program.
+the program does. If srun or Slurm ends it, the member ends the program. EDGE is the folder with
+`grain.edge.machine.peer_user`.
 
 Each rank needs one, so it imports nothing but the standard library.
 """
@@ -26,12 +27,15 @@ _RANK = str(Path(__file__).with_name("rank.py"))
 _MOST = 200  # open files, of the 253 that one message may have
 
 
-def main(words: list[str]) -> int:
+def main(edge: str, words: list[str]) -> int:
     """Have the program run; return its exit status.
 
     Args:
+        edge: the folder with `grain.edge.machine.peer_user`.
         words: ranks and threads of a member, and the program with its arguments.
     """
+    from peer_user import is_own  # type: ignore[import-not-found]  # by EDGE
+
     # The program is sent neither by Grain, and these would end this process.
     for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -48,12 +52,19 @@ def main(words: list[str]) -> int:
         hatch.listen(1)
         try:
             door.connect("\0" + doors[node])
-            start = [sys.executable, "-SEs", _RANK, "--from", name, *words]
+            if not is_own(door):
+                raise PermissionError("another user has taken the name of its door")
+            start = [sys.executable, "-SEs", _RANK, "--from", edge, name, *words]
             order = {"call": call, "words": start, "cwd": cwd}
             door.sendall(json.dumps(order).encode() + b"\n")
             # The program's process comes for its files, or the door says why it does not.
-            if hatch in select.select([hatch, door], [], [])[0]:
-                _hand_over(hatch)
+            while door not in select.select([hatch, door], [], [])[0]:
+                taker, _ = hatch.accept()
+                with taker:
+                    # Any user of this host may connect.
+                    if is_own(taker):
+                        _hand_over(taker)
+                        break
             with door.makefile("rb") as answers:
                 answer = json.loads(answers.readline() or b"{}")
         except (OSError, KeyError) as error:
@@ -76,15 +87,13 @@ def main(words: list[str]) -> int:
 _ALWAYS = (signal.SIGKILL, signal.SIGSTOP)  # have no other action
 
 
-def _hand_over(hatch: socket.socket) -> None:
-    """Pass open files and environment to the process that connects."""
+def _hand_over(taker: socket.socket) -> None:
+    """Pass open files and environment to a process of this user."""
     files = [int(fd) for fd in os.listdir("/proc/self/fd")]
     passed = [fd for fd in sorted(files) if _is_passed(fd)][:_MOST]
     content = json.dumps({"files": passed, "environment": dict(os.environ)}).encode()
-    taker, _ = hatch.accept()
-    with taker:
-        socket.send_fds(taker, [b"\n"], passed)
-        taker.sendall(content)
+    socket.send_fds(taker, [b"\n"], passed)
+    taker.sendall(content)
 
 
 def _is_passed(fd: int) -> bool:
@@ -95,4 +104,5 @@ def _is_passed(fd: int) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.path.append(sys.argv[1])
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
 from grain import GVAR
 from grain.edge.invitation import interface_of
+from grain.edge.machine import peer_user
 from grain.resource import Cores
 from grain.worker.processes.environment import allocated
 
@@ -144,6 +145,9 @@ RSH = "GRAIN_RSH"
 
 _GANG = Path(__file__).parents[1] / "gang"
 _RANK, _SRUN = str(_GANG / "rank.py"), str(_GANG / "srun.py")
+
+EDGE = str(Path(peer_user.__file__).parent)
+"""The folder where programs that start without Grain on their search path find `peer_user`."""
 
 
 def mpi_prefix(
@@ -353,7 +357,7 @@ def _srun_over(gang: Members, each: int, threads: int, launcher: str | None, pmi
         "--quiet",
         *([f"--mpi={pmi}"] if pmi else []),
     ]
-    stand_in = [sys.executable, "-SEs", _SRUN, str(each), str(threads)]
+    stand_in = [sys.executable, "-SEs", _SRUN, EDGE, str(each), str(threads)]
     return ["env", f"GRAIN_GANG_DOORS={doors}", launcher or "srun", *step, *stand_in]
 
 
