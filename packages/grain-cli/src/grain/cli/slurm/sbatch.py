@@ -92,8 +92,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
         try:
             return SlurmAnswer(status=exit_status(wait_for(here, queue, number), otherwise=1))
         except KeyboardInterrupt:
-            sys.stderr.write(f"sbatch: (Grain) job {number} goes on: `scancel {number}` ends it
-")
+            sys.stderr.write(f"sbatch: (Grain) job {number} goes on: `scancel {number}` ends it\n")
             raise
     return SlurmAnswer(out, shared)
 
