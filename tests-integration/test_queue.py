@@ -241,7 +241,7 @@ async def test_lists_name_jobs_and_history_counts_those_that_failed(jobs: Jobs) 
             await trio.sleep(0.1)
         assert (opt["done"], opt["failed"]) == (1, 1)
         [cause] = history["causes"]
-        assert "exit 3: JobFailed" in await jobs.grain("history", "--failed", "queue")
+        assert "exit 3: sh" in await jobs.grain("history", "--failed", "queue")
         task = cause["calls"][0]["task"]
         assert "task 1_2 has failed" in await jobs.grain("why", f"queue:{task}")
 

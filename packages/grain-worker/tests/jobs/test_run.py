@@ -27,7 +27,7 @@ from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
 from grain.worker.external import ending_programs, run_external
 from grain.worker.jobs.program import last_line
-from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunction, run_job
+from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobError, JobFunction, run_job
 from grain.worker.runner.runner import by_sigterm
 
 if TYPE_CHECKING:
@@ -310,8 +310,12 @@ async def test_a_named_pipe_that_no_process_reads_does_not_hold_up_the_end(
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"command": ("sh", "-c", "exit 3")}, "exit status 3"),
-        ({"command": ("sh", "-c", "kill -SEGV $$")}, "SIGSEGV"),
+        ({"command": ("sh", "-c", "exit 3")}, "^sh: exit code 3$"),
+        (
+            {"command": ("sh", "-c", "echo no such basis >&2; echo cleaned >&2; exit 3")},
+            "^sh: exit code 3: no such basis$",
+        ),
+        ({"command": ("sh", "-c", "kill -SEGV $$")}, "^sh: ended by signal SIGSEGV$"),
         ({"timeout": 0.5}, "ended at its time limit of 0.5 s"),
         ({"stdin": "missing"}, "missing: No such file"),
     ],
@@ -320,7 +324,7 @@ async def test_a_job_without_success_is_a_call_that_raises(
     queue: Queue, work: Path, fields: dict[str, Any], message: str
 ) -> None:
     number = submit(queue, work, **{"command": ("sleep", "1000"), **fields})
-    with pytest.raises(JobFailed, match=message):
+    with pytest.raises(JobError, match=message):
         await JobFunction("opt")(call(queue, number))
     assert queue.ended(number, None, 1) is not None
 

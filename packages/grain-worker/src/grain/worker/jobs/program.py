@@ -81,15 +81,23 @@ def receipt(done: Completed, at: float) -> Ended:
     return Ended(how="exit", at=at, elapsed=done.elapsed, usage=done.usage)
 
 
-def failure_text(ended: Ended) -> str:
-    """Return how an attempt ended, in a few words; "" if it succeeded."""
+def failure_text(ended: Ended, program: str, line: str = "") -> str:
+    """Return how an attempt ended, in the words of `ExternalError`; "" if it succeeded.
+
+    So displays find the program and the cause in it as in the failures of other programs.
+
+    Args:
+        program: the name of the program.
+        line: the line of its output that says why it failed.
+    """
+    why = f": {line}" if line else ""
     if ended.how == "exit":
-        return f"exit status {ended.status}" if ended.status else ""
+        return f"{program}: exit code {ended.status}{why}" if ended.status else ""
+    if ended.how == "signal" and not ended.message:
+        return f"{program}: ended by signal {signal_name(ended.signal)}{why}"
     if ended.how == "cancelled":
         return f"cancelled by {ended.by}" + (f", {ended.message}" if ended.message else "")
-    if ended.message:
-        return ended.message
-    return signal_name(ended.signal) if ended.how == "signal" else ended.how
+    return ended.message or ended.how
 
 
 def last_line(ended: Ended, number: int, host: str, *, again: bool = False) -> str:

@@ -14,6 +14,7 @@ import trio
 
 from grain import GVAR
 from grain.edge.meeting.host import this_process
+from grain.eventlog.causes import decisive_line_of
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
@@ -100,17 +101,17 @@ class JobFunction:
         """Run an attempt; see `run_job`.
 
         Raises:
-            JobFailed: the attempt did not succeed. Its receipt says so, too: this is for displays,
+            JobError: the attempt did not succeed. Its receipt says so, too: this is for displays,
                 logs and reports, which count the calls that raise.
         """
         end = await run_job(what)
         if end.failure:
-            raise JobFailed(end.failure)
+            raise JobError(end.failure)
         return end
 
 
-class JobFailed(Exception):
-    """The end of an attempt that did not succeed, as ``exit status 3``."""
+class JobError(Exception):
+    """The end of an attempt that did not succeed, as ``opt.sh: exit code 3: no convergence``."""
 
 
 class AttemptEnd(NamedTuple):
@@ -156,7 +157,7 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
     finally:
         # Cancellation comes here, too: the program is gone by now.
         await runner.end(ended)
-    return AttemptEnd("ended", failure=failure_text(ended))
+    return AttemptEnd("ended", failure=failure_text(ended, runner.program, runner.line))
 
 
 class _Runner:
@@ -172,11 +173,19 @@ class _Runner:
         self._cancelled: Wish | None = None
         self._stderr: Path | None = None
         self._own_end: Ended | None = None
+        # The line of its output that says why the program failed; "" as long as it has not.
+        self.line = ""
         self._began = time.time()
 
     @property
     def _key(self) -> tuple[int, int | None, int]:
         return self._what.number, self._what.task, self._what.attempt
+
+    @property
+    def program(self) -> str:
+        """The name of the program: for a script that of the job, as the file has a digest."""
+        job = self._job
+        return job.name if self._script is not None else Path(job.command[0]).name
 
     def begin(self) -> bool:
         """Make the receipt of the begin; errors as of `Queue.open` and `Queue.begin`."""
@@ -223,6 +232,7 @@ class _Runner:
                 done = await run_program_call(call, timeout, check=True)
             except ExternalError as error:
                 ended = receipt_of_failure(error, job.timeout, _end_at(began, error.elapsed))
+                self.line = decisive_line_of(str(error))
                 if by_sigterm(error):
                     # The worker may be going, too, as its processes get the signal one after the
                     # other. Then this is cancelled meanwhile, and the job has not failed.
