@@ -174,6 +174,45 @@ async def test_what_fails_after_its_cancellation_is_cancelled_and_runs_no_more(j
         await jobs.until_lines("a", "begun 1", "ended")
 
 
+@pytest.mark.parametrize(
+    ("to_job", "to_worker"),
+    [
+        (signal.SIGTERM, [signal.SIGTERM]),  # as Slurm
+        (signal.SIGUSR2, [signal.SIGUSR2, signal.SIGTERM]),  # as Grid Engine and a job's script
+        (signal.SIGKILL, [signal.SIGKILL]),
+    ],
+)
+async def test_a_job_that_is_ended_together_with_its_worker_runs_again(
+    jobs: Jobs, to_job: int, to_worker: list[signal.Signals]
+) -> None:
+    """A batch system signals all processes of its job, and this one gets the signal first."""
+    (jobs.site.folder / "job.sh").write_text(SCRIPT.replace("\n", "\necho $$ > pid\n", 1))
+    with jobs.site.gnaw(), trio.fail_after(300):
+        with jobs.site.worker("w1", Cores=1) as worker:
+            number = await jobs.submit("job.sh", "a")
+            await jobs.until_lines("a", "begun 1")
+            worker.send_signal(signal.SIGSTOP)
+            os.kill(int((jobs.site.folder / "pid").read_text()), to_job)
+            for one in to_worker:
+                worker.send_signal(one)
+            worker.send_signal(signal.SIGCONT)
+            with jobs.site.worker("w2", Cores=1):
+                await jobs.until_lines("a", "begun 1", "begun 2")
+                jobs.go("a")
+                await jobs.grain("wait", number)
+        [[first, second]] = (await jobs.list())[1]["attempts"].values()
+        assert first["how"] in ("returned", "lost")
+        assert second["how"] == "exit"
+
+
+async def test_a_job_that_a_user_ends_by_a_signal_has_failed(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+        number = await jobs.submit("--", "sh", "-c", "kill -TERM $$")
+        done = await jobs.site.grain("wait", number)
+        assert "SIGTERM" in done.stderr
+        assert done.returncode == 1
+
+
 async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
     with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
         await jobs.submit("job.sh", "a")

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import time
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,21 +20,28 @@ import trio
 import trio.testing
 
 from grain import GVAR
+from grain.edge.channel import memory_channels
 from grain.edge.meeting.host import this_process
 from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
+from grain.resource import ZERO
+from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ending_programs, run_external
 from grain.worker.jobs.program import last_line
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobError, JobFunction, run_job
-from grain.worker.runner.runner import by_sigterm
+from grain.worker.messages import AskEnding, EndingTold, StartRun
+from grain.worker.messages import Ended as RunEnd
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
+    from grain.edge.channel import MemoryChannel
     from grain.resource import Resource
+    from grain.worker.call import Outcome
 
 
 @pytest.fixture
@@ -337,25 +345,56 @@ async def test_a_job_that_succeeds_or_ran_elsewhere_is_a_call_that_returns(
     assert await JobFunction("opt")(call(queue, number)) == AttemptEnd("taken")
 
 
-async def test_a_program_that_is_ended_together_with_its_worker_has_not_failed(
-    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended_first = trio.Event()
-
-    def seen(error: BaseException) -> bool:
-        ended_first.set()
-        return by_sigterm(error)
-
-    monkeypatch.setattr("grain.worker.jobs.run.by_sigterm", seen)
-    monkeypatch.setattr("grain.worker.jobs.run.LATE_SIGNAL", 600.0)
-    number = submit(queue, work, "sh", "-c", "kill -TERM $$")
+@asynccontextmanager
+async def runner() -> AsyncGenerator[MemoryChannel[Call | None, Outcome | None]]:
+    """A runner that asks its agent, which is the test."""
+    agent: MemoryChannel[Call | None, Outcome | None]
+    theirs: MemoryChannel[Outcome | None, Call | None]
+    agent, theirs = memory_channels()
+    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_job, call(queue, number))
-        await ended_first.wait()
+        nursery.start_soon(serves.serve)
+        yield agent
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("does", "signal_told", "how"),
+    [
+        ("kill -TERM $$", signal.SIGTERM, "signal"),
+        ("kill -USR2 $$", signal.SIGUSR2, "signal"),
+        ("sh -c 'kill -TERM $$'; exit $?", signal.SIGTERM, "exit"),
+        ("exit 1", 0, "exit"),
+    ],
+)
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_program_that_is_ended_together_with_its_worker_has_not_failed(
+    queue: Queue, work: Path, does: str, signal_told: int, how: str, ends: bool
+) -> None:
+    """Only the agent knows, so the runner asks it before there is a receipt."""
+    number = submit(queue, work, "sh", "-c", does)
+    async with runner() as agent:
+        job = Call(JobFunction("opt"), (call(queue, number),), {})
+        agent.post([(StartRun((1, 1), ZERO), job)])
+        assert [(AskEnding((1, 1), signal_told), None)] == await agent.receive()
+        assert queue.ended(number, None, 1) is None
+        agent.post([(EndingTold((1, 1), ends), None)])
+        # The call asks as well, as every call that raises.
+        assert [(AskEnding((1, 1), 0), None)] == await agent.receive()
     ended = queue.ended(number, None, 1)
     assert ended is not None
-    assert ended.how == "returned"
+    assert ended.how == ("returned" if ends else how)
+
+
+@pytest.mark.parametrize("fields", [{"timeout": 0.5}, {"stdin": "missing"}])
+async def test_a_job_that_says_itself_what_was_wrong_asks_nobody(
+    queue: Queue, work: Path, fields: dict[str, Any]
+) -> None:
+    number = submit(queue, work, "sleep", "1000", **fields)
+    async with runner() as agent:
+        agent.post([(StartRun((1, 1), ZERO), Call(run_job, (call(queue, number),), {}))])
+        ((ended, _),) = await agent.receive()
+        assert isinstance(ended, RunEnd)
 
 
 async def test_a_directory_that_was_removed_is_not_made_again(queue: Queue, work: Path) -> None:

@@ -41,7 +41,8 @@ from grain.worker.jobs.variables import (
 )
 from grain.worker.processes.environment import MARKS, THREADS, allocated
 from grain.worker.processes.mpi import members
-from grain.worker.runner.runner import LATE_SIGNAL, by_sigterm
+from grain.worker.runner.runner import signal_behind
+from grain.worker.runner.services import worker_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -233,10 +234,9 @@ class _Runner:
             except ExternalError as error:
                 ended = receipt_of_failure(error, job.timeout, _end_at(began, error.elapsed))
                 self.line = decisive_line_of(str(error))
-                if by_sigterm(error):
-                    # The worker may be going, too, as its processes get the signal one after the
-                    # other. Then this is cancelled meanwhile, and the job has not failed.
-                    await trio.sleep(LATE_SIGNAL)
+                own = ended.how not in ("exit", "signal")  # it says itself what was wrong
+                if not own and await worker_ends(signal_behind(error)):
+                    ended = self.returned()
             except Exception as error:
                 ended = _not_started(error)
             else:
