@@ -25,7 +25,7 @@ from grain.cli.batch import (
     open_local,
 )
 from grain.cli.batch.systems.local import Local, divide, start_time
-from grain.edge.cpu_locks import taking_cpus
+from grain.edge.machine.cpu_locks import taking_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

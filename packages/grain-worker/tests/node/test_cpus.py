@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.edge.cpu_locks import VARIABLE, taken_cpus, taking_cpus
+from grain.edge.machine.cpu_locks import VARIABLE, taken_cpus, taking_cpus
 from grain.resource import ZERO, Cores, GPUs, Memory
 from grain.worker import local_offer
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from grain.edge.cpu_locks import VARIABLE
+from grain.edge.machine.cpu_locks import VARIABLE
 from grain.resource import Cores, GPUs, Memory, Resource, Supply, from_data, to_data
 from grain.worker import local_offer
 from grain.worker.auto import detect_resources

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from grain_testkit.hang import HangReporter, on_terminal
 
-# That of `grain.edge.cpu_locks`, which is not installed for only the tests of grain-resource.
+# That of `grain.edge.machine.cpu_locks`, which the tests of grain-resource do not install.
 _CPU_LOCKS = "GRAIN_CPU_LOCKS"
 _STATE = "XDG_STATE_HOME"
 

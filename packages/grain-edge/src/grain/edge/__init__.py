@@ -34,12 +34,12 @@ Map:
 - ``channel``: the public names of channels
 - ``buffers``: memory of large payloads
 - ``invitation``: a direct connection between two processes that a third one brings together
-- ``cpu_locks``: the CPUs of this machine that workers have taken
 - ``trust``: code, logs and scripts where other users may write
 - ``version``: the version of the package
 - ``bridge/``: meetings at a bridge, where processes meet that share no file system
 - ``relay/``: the server of a bridge
 - ``connecting/``: dialling and serving: routes, offers, greeting
+- ``machine/``: this machine: CPUs that workers have taken, copies of processes
 - ``framing/``: channels: frames and the writer
 - ``meeting/``: the meeting file: who leads, and how it is reached
 - ``transports/``: trio streams over Unix sockets, TLS and files

@@ -20,8 +20,8 @@ import trio
 from grain.config import WorkerSettings, add_options, read_options
 from grain.edge import DEFAULT, SEEK_FIRST, DirectWaySeeker, dial, is_reached_directly
 from grain.edge.address import check_argument
-from grain.edge.cpu_locks import taking_cpus
 from grain.edge.errors import AddressError
+from grain.edge.machine.cpu_locks import taking_cpus
 from grain.edge.version import own_versions
 from grain.worker.agent.agent import FAILED, USAGE, Agent
 from grain.worker.agent.lifecycle import TERM_GRACE, USUAL_GRACE, Lifecycle, Times

@@ -8,7 +8,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.edge.cpu_locks import CpuLocks
+from grain.edge.machine.cpu_locks import CpuLocks
 from grain.resource import Cores, GPUs, Resource, check_offer
 from grain.worker.node.topology import read_cpu_groups, read_gpu_cpus, with_groups, with_near
 

@@ -20,7 +20,7 @@ from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.shell import own_file
 from grain.cli.batch.systems.ssh import free_words
-from grain.edge.cpu_locks import taken_cpus
+from grain.edge.machine.cpu_locks import taken_cpus
 from grain.edge.trust import open_appended, private_folder, write_script
 
 if TYPE_CHECKING:

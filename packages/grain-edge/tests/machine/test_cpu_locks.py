@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.edge.cpu_locks import VARIABLE, CpuLocks, taken_cpus, taking_cpus
+from grain.edge.machine.cpu_locks import VARIABLE, CpuLocks, taken_cpus, taking_cpus
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HOLDER = """
 import sys, time
-from grain.edge.cpu_locks import taking_cpus
+from grain.edge.machine.cpu_locks import taking_cpus
 with taking_cpus([1, 3]):
     print("taken", flush=True)
     time.sleep(1000)
