@@ -6,12 +6,14 @@ import enum
 import math
 from abc import ABC, abstractmethod
 from collections import deque
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import outcome
 import trio
 
+from grain.edge.machine.copies import ending_copies
 from grain.head.errors import ExecutorClosed
 from grain.head.events import Statistics
 from grain.head.scheduler.numbered import Numbered
@@ -19,7 +21,7 @@ from grain.resource import ZERO, Cores, Gang, Memory, Resource
 from grain.worker import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -286,7 +288,7 @@ class ExecutorBase(ABC, Generic[T]):
         self._idle = trio.Event()
         self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
         # Not begun before it is entered, when the subclass is complete.
-        self._context = self._living()
+        self._context = self._living_alone()
 
     def submit(
         self, res: Resource, fn: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
@@ -376,6 +378,12 @@ class ExecutorBase(ABC, Generic[T]):
         traceback: TracebackType | None,
     ) -> bool | None:
         return await self._context.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _living_alone(self) -> AsyncGenerator[None]:
+        with ending_copies():
+            async with self._living():
+                yield
 
     @abstractmethod
     def _living(self) -> AbstractAsyncContextManager[None]:

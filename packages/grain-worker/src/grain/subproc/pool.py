@@ -13,6 +13,7 @@ import trio
 
 from grain import GVAR
 from grain.edge.buffers import LARGE, Buffer
+from grain.edge.machine.copies import Origin, ending_copies
 from grain.resource import Resource
 from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError
@@ -85,6 +86,7 @@ class Pool:
         self._changed = trio.lowlevel.ParkingLot()
         self._ending_idle = trio.CancelScope()
         self._ended = trio.Event()
+        self._origin = Origin()
 
     # ---- calls
 
@@ -92,6 +94,7 @@ class Pool:
     @trio.lowlevel.enable_ki_protection
     async def call(self, target: Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Call a function in a process; `grain.subproc.subprocify` has the errors."""
+        self._origin.check()
         function = self._function(target)
         placement = self._placement(GVAR.res, GVAR.instance)
         pieces = self._payloads.argument_pieces(args, kwargs)
@@ -301,7 +304,7 @@ async def _run_pool(
     """Run the tasks of a pool until it is closed; cancellation has no effect."""
     pool: Pool | None = None
     try:
-        with trio.CancelScope(shield=True):
+        with trio.CancelScope(shield=True), ending_copies():
             async with trio.open_nursery() as nursery:
                 pool = Pool(idle_timeout, grace, limit, nursery)
                 task_status.started(pool)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from grain.edge.machine.copies import Origin, ending_copies
 from grain.worker.guards.protocol import AWAIT, FORK, STUCK, UNKILLABLE
 from grain.worker.processes.supervisor_client import (
     ProgramExit,
@@ -115,6 +116,7 @@ class ForkServerClient:
         self.running: dict[SupervisorClient, RunningProgram] = {}
         self._calls = trio.lowlevel.ParkingLot()  # parks the system task while nothing runs
         self._forked = 0
+        self._origin = Origin()
         # Enough for a full machine; those beyond leave when they become idle.
         self._spare = os.cpu_count() or 1
         self._sending = trio.Lock()  # only one task at a time may wait for a full socket
@@ -145,13 +147,14 @@ class ForkServerClient:
     async def tend(self) -> None:
         """Continue the fork server while calls wait for it; end it at the end of the trio run."""
         try:
-            while True:
-                if not self.running:
-                    await self._calls.park()
-                # Programs find it among their parents, and may stop it (SIGSTOP) at any time. It
-                # continues its supervisors, but no other process would continue it.
-                self._resume()
-                await trio.sleep(RESUME)
+            with ending_copies():
+                while True:
+                    if not self.running:
+                        await self._calls.park()
+                    # Programs find it among their parents, and may stop it (SIGSTOP) at any time.
+                    # It continues its supervisors, but no other process would continue it.
+                    self._resume()
+                    await trio.sleep(RESUME)
         finally:
             while self.idle:
                 self.idle.pop().close()
@@ -313,6 +316,7 @@ class ForkServerClient:
         goes on. If the program itself had ended by then, a cancellation changes nothing: this waits
         for the end of what it has left behind, and returns the result.
         """
+        self._origin.check()
         supervisor = await self._supervisor_for(request, stdin)
         self.running[supervisor] = RunningProgram(
             request, trio.current_time(), trio.lowlevel.current_task(), supervisor
