@@ -38,7 +38,7 @@ from grain.worker.jobs.variables import (
     ranks_each,
     threads_each,
 )
-from grain.worker.processes.environment import MARKS, THREADS, allocated
+from grain.worker.processes.environment import MARKS, SLOTS, THREADS, allocated
 from grain.worker.processes.mpi import members
 from grain.worker.runner.runner import LATE_SIGNAL, by_sigterm
 
@@ -337,7 +337,8 @@ class _Runner:
             command_line(words, job.umask, append),
             job.directory,
             # As the user has set them for this job; all else is as allocated.
-            {name: variables[name] for name in THREADS if name in variables},
+            {name: variables[name] for name in THREADS if name in variables}
+            | dict.fromkeys(SLOTS, str(ranks_each(job, place)[0])),
             self._queue.stdin(job),
             out if append is None else os.devnull,
             STDOUT if append is not None or err is None else err,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from grain.queue.selectors import plain_number
 from grain.resource.figures import hostlist, repeated
 from grain.worker.gang.rsh import CALL
-from grain.worker.processes.mpi import RSH, UNBOUND
+from grain.worker.processes.mpi import RSH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ def job_environment(
         task: the number of the task of an array; None for a job that is not one.
         attempt: from 1.
     """
-    variables = UNBOUND | {
+    variables = {
         name: value
         for name, value in job.environment.items()
         if not name.startswith(_OUTER)
@@ -98,7 +98,6 @@ def job_environment(
     tasks = job.options.get("ntasks")
     if tasks is not None:
         facts |= {"NTASKS": tasks, "NPROCS": tasks}
-    # Open MPI starts so many ranks at most.
     facts["TASKS_PER_NODE"] = repeated(ranks_each(job, place))
     each = job.options.get("cpus-per-task")
     if each is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain import GVAR
+from grain.resource import ZERO
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,6 +30,50 @@ THREADS = (
 # below HIP, which numbers what that leaves from 0, so the same list on both levels hides GPUs.
 DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
+# What follows is for a launcher that a program of a task calls, as ORCA calls ``mpirun``. Options
+# of the command line go before it. A task on several members has more variables: see
+# `grain.worker.processes.mpi`.
+
+UNBOUND = {
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
+"""Defaults of variables. mpirun of Open MPI 4 and 5 binds its ranks from core 0 on, whatever it is
+bound to itself, so the ranks of all tasks of a node would crowd there. Without that, they have the
+CPUs of their task, as those of MPICH and Intel MPI do."""
+
+_NOT_BATCH = "^slurm,tm,lsf,gridengine,alps,pals"
+
+NOT_BATCH = {
+    "OMPI_MCA_ras": _NOT_BATCH,
+    "OMPI_MCA_plm": _NOT_BATCH,
+    "PRTE_MCA_ras": _NOT_BATCH,
+    "PRTE_MCA_plm": _NOT_BATCH,
+    # MPICH: "Using the Hydra Process Manager", "Environment Settings".
+    "HYDRA_RMK": "user",
+    # Intel MPI has no such word, but hosts in a file go before those of a batch job (Developer
+    # Reference for Linux, "Hydra Environment Variables").
+    "I_MPI_HYDRA_HOST_FILE": str(Path(__file__).with_name("this_host")),
+}
+"""Defaults of variables in a batch job. Launchers that find themselves in one start ranks on its
+nodes, by its means, and count its slots. But the job is the worker's, and a task has cores on this
+node."""
+
+BATCH = ("SLURM_JOBID", "SLURM_JOB_ID", "SLURM_NODELIST", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE")
+"""Variables by which Open MPI recognises Slurm, PBS, LSF and Grid Engine."""
+
+# For how many ranks Open MPI has room: one on each core of the machine by default. A task may have
+# fewer, or more where a core has several CPUs.
+SLOTS = ("OMPI_MCA_orte_set_default_slots", "PRTE_MCA_prte_set_default_slots")
+
+USABLE = frozenset(os.sched_getaffinity(0))
+"""The CPUs of this process when it began. Later the main thread may have fewer: with OMP_PROC_BIND
+set, libgomp binds it to one when a tasklet loads a library that uses OpenMP."""
+
+PINNED_BY = frozenset((b"OMP_PROC_BIND", b"OMP_PLACES", b"KMP_AFFINITY", b"GOMP_CPU_AFFINITY"))
+"""Variables by which a process chooses CPUs for its threads once, of those that it has then. OpenMP
+5.2, section 21.1; Intel compiler and oneMKL; GNU libgomp."""
+
 MARKS = b"GRAIN_SUBREAPERS"
 """The variable with the marks of all subreapers above a process (`grain.worker.processes.sweep`),
 with a colon behind each."""
@@ -47,7 +93,8 @@ def environment(
     """Return the environment of a program.
 
     Args:
-        res: the allocation. Without CPUs, or without GPUs, it sets no variables for them.
+        res: the allocation. Without CPUs, or without GPUs, it sets no variables for them; without
+            any resource, none for launchers.
         changes: the caller's changes, which override everything else; None removes a variable.
         threads: the number of threads; that of the allocated CPUs by default.
 
@@ -55,9 +102,15 @@ def environment(
         ValueError: a name or a value is not possible in an environment (see environ(7)).
     """
     variables = _copy(inherited)
-    count = threads or len(allocated(res, "c"))
-    if count:
+    cpus = len(allocated(res, "c"))
+    if count := threads or cpus:
         variables.update(dict.fromkeys(_THREADS, b"%d" % count))
+    if res is not ZERO:
+        in_batch_job = not _BATCH.isdisjoint(variables)
+        for default, text in (_IN_BATCH_JOB if in_batch_job else _UNBOUND).items():
+            variables.setdefault(default, text)
+    if cpus:
+        variables.update(dict.fromkeys(_SLOTS, b"%d" % cpus))
     if gpus := allocated(res, "g"):
         variables.update(dict.fromkeys(_DEVICES, ",".join(map(str, gpus)).encode()))
         # The numbers that nvidia-smi and batch systems use; CUDA's default is the fastest first.
@@ -98,3 +151,7 @@ def binding(res: object, available: Collection[int]) -> list[int] | None:
 
 _THREADS = tuple(map(str.encode, THREADS))
 _DEVICES = tuple(map(str.encode, DEVICES))
+_SLOTS = tuple(map(str.encode, SLOTS))
+_BATCH = frozenset(map(str.encode, BATCH))
+_UNBOUND = {name.encode(): value.encode() for name, value in UNBOUND.items()}
+_IN_BATCH_JOB = _UNBOUND | {name.encode(): os.fsencode(v) for name, v in NOT_BATCH.items()}
