@@ -90,6 +90,20 @@ def test_launchers_are_told_to_leave_ranks_on_the_cpus_of_the_task_and_how_many_
     assert unbound[slots[0]] == b"7"
 
 
+def test_steps_that_a_task_starts_in_the_job_of_its_worker_have_the_cpus_of_the_task() -> None:
+    cpu = max(os.sched_getaffinity(0))
+    in_step = {b"SLURMD_NODENAME": b"n1", b"SLURM_CPU_BIND": b"quiet,mask_cpu:0xff"}
+
+    env = environment(Cores([cpu]), in_step, {})
+
+    assert env[b"SLURM_OVERLAP"] == b"1"
+    assert env[b"SLURM_CPU_BIND"] == f"mask_cpu:{1 << cpu:#x}".encode()
+    # The ids are mere numbers.
+    assert environment(Cores([9999]), in_step, {})[b"SLURM_CPU_BIND"] == b"none"
+    # A job of Grain's queue has variables of Slurm, too.
+    assert b"SLURM_OVERLAP" not in environment(Cores([cpu]), {b"SLURM_JOB_ID": b"7"}, {})
+
+
 def test_a_binding_that_the_user_has_chosen_stays() -> None:
     chosen = {b"OMPI_MCA_hwloc_base_binding_policy": b"core", b"HYDRA_RMK": b"slurm"}
 

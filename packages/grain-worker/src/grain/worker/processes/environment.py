@@ -111,6 +111,9 @@ def environment(
             variables.setdefault(default, text)
     if cpus:
         variables.update(dict.fromkeys(_SLOTS, b"%d" % cpus))
+        if b"SLURMD_NODENAME" in variables:  # a job of Grain's queue has none, and another srun
+            variables[b"SLURM_OVERLAP"] = b"1"
+            variables[b"SLURM_CPU_BIND"] = _cpu_bind(binding(res, USABLE))
     if gpus := allocated(res, "g"):
         variables.update(dict.fromkeys(_DEVICES, ",".join(map(str, gpus)).encode()))
         # The numbers that nvidia-smi and batch systems use; CUDA's default is the fastest first.
@@ -129,6 +132,16 @@ def environment(
     else:
         variables.pop(MARKS, None)
     return variables
+
+
+def _cpu_bind(cpus: list[int] | None) -> bytes:
+    """Return the binding for the steps of srun that a program of a task starts.
+
+    They are steps of the worker's job. By themselves they would wait for the step in which the
+    worker runs, and for each other, and all have the first CPUs of the job. So they overlap, and
+    each rank has the CPUs of the task: srun(1), "SLURM_OVERLAP" and "SLURM_CPU_BIND".
+    """
+    return b"none" if cpus is None else b"mask_cpu:%#x" % sum(1 << cpu for cpu in cpus)
 
 
 def _copy(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
