@@ -44,8 +44,6 @@ def test_a_job_has_the_variables_that_scripts_for_slurm_use() -> None:
         "SLURM_PROCID": "0",
         "SLURM_LOCALID": "0",
         "SLURM_TASKS_PER_NODE": "4",
-        "OMPI_MCA_hwloc_base_binding_policy": "none",
-        "PRTE_MCA_hwloc_default_binding_policy": "none",
         "GRAIN_QUEUE": "queue",
         "GRAIN_JOB_ID": "12",
         "GRAIN_JOB_NAME": "opt",
@@ -138,11 +136,6 @@ def test_open_mpi_finds_a_slot_for_each_rank() -> None:
     assert environment(options={"ntasks": "2"})["SLURM_TASKS_PER_NODE"] == "2"
     by_sbatch = environment(options={"submit-dir": "/home/ann"})
     assert by_sbatch["SLURM_TASKS_PER_NODE"] == "1"
-
-
-def test_a_binding_that_the_user_has_chosen_stays() -> None:
-    chosen = {"OMPI_MCA_hwloc_base_binding_policy": "core"}
-    assert environment(environment=chosen)["OMPI_MCA_hwloc_base_binding_policy"] == "core"
 
 
 @pytest.mark.parametrize(

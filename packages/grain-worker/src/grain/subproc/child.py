@@ -87,10 +87,10 @@ class CallServer:
         name = "this call"
         try:
             cpus, res, instance, cwd, env = self._allocation(allocation)
+            self._bind(cpus)  # before its libraries are loaded, which may look
             target = self._target(digest)
             name = repr(target)
             args, kwargs = self._payloads.load_arguments(arguments)
-            self._bind(cpus)
         except (OSError, PayloadError) as error:
             result: Outcome = outcome.Error(error)
         else:

@@ -53,9 +53,9 @@ from grain.worker.errors import (
 )
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.account import RunAccount
-from grain.worker.processes.environment import binding, environment, note_given
+from grain.worker.processes.environment import USABLE, binding, environment, note_given
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
-from grain.worker.processes.mpi import UNBOUND, members, mpi_prefix
+from grain.worker.processes.mpi import members, mpi_prefix
 from grain.worker.processes.out_of_memory import ran_out_of_memory
 from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, StuckError
 
@@ -440,7 +440,7 @@ class ProgramCall:
             "argv": _encode(self.argv),
             "env": variables,
             "cwd": None if self.cwd is None else os.fsencode(self.cwd),
-            "cpus": binding(res, os.sched_getaffinity(0)) if bind else None,
+            "cpus": binding(res, USABLE) if bind else None,
             "stdin": None if stdin is None or self.input is not None else os.fsencode(stdin),
             "stdout": None if self.stdout is None else os.fsencode(self.stdout),
             "stderr": None if self.stderr is None else os.fsencode(self.stderr),
@@ -462,8 +462,6 @@ class ProgramCall:
         # What it has started on other members ends with it; and only then it has ended.
         async with gang.call() as call:
             own = self.request["env"]
-            defaults = {os.fsencode(name): value.encode() for name, value in UNBOUND.items()}
-            own |= {name: value for name, value in defaults.items() if name not in own}
             found = {os.fsencode(name): os.fsencode(v) for name, v in call.variables.items()}
             own |= found
             note_given(own, found)

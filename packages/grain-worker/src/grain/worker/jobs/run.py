@@ -39,7 +39,7 @@ from grain.worker.jobs.variables import (
     soft_limits,
     threads_each,
 )
-from grain.worker.processes.environment import MARKS, THREADS, allocated
+from grain.worker.processes.environment import MARKS, SLOTS, THREADS, allocated
 from grain.worker.processes.mpi import members
 from grain.worker.runner.runner import signal_behind
 from grain.worker.runner.services import worker_ends
@@ -342,7 +342,8 @@ class _Runner:
             words,
             job.directory,
             # As the user has set them for this job; all else is as allocated.
-            {name: variables[name] for name in THREADS if name in variables},
+            {name: variables[name] for name in THREADS if name in variables}
+            | dict.fromkeys(SLOTS, str(ranks_each(job, place)[0])),
             self._queue.stdin(job),
             out,
             STDOUT if err is None else err,

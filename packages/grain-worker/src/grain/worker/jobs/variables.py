@@ -11,8 +11,8 @@ from grain.queue.selectors import plain_number
 from grain.resource.figures import hostlist, repeated
 from grain.worker.auto import batch_system
 from grain.worker.gang.rsh import CALL
-from grain.worker.processes.environment import GIVEN, MARKS, without_given
-from grain.worker.processes.mpi import RSH, UNBOUND
+from grain.worker.processes.environment import MARKS, without_given
+from grain.worker.processes.mpi import RSH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,8 +81,7 @@ def job_environment(
         for name, value in without_given(job.environment).items()
         if name not in _OF_JOB and not name.startswith(outer)
     }
-    unbound = {name: value for name, value in UNBOUND.items() if name not in variables}
-    variables |= unbound | {"PWD": job.directory}
+    variables["PWD"] = job.directory
     own = str(plain_number(number, task))
     nodes, nodelist = str(len(place.hosts)), hostlist(place.hosts)
     facts = {
@@ -107,7 +106,6 @@ def job_environment(
     tasks = job.options.get("ntasks")
     if tasks is not None:
         facts |= {"NTASKS": tasks, "NPROCS": tasks}
-    # Open MPI starts so many ranks at most.
     facts["TASKS_PER_NODE"] = repeated(ranks_each(job, place))
     each = job.options.get("cpus-per-task")
     if each is not None:
@@ -127,7 +125,6 @@ def job_environment(
     }
     if task is not None:
         variables["GRAIN_ARRAY_TASK_ID"] = str(task)
-    variables[GIVEN.decode()] = "".join(f"{name}={value}\n" for name, value in unbound.items())
     return variables
 
 

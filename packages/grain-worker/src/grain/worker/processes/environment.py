@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain import GVAR
+from grain.resource import ZERO
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -27,6 +29,50 @@ THREADS = (
 # isolation techniques": HIP takes either name. ROCR_VISIBLE_DEVICES stays as inherited: it acts
 # below HIP, which numbers what that leaves from 0, so the same list on both levels hides GPUs.
 DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+# What follows is for a launcher that a program of a task calls, as ORCA calls ``mpirun``. Options
+# of the command line go before it. A task on several members has more variables: see
+# `grain.worker.processes.mpi`.
+
+UNBOUND = {
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
+"""Defaults of variables. mpirun of Open MPI 4 and 5 binds its ranks from core 0 on, whatever it is
+bound to itself, so the ranks of all tasks of a node would crowd there. Without that, they have the
+CPUs of their task, as those of MPICH and Intel MPI do."""
+
+_NOT_BATCH = "^slurm,tm,lsf,gridengine,alps,pals"
+
+NOT_BATCH = {
+    "OMPI_MCA_ras": _NOT_BATCH,
+    "OMPI_MCA_plm": _NOT_BATCH,
+    "PRTE_MCA_ras": _NOT_BATCH,
+    "PRTE_MCA_plm": _NOT_BATCH,
+    # MPICH: "Using the Hydra Process Manager", "Environment Settings".
+    "HYDRA_RMK": "user",
+    # Intel MPI has no such word, but hosts in a file go before those of a batch job (Developer
+    # Reference for Linux, "Hydra Environment Variables").
+    "I_MPI_HYDRA_HOST_FILE": str(Path(__file__).with_name("this_host")),
+}
+"""Defaults of variables in a batch job. Launchers that find themselves in one start ranks on its
+nodes, by its means, and count its slots. But the job is the worker's, and a task has cores on this
+node."""
+
+BATCH = ("SLURM_JOBID", "SLURM_JOB_ID", "SLURM_NODELIST", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE")
+"""Variables by which Open MPI recognises Slurm, PBS, LSF and Grid Engine."""
+
+# For how many ranks Open MPI has room: one on each core of the machine by default. A task may have
+# fewer, or more where a core has several CPUs.
+SLOTS = ("OMPI_MCA_orte_set_default_slots", "PRTE_MCA_prte_set_default_slots")
+
+USABLE = frozenset(os.sched_getaffinity(0))
+"""The CPUs of this process when it began. Later the main thread may have fewer: with OMP_PROC_BIND
+set, libgomp binds it to one when a tasklet loads a library that uses OpenMP."""
+
+PINNED_BY = frozenset((b"OMP_PROC_BIND", b"OMP_PLACES", b"KMP_AFFINITY", b"GOMP_CPU_AFFINITY"))
+"""Variables by which a process chooses CPUs for its threads once, of those that it has then. OpenMP
+5.2, section 21.1; Intel compiler and oneMKL; GNU libgomp."""
 
 MARKS = b"GRAIN_SUBREAPERS"
 """The variable with the marks of all subreapers above a process (`grain.worker.processes.sweep`),
@@ -52,7 +98,8 @@ def environment(
     """Return the environment of a program.
 
     Args:
-        res: the allocation. Without CPUs, or without GPUs, it sets no variables for them.
+        res: the allocation. Without CPUs, or without GPUs, it sets no variables for them; without
+            any resource, none for launchers.
         changes: the caller's changes, which override everything else; None removes a variable.
         threads: the number of threads; that of the allocated CPUs by default.
 
@@ -60,10 +107,19 @@ def environment(
         ValueError: a name or a value is not possible in an environment (see environ(7)).
     """
     variables = _copy(inherited)
-    count = threads or len(allocated(res, "c"))
+    cpus = len(allocated(res, "c"))
     given: dict[bytes, bytes] = {}
-    if count:
+    if count := threads or cpus:
         given.update(dict.fromkeys(_THREADS, b"%d" % count))
+    if res is not ZERO:
+        in_batch_job = not _BATCH.isdisjoint(variables)
+        defaults = _IN_BATCH_JOB if in_batch_job else _UNBOUND
+        given.update({name: text for name, text in defaults.items() if name not in variables})
+    if cpus:
+        given.update(dict.fromkeys(_SLOTS, b"%d" % cpus))
+        if b"SLURMD_NODENAME" in variables:  # a job of Grain's queue has none, and another srun
+            given[b"SLURM_OVERLAP"] = b"1"
+            given[b"SLURM_CPU_BIND"] = _cpu_bind(binding(res, USABLE))
     if gpus := allocated(res, "g"):
         given.update(dict.fromkeys(_DEVICES, ",".join(map(str, gpus)).encode()))
         # The numbers that nvidia-smi and batch systems use; CUDA's default is the fastest first.
@@ -105,6 +161,16 @@ def without_given(variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _cpu_bind(cpus: list[int] | None) -> bytes:
+    """Return the binding for the steps of srun that a program of a task starts.
+
+    They are steps of the worker's job. By themselves they would wait for the step in which the
+    worker runs, and for each other, and all have the first CPUs of the job. So they overlap, and
+    each rank has the CPUs of the task: srun(1), "SLURM_OVERLAP" and "SLURM_CPU_BIND".
+    """
+    return b"none" if cpus is None else b"mask_cpu:%#x" % sum(1 << cpu for cpu in cpus)
+
+
 def _copy(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     # Of `os.environb` the dict within, which has the same bytes: a copy of the mapping itself calls
     # two functions for each variable, which is a tenth of what a brief program costs this process.
@@ -125,3 +191,7 @@ def binding(res: object, available: Collection[int]) -> list[int] | None:
 
 _THREADS = tuple(map(str.encode, THREADS))
 _DEVICES = tuple(map(str.encode, DEVICES))
+_SLOTS = tuple(map(str.encode, SLOTS))
+_BATCH = frozenset(map(str.encode, BATCH))
+_UNBOUND = {name.encode(): value.encode() for name, value in UNBOUND.items()}
+_IN_BATCH_JOB = _UNBOUND | {name.encode(): os.fsencode(v) for name, v in NOT_BATCH.items()}
