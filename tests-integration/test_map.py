@@ -347,6 +347,22 @@ def test_files_that_jobs_would_share_are_refused_before_any_runs(read_once: bool
     assert not Path("ran-3").exists()
 
 
+def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In quotes, as the braces need, no shell fills them in."""
+    monkeypatch.setenv("WORK", str(home / "work"))
+    words = ["-j", "1", "--results", "~/out/{}", "--joblog", "~/log", "--wd", "$WORK/{}", "pwd"]
+    done = grain_map(*words, ":::", "a")
+    assert 0 == done.returncode, done.stderr
+    assert f"{home}/work/a\n" == (home / "out/a").read_text()
+    assert (home / "log").exists()
+    monkeypatch.delenv("WORK")
+    done = grain_map(*words, ":::", "a")
+    assert (255, True) == (done.returncode, "--wd $WORK/{}: the environment" in done.stderr)
+    assert not [one for one in home.iterdir() if one.name[0] in "~$"]
+
+
 def test_a_directory_that_jobs_share_is_said() -> None:
     done = grain_map("-j", "1", "--wd", "work/{/}", "pwd", ":::", "a/x", "b/x")
     assert (0, 2) == (done.returncode, len(done.stdout.splitlines()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -234,3 +235,19 @@ def test_of_alternatives_the_first_one_says_how_many_nodes() -> None:
     found = job(res="2 * Cores=8|Cores=16")
 
     assert (2, {"Cores": 8}) == (found.nodes, found.first_choice)
+
+
+def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory() -> None:
+    """As a line of a script has them, where no shell fills them in."""
+    around = replace(HERE, environment={"HOME": "/home/ann", "SCRATCH": "/scratch/ann"})
+    given = {
+        "stdout": "~/logs/%j", "stderr": "$SCRATCH/%j.err", "stdin": "${SCRATCH}/in", "cwd": "~",
+    }  # fmt: skip
+    made = make_job(SubmitOptions(given), words=("true",), script="", script_name="", around=around)
+    assert ("/home/ann/logs/%j", "/scratch/ann/%j.err") == (made.stdout, made.stderr)
+    assert ("/scratch/ann/in", "/home/ann") == (made.stdin, made.directory)
+    for option in given:
+        wrong = SubmitOptions({option: "$WORK/x"})
+        with pytest.raises(BadSubmission, match=rf"--{option} \$WORK/x: .* WORK is not set here"):
+            make_job(wrong, words=("true",), script="", script_name="", around=around)
+    assert "cost$.out" == job(stdout="cost$.out").stdout

@@ -29,7 +29,7 @@ from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
 from grain.resource import ZERO
 from grain.worker import Call, MemoryTranslation, Runner
-from grain.worker.external import ending_programs, run_external
+from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import last_line
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobError, JobFunction, run_job
 from grain.worker.messages import AskEnding, EndingTold, StartRun
@@ -492,6 +492,54 @@ async def test_an_interpreter_with_options_or_none_is_no_obstacle(queue: Queue, 
     for script in ("#!/bin/sh -e\ntrue\n", "#! /usr/bin/env sh\ntrue\n"):
         ended = await ran(queue, submit(queue, work, script=script))
         assert (ended.how, ended.status) == ("exit", 0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives links to others")
+@pytest.mark.parametrize("append", [True, False])
+async def test_outputs_go_through_no_link_of_another_user(
+    queue: Queue, work: Path, tmp_path: Path, append: bool
+) -> None:
+    own = tmp_path / "thesis"
+    own.write_text("whole")
+    (work / "planted").symlink_to(own)
+    (work / "ours").symlink_to("planted")
+    os.chown(work / "planted", 54321, 54321, follow_symlinks=False)
+    for fields in ({"stdout": "planted"}, {"stderr": "planted"}, {"stdout": "ours"}):
+        number = submit(queue, work, "touch", "began", append=append, **fields)
+        ended = await ran(queue, number)
+        assert ("start", 127) == (ended.how, ended.status)
+        assert ended.message.startswith(f"cannot write to {work}/planted: another user has made")
+    assert "whole" == own.read_text()
+    assert not (work / "began").exists()
+    with pytest.raises(ExternalError, match="another user has made this link"):
+        await run_external(["echo"], cwd=work, stdout="planted")
+    # The last line of a job that was ended, too.
+    line = "rm out; ln -s thesis out; chown -h 54321 out; echo x > began; exec sleep 1000"
+    number = submit(queue, work, "sh", "-c", line, stdout="out", append=append)
+    (work / "thesis").touch()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        await begun_at(work / "began")
+        queue.wish(Wish(what="cancel", jobs=((number, number),), by="ann"))
+    assert "" == (work / "thesis").read_text()
+
+
+@pytest.mark.parametrize("limits", [{}, {"NOFILE": 99}])
+async def test_outputs_go_through_links_of_the_user_and_to_devices(
+    queue: Queue, work: Path, tmp_path: Path, limits: dict[str, int]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (work / "b").symlink_to(tmp_path / "elsewhere/out")
+    (work / "a").symlink_to("b")
+    number = submit(
+        queue, work, "sh", "-c", "echo x; echo e >&2", stdout="a", stderr="/dev/null",
+        limits=limits,
+    )  # fmt: skip
+    assert (await ran(queue, number)).how == "exit"
+    assert "x\n" == (tmp_path / "elsewhere/out").read_text()
+    (work / "loop").symlink_to("loop")
+    ended = await ran(queue, submit(queue, work, "true", stdout="loop"))
+    assert f"cannot write stdout to {work}/loop: Too many levels of symbolic" in ended.message
 
 
 async def test_outputs_may_be_in_directories_that_are_made(queue: Queue, work: Path) -> None:

@@ -22,7 +22,12 @@ from msgspec.structs import replace
 from grain.cli.jobs.errors import BadSubmission
 from grain.cli.jobs.inputs import OPTIONS, FileInputs
 from grain.cli.queue import shell
-from grain.cli.slurm_words.submission import default_limits, passed_on, plain_environment
+from grain.cli.slurm_words.submission import (
+    default_limits,
+    expanded,
+    passed_on,
+    plain_environment,
+)
 from grain.queue.arrays import first_and_last, parse_array
 from grain.queue.errors import BadInput
 from grain.queue.records import ArraySpec, Dependency, Job
@@ -224,21 +229,24 @@ def make_job(
     if len(name) > _LONGEST_NAME:
         raise BadSubmission(f"--name: a name has at most {_LONGEST_NAME} characters")
     array = _array(options, inputs)
-    stdout = options.get("stdout") or ("job-%A_%a.out" if array else "job-%j.out")
+    places = {
+        option: _place(options, option, around) for option in ("stdout", "stderr", "stdin", "cwd")
+    }
+    stdout = places["stdout"] or ("job-%A_%a.out" if array else "job-%j.out")
     limit = _seconds("--time", options.get("time"))
     number, before, receivers = _warning(options.get("signal"), limit)
     job = around.job(
         name,
-        directory=os.path.normpath(Path(around.directory, options.get("cwd") or "")),
+        directory=os.path.normpath(Path(around.directory, places["cwd"])),
         command=tuple(words),
         script=script,
         script_name=script_name,
-        stdin="" if options.get("stdin") in (None, "-") else options.get("stdin"),
+        stdin="" if places["stdin"] == "-" else places["stdin"],
         environment=_environment(options, around.environment),
         request=_request(options),
         priority=options.get("priority") or 0,
         stdout=stdout,
-        stderr=options.get("stderr") or "",
+        stderr=places["stderr"],
         append=bool(options.get("append")),
         columns=inputs.names if inputs else (),
         array=array,
@@ -256,6 +264,14 @@ def make_job(
         scratch=bool(options.get("scratch")),
     )
     return replace(job, options=_ranks(options.get("ranks"), job))
+
+
+def _place(options: SubmitOptions, option: str, around: SubmittedFrom) -> str:
+    text = options.get(option) or ""
+    try:
+        return expanded(text, around.environment)
+    except ValueError as error:
+        raise BadSubmission(f"--{option} {text}: {error}") from None
 
 
 def check_files(job: Job) -> None:

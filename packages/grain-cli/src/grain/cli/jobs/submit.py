@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import nullcontext
@@ -246,7 +247,7 @@ def _of_slurm(script: str, name: str) -> SubmitOptions:
     from grain.cli.slurm_words.translation import NotTranslated, submit_options
 
     try:
-        return SubmitOptions(submit_options(script, name, time.time()))
+        return SubmitOptions(submit_options(script, name, time.time(), os.environ))
     except NotTranslated as error:
         raise click.UsageError(f"in a line #SBATCH: {error}; or use --directives off") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,7 @@ from grain.inputs.splitting import row_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from grain.cli.queue.rows import TaskRow
     from grain.queue.book import Book, Entry
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 _FIRST = (
     "Job", "Task", "State", "Attempt", "Host", "Starttime", "JobRuntime", "Exitval", "Signal",
 )  # fmt: skip
+LONGEST = 1_000_000
+"""Bytes of an output in a cell."""
+
 _NO_STATUS = -1  # of a run that its time limit ended, as in tables of `grain map`
 
 
@@ -100,5 +105,23 @@ def _printed(entry: Entry, row: TaskRow) -> list[str]:
     files = outputs(entry.job, entry.number, row.task, run.host if run else "")
     for i, file in enumerate(files):
         with suppress(OSError):  # it is not there yet, or no more
-            texts[i] = os.fsdecode(file.read_bytes())
+            texts[i] = os.fsdecode(_end_of(file))
     return texts
+
+
+def _end_of(file: Path) -> bytes:
+    """Return what is in an output, as far as a cell has room; of a longer one the end.
+
+    A device and a named pipe have nothing.
+    """
+    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as source:
+        status = os.fstat(source.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            return b""
+        left_out = max(status.st_size - LONGEST, 0)
+        source.seek(left_out)
+        end = source.read(LONGEST)
+    if not left_out:
+        return end
+    note = f"(grain: {left_out:,} bytes before this are only in {file})\n"
+    return os.fsencode(note) + end

@@ -107,8 +107,8 @@ def make_job(
     limit = _value(given, "time", values.time_limit, 0.0)
     warned = _value(given, "signal", values.warning, None)
     default = "slurm-%A_%a.out" if array else "slurm-%j.out"
-    stdout = given.get("output") or default
-    stderr = given.get("error", "")
+    stdout = _place(given, "output", around, default)
+    stderr = _place(given, "error", around)
     if array:
         stdout, stderr = _J.sub(_PLAIN, stdout), _J.sub(_PLAIN, stderr)
     return Job(
@@ -116,11 +116,15 @@ def make_job(
         at=around.now,
         host=around.host,
         user=around.user,
-        directory=posixpath.normpath(posixpath.join(around.directory, given.get("chdir", ""))),
+        directory=posixpath.normpath(
+            posixpath.join(around.directory, _place(given, "chdir", around))
+        ),
         command=tuple(words),
         script=script,
         script_name=name if name.startswith("/") else "",
-        stdin="" if given.get("input", "none").lower() == "none" else given["input"],
+        stdin=""
+        if given.get("input", "none").lower() == "none"
+        else _place(given, "input", around),
         environment=_environment(given, around),
         umask=around.umask,
         limits=_limits(given, around.limits),
@@ -306,6 +310,31 @@ def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
 def default_limits(limits: Mapping[str, int]) -> dict[str, int]:
     """Return the limits of a shell that go along with a job, unless the user names others."""
     return {name: limit for name, limit in limits.items() if name != _OF_NODE}
+
+
+def expanded(text: str, environment: Mapping[str, str]) -> str:
+    """Return a path with ``~`` at its beginning, ``$NAME`` and ``${NAME}`` filled in.
+
+    In a line of a script no shell does so. Left as they are, they would become names of
+    directories.
+
+    Raises:
+        ValueError: a variable is not set, or it is in the home directory of another user.
+    """
+    if "$" not in text and not text.startswith("~"):
+        return text
+    from grain.config import expand_place
+    from grain.eventlog.names import with_home
+
+    return expand_place(text, with_home(environment))
+
+
+def _place(given: Mapping[str, str], option: str, around: Around, default: str = "") -> str:
+    text = given.get(option) or default
+    try:
+        return expanded(text, around.environment)
+    except ValueError as error:
+        raise JobRefused("Unspecified error", f"--{option}={text}: {error}") from None
 
 
 def _limits(given: Mapping[str, str], limits: Mapping[str, int]) -> dict[str, int]:

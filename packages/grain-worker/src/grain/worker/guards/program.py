@@ -28,6 +28,7 @@ TAIL = 16384
 # others write into the same file is not overwritten, and one that is emptied meanwhile has no hole.
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
 
+MOST_LINKS = 40  # as many as Linux follows
 
 DEFAULT_PATH = os.defpath.encode()
 
@@ -175,7 +176,7 @@ class Program:
         if path is None:
             return without
         try:
-            fd = os.open(path, flags, 0o666)
+            fd = os.open(path, flags) if name == "stdin" else open_output(path, flags)
         except OSError as error:
             raise CannotStart(name, error.errno or 0, path) from None
         self.opened.append(fd)
@@ -202,6 +203,35 @@ class Program:
         os.chdir("/")  # hold no directory that others may want to unmount
         if self.scratch is not None:
             self.scratch.remove()
+
+
+def open_output(path: bytes, flags: int) -> int:
+    """Open a file for writing, through no link that another user has made; return its descriptor.
+
+    Where others may write they could lead us to a file of our own. It is the same as
+    `grain.edge.trust.open_output`, which cannot be imported here.
+
+    Raises:
+        CannotStart: it is such a link.
+        OSError: it cannot be opened.
+    """
+    for _ in range(MOST_LINKS):
+        try:
+            return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        # By a descriptor, so that the link whose owner is looked at is the one that is followed.
+        link = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+        try:
+            if os.fstat(link).st_uid not in (0, os.geteuid()):
+                raise CannotStart("link", errno.EPERM, path)
+            if path.startswith(b"/proc/"):  # whose links, as of an open file, have no path
+                return os.open(path, flags, 0o666)
+            path = os.path.join(os.path.dirname(path), os.readlink(b"", dir_fd=link))
+        finally:
+            os.close(link)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def other_limits(wanted: dict[int, int]) -> dict[int, int]:

@@ -15,6 +15,7 @@ import trio
 from grain import GVAR
 from grain.edge.meeting.host import this_process
 from grain.eventlog.causes import decisive_line_of
+from grain.edge.trust import open_output
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
@@ -285,11 +286,8 @@ class _Runner:
         if path is not None and (line := last_line(ended, number, host, again=again)):
             # Not to wait for the reader of a named pipe.
             flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK
-            with (
-                suppress(OSError),
-                open(path, "ab", opener=lambda name, _: os.open(name, flags)) as f,
-            ):
-                f.write(line.encode())
+            with suppress(OSError), os.fdopen(open_output(str(path), flags), "ab") as file:
+                file.write(line.encode())
 
     def _ended_on_request(self) -> Ended:
         assert self._cancelled is not None  # by which the run was ended
