@@ -38,6 +38,7 @@ from grain.worker.jobs.variables import (
     ranks_each,
     threads_each,
 )
+from grain.worker.processes.account import attempt_of
 from grain.worker.processes.environment import MARKS, THREADS, allocated
 from grain.worker.processes.mpi import members
 from grain.worker.runner.runner import signal_behind
@@ -169,6 +170,7 @@ class _Runner:
 
     def __init__(self, what: AttemptCall) -> None:
         self._what = what
+        self._run = attempt_of(trio.lowlevel.current_task())
         self._next_wish = what.wishes
         self._cancelled: Wish | None = None
         self._stderr: Path | None = None
@@ -204,6 +206,7 @@ class _Runner:
                 batch_system=batch_system(os.environ),
                 batch_job=batch_id(os.environ),
                 ticket=self._what.ticket,
+                run=self._run or (0, 0),
                 others=tuple(node.host for node in _others()),
                 cpus=len(allocated(GVAR.res, "c")) + sum(len(node.c) for node in _others()),
             ),
