@@ -213,6 +213,25 @@ async def test_a_job_that_a_user_ends_by_a_signal_has_failed(jobs: Jobs) -> None
         assert done.returncode == 1
 
 
+async def test_a_job_whose_runner_was_killed_runs_again_as_its_worker_says_so(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
+        await jobs.submit("job.sh", "a")
+        beside = await jobs.submit("--", "sleep", "1000")
+        await jobs.until_lines("a", "begun 1")
+        queue = Queue.open(jobs.folder)
+        while (other := queue.begun(int(beside), None, 1)) is None:
+            await trio.sleep(0.05)
+        os.kill(other.pid, signal.SIGKILL)
+        await jobs.until_lines("a", "begun 1", "begun 2")
+        jobs.go("a")
+        await jobs.grain("wait", "1")
+        for number in (1, int(beside)):
+            ended = queue.ended(number, None, 1)
+            assert ended is not None
+            # Not by a look at the process, which is not possible from another host.
+            assert (ended.how, "was ended by SIGKILL" in ended.message) == ("lost", True)
+
+
 async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
     with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
         await jobs.submit("job.sh", "a")

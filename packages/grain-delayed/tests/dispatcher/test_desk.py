@@ -332,6 +332,24 @@ def test_a_run_whose_batch_job_is_over_is_lost(queue: Queue) -> None:
     assert desk.in_doubt() == {}
 
 
+def test_a_run_whose_worker_reports_its_crash_is_lost_at_once_and_no_other(queue: Queue) -> None:
+    queue.submit(JOB)
+    queue.begin(1, None, 1, away(run=(3, 8)))
+    desk = Desk(queue, Clock())
+    # Another run of the same task has found the attempt taken; other tasks have runs of that name.
+    desk.note_crash(7, (3, 9), "the runner on n18 was ended by SIGSEGV")
+    desk.note_crash(9, (3, 8), "the runner on n18 was ended by SIGSEGV")
+    assert not desk.has_crashed(FIRST)
+    assert not desk.end_lost([FIRST])
+    desk.note_crash(7, (3, 8), "the runner on n17 was ended by SIGKILL")
+    assert desk.has_crashed(FIRST)
+    assert desk.end_lost([FIRST]) == [FIRST]
+    ended = queue.ended(1, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.message) == ("lost", "the runner on n17 was ended by SIGKILL")
+    assert starts(desk) == [TaskAttempt(1, None, 2)]
+
+
 @pytest.mark.parametrize("receipt", [begun(batch_job="7"), away(batch_job="")])
 def test_a_batch_system_is_not_asked_if_it_can_tell_nothing_new(
     queue: Queue, receipt: Begun

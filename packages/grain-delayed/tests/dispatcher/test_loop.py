@@ -14,6 +14,7 @@ import trio.testing
 from grain.dispatcher.batch_jobs import WorkerJob, jobs_over
 from grain.dispatcher.desk import Desk
 from grain.dispatcher.mission import MOST_PRIORITY, WAITING, DispatchLoop
+from grain.head.messages import Crash
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
@@ -33,7 +34,12 @@ class Executor:
     def __init__(self, answer: Callable[[AttemptCall], AttemptEnd | None]) -> None:
         self._answer = answer
         self.calls: list[AttemptCall] = []
+        self.cancelled: list[int] = []
+        self.on_crash: Callable[[int, Crash], object] | None = None
         self.priorities: list[int] = []
+
+    def cancel(self, task: int) -> None:
+        self.cancelled.append(task)
 
     def statistics(self) -> Any:
         return SimpleNamespace(running=0)
@@ -198,6 +204,46 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
     assert asked == [[WorkerJob("slurm", "7", "n17")]] * 3
     # Rarely: three questions, some minutes apart.
     assert trio.current_time() > 600
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["reported", "silent"])
+async def test_a_job_whose_worker_reports_the_crash_of_its_run_runs_again(
+    queue: Queue, autojump_clock: trio.testing.MockClock, known: bool
+) -> None:
+    def answer(what: AttemptCall) -> AttemptEnd | None:
+        run = (1, what.attempt)
+        there = Begun(at=0.0, host="n17", boot="b", pid=1, pid_began=1, ticket=what.ticket, run=run)
+        queue.begin(what.number, None, what.attempt, there)
+        return None
+
+    executor = Executor(answer)
+    queue.submit(JOB)
+
+    def crash() -> None:
+        [first] = executor.calls
+        assert executor.on_crash is not None
+        executor.on_crash(first.ticket, Crash((1, 1), "w", "SIGSEGV", 0.0, known=known))
+
+    async def soon() -> None:
+        while not executor.calls:
+            await trio.sleep(0.1)
+        crash()
+        await trio.sleep(600)
+        over.append(True)
+
+    over: list[bool] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(soon)
+        await run_until(queue, executor, lambda: len(executor.calls) == 2 or bool(over))
+        nursery.cancel_scope.cancel()
+    ended = queue.ended(1, None, 1)
+    if known:
+        assert ended is not None
+        assert (ended.how, ended.message) == ("lost", "SIGSEGV")
+        assert executor.cancelled == [executor.calls[0].ticket]
+        assert executor.calls[1].attempt == 2
+    else:
+        assert ended is None
 
 
 async def test_whoever_asks_batch_systems_ends_with_the_loop(

@@ -810,6 +810,8 @@ async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> 
     async with listened_to(events.append, log) as (executor, head, _):
         executor.submit(Cores(1), nothing)
         late = Crash((1, 9), "w", TIME_OVER, 0.0, Outlived(20.0, 115.0))
+        crashed: list[tuple[int, Crash]] = []
+        executor.on_crash = lambda task, run: crashed.append((task, run))
         for task, run in ((1, late), (1, runs[0]), (2, runs[0])):
             head.post([(Started("id", (task,)), None), (Crashed(task, run), None)])
             head.post([(Started("", (task,)), None)])
@@ -817,6 +819,7 @@ async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> 
         result = await executor.results.receive()
     log.close()
 
+    assert [(1, late), (1, runs[0]), (2, runs[0])] == crashed
     reported = [event for event in events if isinstance(event, TaskOutlived)]
     assert [(":1", "nothing", 20.0, 115.0, False), (":1", "nothing", 110.0, 115.0, True)] == [
         (one.task[-2:], one.function, one.ran, one.life, one.most) for one in reported

@@ -41,6 +41,7 @@ DOUBT = 120.0
 
 _VIEW_SHARE = 20  # times the seconds that a view took to write, until the next one
 _REFRESH = 30.0  # seconds between two looks at all receipts
+_CRASHES = 10_000  # that are kept, of the last ones
 _HOUSE = 3600.0  # seconds between two times at which old files are packed
 
 
@@ -106,6 +107,8 @@ class Desk:
         # The runs of which only their batch systems may know more, and since when that is so.
         self._doubts: dict[TaskAttempt, tuple[float, WorkerJob]] = {}
         self._told: dict[TaskAttempt, str] = {}
+        # How runs have crashed, by ticket and run.
+        self._crashes: dict[tuple[int, tuple[int, int]], str] = {}
         # What the plan knows of the book, and what is to be done for it: whatever fails between
         # the two is done with the next look.
         self._next_job = self.book.next_job
@@ -275,8 +278,8 @@ class Desk:
     def end_lost(self, starts: Iterable[TaskAttempt]) -> list[TaskAttempt]:
         """Look at attempts that no executor knows; return those that have ended.
 
-        One is lost if its process is known to be gone, see `grain.queue.dispatchers.fate_of` and
-        `note_death`.
+        One is lost if its process is known to be gone, see `grain.queue.dispatchers.fate_of`,
+        `note_death` and `note_crash`.
 
         Raises:
             OSError, grain.queue.errors.QueueError: it cannot be noted that one is lost.
@@ -297,10 +300,24 @@ class Desk:
         """Note how it is known that the process of a run is gone, as its batch job is over."""
         self._told[start] = why
 
+    def note_crash(self, ticket: int, run: tuple[int, int], how: str) -> None:
+        """Note how a run has crashed, as its worker reports it when nothing is left of it."""
+        self._crashes[ticket, run] = how
+        if len(self._crashes) > _CRASHES:
+            del self._crashes[next(iter(self._crashes))]
+
+    def has_crashed(self, start: TaskAttempt) -> bool:
+        """Return True if the run has crashed that has begun an attempt."""
+        begun = self._queue.begun(*start)
+        return begun is not None and (begun.ticket, begun.run) in self._crashes
+
     def _end_if_lost(self, start: TaskAttempt) -> bool:
         begun = self._queue.begun(*start)
         if begun is None:
             return False
+        # Another run of the same task may crash, which has found the attempt taken.
+        if crash := self._crashes.get((begun.ticket, begun.run), ""):
+            return self._end_as_lost(start, crash)
         now = self._clock()
         why = self._told.get(start, "") or _death(begun)
         if not why:
@@ -311,6 +328,9 @@ class Desk:
             return False
         if now < self._gone.setdefault(start, now) + GONE:
             return False
+        return self._end_as_lost(start, why)
+
+    def _end_as_lost(self, start: TaskAttempt, why: str) -> bool:
         self._queue.end(*start, Ended(how="lost", at=time.time(), message=why))
         return self.read(start)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from grain.dispatcher.batch_jobs import WorkerJob
     from grain.dispatcher.plan import TaskAttempt
+    from grain.head.messages import Crash
     from grain.queue.folder import Queue
     from grain.queue.records import Job
     from grain.remote_exer import RemoteExecutor
@@ -82,6 +83,7 @@ class DispatchLoop:
         # Commands find there which task of the mission an attempt is.
         self._tickets = desk.book.tickets
         self._tickets.clear()
+        self._starts: dict[int, TaskAttempt] = {}  # by ticket
         self._ticket = desk.number * TICKETS
         self._functions: dict[str, JobFunction] = {}
         self._away: set[TaskAttempt] = set()
@@ -90,6 +92,8 @@ class DispatchLoop:
         self._tries: dict[TaskAttempt, int] = {}
         self._later: deque[tuple[float, TaskAttempt]] = deque()
         self._ends: list[tuple[TaskAttempt, outcome.Outcome[AttemptEnd]]] = []
+        self._crashes: list[tuple[int, Crash]] = []
+        executor.on_crash = self._on_crash
         self._woken = trio.Event()
         self._one_thread = trio.CapacityLimiter(1)
         self.busy_at = trio.current_time()
@@ -126,6 +130,7 @@ class DispatchLoop:
                 for stop in news.stops:
                     if stop in self._tickets:
                         self._executor.cancel(self._tickets[stop])
+                await self._take_crashes()
                 await self._take_ends()
                 self._give_back()
                 if trio.current_time() >= look_away:
@@ -156,6 +161,7 @@ class DispatchLoop:
             self._desk.book.next_wish, self._queue.mission,
         )  # fmt: skip
         self._tickets[start] = ticket
+        self._starts[ticket] = start
         kind = self._kinds[start] = self._desk.plan.kind(start.number)
         self._handed[kind] += 1
         self._desk.note_tickets()
@@ -182,6 +188,28 @@ class DispatchLoop:
         self._ends.append((start, ended))
         self._woken.set()
 
+    def _on_crash(self, ticket: int, crash: Crash) -> None:
+        if crash.known:
+            self._crashes.append((ticket, crash))
+            self._woken.set()
+
+    async def _take_crashes(self) -> None:
+        """End the attempts of runs that have crashed, and what has come of their calls since.
+
+        The scheduler runs such a call again, which finds its attempt taken, perhaps after hours.
+        """
+        while self._crashes:
+            ticket, crash = self._crashes[0]
+            await self._blocking(partial(self._desk.note_crash, ticket, crash.attempt, crash.how))
+            start = self._starts.get(ticket)
+            if (
+                start is not None
+                and await self._blocking(partial(self._desk.has_crashed, start))
+                and await self._blocking(partial(self._desk.end_lost, [start]))
+            ):
+                self._executor.cancel(ticket)
+            del self._crashes[0]
+
     async def _take_ends(self) -> None:
         ends, self._ends = self._ends, []
         unread = []
@@ -195,7 +223,8 @@ class DispatchLoop:
                 if not over[start]:
                     await self._go_on(start, ended)
                 ends.pop()
-                if self._tickets.pop(start, None) is not None:
+                if (ticket := self._tickets.pop(start, None)) is not None:
+                    del self._starts[ticket]
                     self._handed[self._kinds.pop(start)] -= 1
         finally:
             self._ends += ends + unread

@@ -294,6 +294,7 @@ class Begun(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
         batch_job: that batch job, as the commands of its batch system name it; "" if that is not
             known.
         ticket: the number of the task in the queue's mission.
+        run: by which a scheduler tells this run from others of that task; zeros for none.
         cancelled: who has cancelled it before it began; "" for a run.
         why: the reason that was given for that.
         others: the hosts of the other workers of a job on several, in their order.
@@ -305,6 +306,7 @@ class Begun(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     batch_system: str = ""
     batch_job: str = ""
     ticket: int = 0
+    run: tuple[int, int] = (0, 0)
     cancelled: str = ""
     why: str = ""
     others: tuple[str, ...] = ()

@@ -14,8 +14,8 @@ import trio
 
 from grain import GVAR
 from grain.edge.meeting.host import this_process
-from grain.eventlog.causes import decisive_line_of
 from grain.edge.trust import open_output
+from grain.eventlog.causes import decisive_line_of
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
@@ -40,6 +40,7 @@ from grain.worker.jobs.variables import (
     soft_limits,
     threads_each,
 )
+from grain.worker.processes.account import attempt_of
 from grain.worker.processes.environment import MARKS, SLOTS, THREADS, allocated
 from grain.worker.processes.mpi import members
 from grain.worker.runner.runner import signal_behind
@@ -171,6 +172,7 @@ class _Runner:
 
     def __init__(self, what: AttemptCall) -> None:
         self._what = what
+        self._run = attempt_of(trio.lowlevel.current_task())
         self._next_wish = what.wishes
         self._cancelled: Wish | None = None
         self._stderr: Path | None = None
@@ -215,6 +217,7 @@ class _Runner:
                 batch_system=batch_system(os.environ),
                 batch_job=batch_id(os.environ),
                 ticket=self._what.ticket,
+                run=self._run or (0, 0),
                 others=tuple(node.host for node in _others()),
                 cpus=len(allocated(GVAR.res, "c")) + sum(len(node.c) for node in _others()),
             ),
