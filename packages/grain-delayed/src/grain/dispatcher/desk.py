@@ -75,6 +75,7 @@ class Desk:
 
     Args:
         clock: returns seconds, which only move on.
+        address: that of the scheduler.
 
     Attributes:
         book: what they say.
@@ -83,11 +84,13 @@ class Desk:
         number: of this dispatcher.
     """
 
-    def __init__(self, queue: Queue, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, queue: Queue, clock: Callable[[], float] = time.monotonic, address: str = ""
+    ) -> None:
         self._queue = queue
         self._clock = clock
         self._dispatchers = Dispatchers(queue.files)
-        self.me = this_dispatcher()
+        self.me = this_dispatcher(address)
         # Before it takes charge, as the dispatcher before ends then: if the files cannot be read,
         # that one goes on.
         self.book = Book.read(queue)

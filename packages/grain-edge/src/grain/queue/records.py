@@ -345,6 +345,8 @@ class Dispatcher(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, g
 
     Attributes:
         at: Unix seconds.
+        address: that of its scheduler; "" if it is not known.
     """
 
     at: float
+    address: str = ""

@@ -16,7 +16,7 @@ from grain.cli.jobs.submission import SubmittedFrom, directives, make_job, read_
 from grain.cli.plugin import report_errors
 from grain.cli.queue.cancelling import cancel_jobs
 from grain.cli.queue.opening import open_queue, queue_errors, selected
-from grain.cli.slurm.reading import wake_dispatcher
+from grain.cli.slurm.reading import revive_dispatcher, wake_dispatcher
 from grain.queue.book import Book
 from grain.queue.folder import DEFAULT, queue_folder
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from grain.queue.book import Entry
+    from grain.queue.folder import Queue
 
 
 def main(words: Sequence[str]) -> int:
@@ -152,7 +153,7 @@ def list_(ctx: click.Context, everything: bool, states: str) -> None:
 def info(ctx: click.Context, jobs: str) -> None:
     """Show jobs, as 12, 12-20,25, last or all; with --output-mode=json only."""
     queue = open_queue(_name())
-    book = Book.read(queue)
+    book = _read(queue)
     numbers = [n for one in selected(queue, [jobs]) for n in range(one.first, one.last + 1)]
     found = [answers.detail(entry) for number in numbers if (entry := book.find(number))]
     _say(ctx, found, "", "\n".join(json.dumps(one, indent=2) for one in found))
@@ -178,7 +179,15 @@ def _entries() -> list[Entry]:
     """Return the jobs that are not packed; none if nothing was ever submitted."""
     if not queue_folder(_name()).exists():
         return []
-    return list(Book.read(open_queue(_name())).entries.values())
+    return list(_read(open_queue(_name())).entries.values())
+
+
+def _read(queue: Queue) -> Book:
+    """Return the book of a queue; jobs that wait are taken from now on."""
+    book = Book.read(queue)
+    if book.open_entries():
+        revive_dispatcher(queue)
+    return book
 
 
 def _say(ctx: click.Context, data: object, quiet: str, text: str) -> None:

@@ -28,10 +28,14 @@ if TYPE_CHECKING:
 _LISTED = 10  # tasks at most that are explained one by one
 
 
-def explained(queue: Queue, jobs: Iterable[Selected], ask: Ask) -> list[str]:
+def explained(
+    queue: Queue, jobs: Iterable[Selected], ask: Ask, trouble: Callable[[], str] = str
+) -> list[str]:
     """Return lines that explain jobs.
 
     Args:
+        trouble: returns what is wrong with the dispatcher, if jobs wait; "" for nothing but that
+            none may run.
         ask: returns the reasons of the scheduler for a task of a mission, by id and number; nothing
             if it cannot be asked.
 
@@ -49,7 +53,9 @@ def explained(queue: Queue, jobs: Iterable[Selected], ask: Ask) -> list[str]:
                 waits = waits or not entry.is_final
             else:
                 lines.append(f"job {number} ended long ago, and its files were removed")
-    if waits and not dispatcher_state(queue):
+    if waits and (text := trouble()):
+        lines.append(text)
+    elif waits and not dispatcher_state(queue):
         lines.append("no dispatcher runs, so no job begins: `grain queue status` says more")
     return lines
 

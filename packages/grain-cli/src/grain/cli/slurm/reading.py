@@ -44,6 +44,8 @@ def open_queue(here: Here, *, make: bool = False) -> Queue | None:
 def read_book(here: Here, what: str = "slurm_load_jobs error") -> Book | None:
     """Return the book of the queue; None if nothing was ever submitted.
 
+    Whoever asks so for jobs that wait makes sure that they are taken.
+
     Args:
         here: the process.
         what: the begin of the message if it cannot be read.
@@ -56,7 +58,10 @@ def read_book(here: Here, what: str = "slurm_load_jobs error") -> Book | None:
         queue = open_queue(here)
         return None if queue is None else Book.read(queue)
 
-    return patiently(here, what, read)
+    book = patiently(here, what, read)
+    if book is not None and book.open_entries():
+        revive_dispatcher(book.queue)
+    return book
 
 
 def patiently(
@@ -99,13 +104,19 @@ def dispatcher_runs(queue: Queue) -> bool:
     return Dispatchers(queue.files).alive() is not None
 
 
+def _is_seen(queue: Queue) -> bool:
+    """Return True if a dispatcher runs for certain; its process can be seen from here."""
+    from grain.queue.dispatchers import Dispatchers
+
+    alive = Dispatchers(queue.files).alive()
+    return alive is not None and alive.is_here
+
+
 def wake_dispatcher(queue: Queue) -> str:
     """Start a dispatcher if none runs; return why that is not possible, as a sentence."""
-    try:
-        if dispatcher_runs(queue):
+    with suppress(OSError):
+        if _is_seen(queue):
             return ""
-    except OSError:
-        pass
     from grain.cli.jobs import dispatcher
 
     try:
@@ -114,12 +125,14 @@ def wake_dispatcher(queue: Queue) -> str:
         return f"no dispatcher could be started: {error}"
 
 
-def _revive_dispatcher(queue: Queue) -> None:
-    from grain.cli.jobs.dispatcher import revive_dispatcher
-
-    # Whatever fails: the files still tell when the job has ended.
+def revive_dispatcher(queue: Queue) -> None:
+    """Make sure that jobs are taken that wait, see `grain.cli.jobs.dispatcher`."""
+    # Whatever fails: the files still tell how it stands with the jobs.
     with suppress(Exception):
-        revive_dispatcher(queue, None)
+        if not _is_seen(queue):
+            from grain.cli.jobs import dispatcher
+
+            dispatcher.revive_dispatcher(queue, None)
 
 
 class NeverBegins(CommandFailed):
@@ -157,7 +170,7 @@ def wait_for(
         patiently(here, what, book.refresh)
         between()
         if time.monotonic() >= revive_at:
-            _revive_dispatcher(queue)
+            revive_dispatcher(queue)
             revive_at = time.monotonic() + _REVIVE
     between()
     return book.entries[number]
