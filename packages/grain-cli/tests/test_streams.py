@@ -7,57 +7,20 @@ import json
 import os
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 import click
 import pytest
 
-from grain.cli import plugins
 from grain.cli.app import OWN
 from grain.cli.plugin import report_errors
 from grain.cli.streams import file_trouble, sentence
+from grain_testkit.every_command import COMMANDS, available
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# As users type them; nothing of this may leave a process behind, so jobs go to a Slurm that is not
-# there, and `grain map` reads a command line alone.
-COMMANDS = {
-    "--help": [],
-    "--version": [],
-    "attach": ["opt"],
-    "bridge": ["key"],
-    "cancel": ["-y", "opt"],
-    "doctor": [],
-    "history": [],
-    "hold": ["1"],
-    "init": [],
-    "jobs": [],
-    "logs": ["w*"],
-    "ls": [],
-    "missions": [],
-    "drain": ["w*"],
-    "queue": ["status"],
-    "release": ["1"],
-    "report": [],
-    "resubmit": ["1"],
-    "resume": ["opt"],
-    "run": ["true"],
-    "scale": ["--parent", "1", "1"],  # which is not its parent, so it ends at once
-    "hq": [],
-    "slurm": ["doctor"],
-    "start": [],
-    "submit": ["no-such-script"],  # which puts nothing into the queue
-    "top": ["--once"],
-    "up": [],
-    "wait": ["1"],
-    "why": ["opt:1"],
-    "cache": ["ls"],
-    "whatif": ["opt"],
-    "map": ["--dry-run", "echo", ":::", "\u00e4"],
-}
 SLURM = "system = 'slurm'\n[head]\ncmd = 'true'\n"
 
 
@@ -132,13 +95,6 @@ with open(os.environ["TRIED"], "w") as file:
     json.dump(codes, file)
 os._exit(0)
 """
-
-
-def available() -> dict[str, list[str]]:
-    """Return the commands of the packages that are installed."""
-    here = {point.name for point in entry_points(group=plugins.GROUP)}
-    missing = plugins.ELSEWHERE.keys() - here
-    return {name: words for name, words in COMMANDS.items() if name not in missing}
 
 
 EARLY = [place for place, there in PLACES.items() if there.early]

@@ -6,6 +6,7 @@ must not move the cursor of the user who lists it.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,21 +30,37 @@ _ENDINGS = {
 }
 
 
+# Unicode's categories: C0, C1 and DEL; ends of lines and paragraphs.
+_CONTROLS = frozenset({"Cc", "Zl", "Zp"})
+# Also such as marks that turn the direction of writing, and bytes that are not text.
+_INVISIBLE = _CONTROLS | {"Cf", "Cs"}
+_PERHAPS = re.compile(r"[^ -~]")
+
+
 def clean(text: object, *, keep: str = "") -> str:
     """Replace every character that controls a terminal by a question mark.
 
     These are Unicode's categories Cc (C0, C1, DEL), Cf (such as marks that turn the direction of
-    writing), Cs, Zl and Zp.
+    writing), Cs (bytes that are not UTF-8), Zl and Zp.
     """
-    words = str(text)
-    if words.isprintable():  # so none of them is in there
-        return words
-    return "".join(
-        one
-        if one in keep or unicodedata.category(one) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-        else "?"
-        for one in words
-    )
+    return _without(_INVISIBLE, str(text), keep)
+
+
+def one_line(text: object, *, keep: str = "") -> str:
+    """Replace controls and line breaks by question marks, in text that programs read by the line.
+
+    Marks of direction, and bytes that are not UTF-8, are part of a name that a program may look
+    for; on a terminal `grain.cli.streams` replaces these as well.
+    """
+    return _without(_CONTROLS, str(text), keep)
+
+
+def _without(categories: Collection[str], text: str, keep: str) -> str:
+    def shown(found: re.Match[str]) -> str:
+        one = found[0]
+        return one if one in keep or unicodedata.category(one) not in categories else "?"
+
+    return _PERHAPS.sub(shown, text)
 
 
 def in_several_clusters(workers: Iterable[WorkerState | WorkerRow]) -> bool:

@@ -1,14 +1,17 @@
 """The surroundings of the command: its standard streams, and errors that no command has foreseen.
 
 A user sees no traceback for a closed or full output, a home directory that cannot be written to, or
-a locale that lacks a character. All of it applies only to the process of a command: functions that
-tests and other programs call raise their own exceptions.
+a locale that lacks a character, and no character that controls the terminal. All of it applies only
+to the process of a command: functions that tests and other programs call raise their own
+exceptions, and print as they like.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, TextIO
@@ -24,10 +27,10 @@ TRACEBACK = "GRAIN_TRACEBACK"
 def guarded() -> Iterator[None]:
     """End the process with a sentence and exit code 1 where something unforeseen is raised."""
     _open_missing()
-    _print_anything(sys.stdout)
     try:
         try:
-            yield
+            with harmless_streams():
+                yield
         except Exception as error:
             if os.environ.get(TRACEBACK) == "full":
                 raise
@@ -95,11 +98,72 @@ def _open_missing() -> None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
-def _print_anything(stream: TextIO | None) -> None:
-    """Have what a stream's encoding lacks printed as question marks."""
-    reconfigure = getattr(stream, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="replace")
+class HarmlessStream(io.TextIOWrapper):
+    """A standard stream on which no text controls a terminal: names may have any characters.
+
+    Line breaks and tabs pass. To a file or a pipe marks of direction pass as well, and bytes that
+    are not UTF-8 if ``errors`` lets them. What is written to `buffer` passes as it is.
+
+    Attributes:
+        plain: the stream before, for what moves the cursor on purpose.
+    """
+
+    def __init__(self, plain: TextIO, errors: str) -> None:
+        # Click would go around this stream if it was ASCII, and writes UTF-8 there, too.
+        ascii_only = codecs.lookup(plain.encoding or "ascii").name == "ascii"
+        super().__init__(
+            plain.buffer, "utf-8" if ascii_only else plain.encoding, errors,
+            line_buffering=getattr(plain, "line_buffering", True),
+            write_through=getattr(plain, "write_through", False),
+        )  # fmt: skip
+        self.plain = plain
+        if isinstance(plain, io.TextIOWrapper) and plain.errors == "strict":
+            plain.reconfigure(errors=errors)
+
+    def write(self, text: str, /) -> int:
+        """Write a text without what would control a terminal; return its length."""
+        from grain.cli.show import clean, one_line
+
+        if not isinstance(text, str):
+            return super().write(text)  # which refuses it; so click learns that this is for text
+        super().write((clean if self.isatty() else one_line)(text, keep="\n\t"))
+        return len(text)
+
+
+@contextlib.contextmanager
+def harmless_streams(errors: str = "replace") -> Iterator[None]:
+    """Have stdout and stderr replaced by a `HarmlessStream` during the block.
+
+    Args:
+        errors: what becomes of characters that the encoding lacks.
+    """
+    before = sys.stdout, sys.stderr
+    own = [
+        HarmlessStream(stream, errors) if hasattr(stream, "buffer") else stream for stream in before
+    ]
+    sys.stdout, sys.stderr = own
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for stream in own:
+            if isinstance(stream, HarmlessStream):
+                _end(stream)
+                stream.detach()  # or the end of this object would close the stream
+
+
+def plain(stream: TextIO) -> TextIO:
+    """Return the stream on which a progress line may move the cursor."""
+    return stream.plain if isinstance(stream, HarmlessStream) else stream
+
+
+def write_data(data: bytes) -> None:
+    """Write bytes to standard output as they are; to a terminal as text that controls nothing."""
+    if sys.stdout.isatty():
+        sys.stdout.write(data.decode(errors="replace").replace("\r\n", "\n"))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
 
 
 def _complain(text: str) -> None:

@@ -168,7 +168,7 @@ def map_command(
     import trio
 
     from grain.delayed.errors import MissionCancelled
-    from grain.map import detached, mission
+    from grain.map import detached, mission, output
 
     tally = Tally(NEVER)
     try:
@@ -178,7 +178,8 @@ def map_command(
             return
         detached.detach_if(detach, ctx, plan, ctx.meta[_WORDS], name=name, config=_chosen(ctx))
         tally = Tally(plan.halt)
-        trio.run(mission.run_map, plan, tally)
+        with output.streams_of_jobs():
+            trio.run(mission.run_map, plan, tally)
     # The second for SIGTERM and SIGHUP, the third for `grain cancel`.
     except (KeyboardInterrupt, SystemExit, MissionCancelled) as error:
         if not dry_run:

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TextIO
 
 import trio
@@ -14,6 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from typing_extensions import Self
+
+
+@contextmanager
+def streams_of_jobs() -> Iterator[None]:
+    """Have the standard streams during the block as they are without the command `grain`.
+
+    That replaces them by streams on which no text controls a terminal (`grain.cli.streams`). The
+    output of jobs passes as it is, and the progress line moves the cursor.
+    """
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (getattr(stream, "plain", stream) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 class _Stored(NamedTuple):

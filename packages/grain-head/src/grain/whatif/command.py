@@ -17,6 +17,8 @@ from grain.eventlog.errors import LogError
 from grain.whatif.errors import WhatIfError
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from grain.eventlog.store import LogStore
     from grain.resource import Resource
     from grain.whatif.replay import Outcome
@@ -216,12 +218,17 @@ def _seconds(option: str, text: str | None) -> float | None:
 
 def _show_progress(workers: int) -> None:
     if sys.stderr.isatty():
-        print(f"\rreplaying {workers} workers ", end="", file=sys.stderr, flush=True)
+        print(f"\rreplaying {workers} workers ", end="", file=_plain(), flush=True)
 
 
 def _clear_progress() -> None:
     if sys.stderr.isatty():
-        print("\r" + " " * 40 + "\r", end="", file=sys.stderr, flush=True)
+        print("\r" + " " * 40 + "\r", end="", file=_plain(), flush=True)
+
+
+def _plain() -> TextIO:
+    """Return standard error, where it may move the cursor: see `grain.cli.streams`."""
+    return getattr(sys.stderr, "plain", sys.stderr)
 
 
 def _printable(text: str) -> str:

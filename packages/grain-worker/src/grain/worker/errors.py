@@ -331,8 +331,9 @@ def last_lines(output: bytes, most: int = 20) -> str:
     return "\n".join(line[:1000] for line in lines[-most:])
 
 
-# Controls, marks that turn the direction of writing, ends of lines and paragraphs.
-_CONTROL = frozenset({"Cc", "Cf", "Zl", "Zp"})
+# Controls, marks that turn the direction of writing, bytes that are not text, ends of lines and
+# paragraphs.
+_CONTROL = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def printable(text: str) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from grain.cli.streams import plain
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -81,7 +83,9 @@ def lines_of(reader: LogReader, size: int) -> Iterator[AnyLine]:
                 shown = True
                 due = time.monotonic() + _AGAIN
                 share = min(1.0, (before + offset) / max(1, size))
-                print(f"\rreading {share:.0%} of {size / 1e9:.1f} GB", end="", file=sys.stderr)
+                print(
+                    f"\rreading {share:.0%} of {size / 1e9:.1f} GB", end="", file=plain(sys.stderr)
+                )
     finally:
         if shown:
-            print("\r" + " " * 40 + "\r", end="", file=sys.stderr, flush=True)
+            print("\r" + " " * 40 + "\r", end="", file=plain(sys.stderr), flush=True)

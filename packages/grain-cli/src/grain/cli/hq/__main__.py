@@ -16,7 +16,9 @@ from grain.cli.jobs.submission import SubmittedFrom, directives, make_job, read_
 from grain.cli.plugin import report_errors
 from grain.cli.queue.cancelling import cancel_jobs
 from grain.cli.queue.opening import open_queue, queue_errors, selected
+from grain.cli.show import one_line
 from grain.cli.slurm.reading import revive_dispatcher, wake_dispatcher
+from grain.cli.streams import harmless_streams
 from grain.queue.book import Book
 from grain.queue.folder import DEFAULT, queue_folder
 
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 
 def main(words: Sequence[str]) -> int:
     """Run a command, and return its exit status."""
+    with harmless_streams():
+        return _run(words)
+
+
+def _run(words: Sequence[str]) -> int:
     chosen = SimpleNamespace(mode="cli")
     try:
         with report_errors(), queue_errors():
@@ -142,7 +149,7 @@ def list_(ctx: click.Context, everything: bool, states: str) -> None:
         if (everything and not states) or answers.status(entry) in wanted
     ]
     lines = [f"{entry.number} {answers.status(entry).upper()}" for entry in found]
-    named = [f"{line} {entry.job.name}" for line, entry in zip(lines, found, strict=True)]
+    named = [f"{line} {one_line(entry.job.name)}" for line, entry in zip(lines, found, strict=True)]
     _say(ctx, [answers.info(entry) for entry in found], "\n".join(lines), "\n".join(named))
 
 

@@ -74,12 +74,13 @@ def jobs(
         hint = dispatcher_text(queue, chosen_config(ctx)) if waits else ""
         if as_csv:
             from grain.cli.jobs.table import table_lines
+            from grain.cli.streams import write_data
 
             if as_json:
                 raise click.UsageError("--csv and --json exclude each other")
             meant = chosen or [Selected(one.number, one.number) for one in entries]
             for line in table_lines(queue, book, entries, meant, now):
-                sys.stdout.buffer.write(line)
+                write_data(line)
             return
         if as_json:
             print_json([as_data(book, entry, now) for entry in entries])

@@ -14,6 +14,7 @@ from grain.cli.options import json_option
 from grain.cli.plugin import Interrupted, print_json, report_errors
 from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs
 from grain.cli.show import clean
+from grain.cli.streams import plain
 from grain.queue.selectors import Selected
 from grain.queue.states import StateCounts
 from grain.resource.figures import counted
@@ -177,7 +178,7 @@ def wait_for(
             counts = [one.counts for one in found]
             if progress and (text := _progress(counts)) != shown:
                 shown = text
-                click.echo(f"\r\033[K{text}", nl=False, err=True)
+                click.echo(f"\r\033[K{text}", plain(sys.stderr), nl=False)
             blocks = Blocks(book)
             if all(
                 of.is_final or one.block(blocks) is not None

@@ -12,6 +12,7 @@ from grain.cli import completion
 from grain.cli.options import config_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
+from grain.cli.streams import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,14 +123,14 @@ def _progress(ctx: click.Context, config_file: str | None, record: StartRecord) 
         env = {**os.environ, **start.environment}
         config = load(chosen) if chosen else load(env=env, cwd=start.directory)
     except ConfigError:
-        return ProgressLine(None, lambda: None, sys.stderr)
+        return ProgressLine(None, lambda: None, plain(sys.stderr))
 
     def mission() -> str | None:
         now = next((one for one in read(missions_folder()) if one.label == record.label), None)
         log = None if now is None else log_of(store_of(config), now)
         return None if log is None else log.id
 
-    return ProgressLine(config.worker.cli_dial, mission, sys.stderr)
+    return ProgressLine(config.worker.cli_dial, mission, plain(sys.stderr))
 
 
 def _follow_job(ctx: click.Context, job: OwnJob, lines: int) -> None:

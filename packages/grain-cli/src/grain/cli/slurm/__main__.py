@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from grain.cli.queue import shell
 from grain.cli.slurm.here import CommandFailed, Here, SlurmAnswer
 from grain.cli.slurm_words.grammar import BadUse
+from grain.cli.streams import harmless_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +30,13 @@ def main(argv: list[str]) -> int:
         # It may end the very job that calls it, which then reads its status.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Names and comments of jobs may have any bytes.
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
+    with harmless_streams("surrogateescape"):
+        return _run(Here(name, folder, shell.variables()), words)
+
+
+def _run(here: Here, words: list[str]) -> int:
     try:
-        found = answer(Here(name, folder, shell.variables()), words)
+        found = answer(here, words)
     except KeyboardInterrupt:
         return 130
     try:

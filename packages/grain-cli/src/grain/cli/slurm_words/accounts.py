@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.cli.show import one_line
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.formats import tres
 from grain.cli.slurm_words.grammar import BadUse
@@ -140,7 +141,7 @@ def table(
         trailing: True for a separator after the last field.
         units: a letter, of sizes of memory.
     """
-    rows = [[_value(column.name, line, units) for column in form] for line in lines]
+    rows = [[one_line(_value(column.name, line, units)) for column in form] for line in lines]
     names = [[column.name for column in form]] * head
     if separator:
         end = separator * trailing + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.cli.show import one_line
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse
 from grain.queue.selectors import TASKS_PER_JOB
@@ -228,7 +229,7 @@ def head(columns: Iterable[ListColumn]) -> str:
 
 def line(columns: Iterable[ListColumn], facts: SlurmTask) -> str:
     """Return the line of a task."""
-    return "".join(one.text(one.field.of(facts) if one.field else "") for one in columns)
+    return "".join(one.text(one_line(one.field.of(facts)) if one.field else "") for one in columns)
 
 
 def sorted_by(keys: str, tasks: Sequence[SlurmTask]) -> list[SlurmTask]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from grain.cli import show
 from grain.cli.slurm_words.formats import tres
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.values import long_span, moment
@@ -62,6 +63,7 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
         f"StdOut={facts.stdout}",
         "Power=",
     ]
+    lines = [show.one_line(line) for line in lines]
     if one_line:
         return " ".join(lines) + " \n"
     return "\n   ".join(lines) + "\n   \n\n"

@@ -15,6 +15,7 @@ from textual.widgets import Input
 
 from grain.cli.query import who
 from grain.cli.show import clean, folded
+from grain.cli.streams import plain
 from grain.cli.top.details import TaskScreen, TextLine, WorkerScreen
 from grain.cli.top.link import Link, Seen
 from grain.cli.top.pane import Pane
@@ -472,7 +473,7 @@ def show(address: str, *, seconds: float, patience: float) -> int:
 
     # Before the screen is taken: without a scheduler the sentence is all there is to be seen.
     ask_at(address, Ask("overview"), OverviewAnswer, patience=max(patience, PATIENCE))
-    by = marks(sys.stdout.encoding or "ascii")
+    by = marks(plain(sys.stdout).encoding or "ascii")
     app = Top(address, seconds=seconds, patience=max(patience, PATIENCE), by=by)
     code = app.run()
     return code if code is not None else app.return_code or 0

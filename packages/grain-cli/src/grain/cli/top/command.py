@@ -9,6 +9,7 @@ import click
 
 from grain.cli.options import config_option, load_config, patience_option
 from grain.cli.plugin import report_errors
+from grain.cli.streams import plain
 
 _PLAIN = 10.0  # seconds between two texts where there is no terminal
 
@@ -86,7 +87,7 @@ def _show(
             seconds=None if once else every or _PLAIN,
             patience=patience,
             width=max(20, shutil.get_terminal_size().columns),
-            by=marks(sys.stdout.encoding or "ascii") if here else ASCII,
+            by=marks(plain(sys.stdout).encoding or "ascii") if here else ASCII,
         )
     except KeyboardInterrupt:
         return
