@@ -16,7 +16,7 @@ from collections import OrderedDict, defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.queue.states import next_attempt
+from grain.queue.states import Run, next_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -147,6 +147,14 @@ class Plan:
             turn.put_back(start.task)
             self._note_waiting(turn, start.task)
             self._open_again(turn)
+
+    def goes_on(self, start: TaskAttempt) -> bool:
+        """Return True if another attempt follows if this one, which is under way, fails."""
+        entry = self._book.entries[start.number]
+        runs = [run for run in entry.runs.get(start.task, ()) if run.attempt < start.attempt]
+        failed = Run(start.attempt, 0.0, how="exit", status=1)
+        asked = entry.asked(start.task)
+        return asked.cancelled is None and next_attempt(entry.job, [*runs, failed], asked) > 0
 
     # ---- decisions
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from grain.eventlog.usage import Usage
     from grain.head.messages import Outlook
+    from grain.head.run_log import RunLog
     from grain.worker.call import Outcome
 
     Deliver = Callable[[Outcome], object]
@@ -278,6 +279,7 @@ class ExecutorBase(ABC, Generic[T]):
     """
 
     def __init__(self) -> None:
+        self._run_log: RunLog | None = None
         self._tasks: Numbered[T] = Numbered()
         self._kinds = Kinds()
         # The last task that has failed, and its kind: it may be tried again.
@@ -332,6 +334,15 @@ class ExecutorBase(ABC, Generic[T]):
 
     def note_outlook(self, outlook: Outlook) -> None:
         """Take note of how far the mission is, for users who watch it from elsewhere."""
+
+    def note_further(self, task: int, first: int) -> None:
+        """Take note that a task, which was just submitted, is a further attempt at the same call.
+
+        Args:
+            first: the number of the first attempt.
+        """
+        if self._run_log is not None:
+            self._run_log.retried(task, first)
 
     def note_retry(self, task: int) -> None:
         """Take note that the task which has failed last is going to be submitted again.

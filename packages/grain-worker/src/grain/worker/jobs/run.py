@@ -100,38 +100,70 @@ class JobFunction:
     def __init__(self, name: str) -> None:
         self.__qualname__ = name
 
-    async def __call__(self, what: AttemptCall) -> AttemptEnd:
+    async def __call__(self, what: AttemptCall) -> None:
         """Run an attempt; see `run_job`.
 
         Raises:
-            JobError: the attempt did not succeed. Its receipt says so, too: this is for displays,
-                logs and reports, which count the calls that raise.
+            JobError, NotRun: as of `AttemptEnd.check`.
         """
-        end = await run_job(what)
-        if end.failure:
-            raise JobError(end.failure)
-        return end
+        (await run_job(what)).check()
 
 
 class JobError(Exception):
     """The end of an attempt that did not succeed, as ``opt.sh: exit code 3: no convergence``."""
 
 
-class AttemptEnd(NamedTuple):
-    """The end of a call of `run_job`, as plain data that travels back.
+class NotRun(Exception):
+    """The end of a call that has not run its attempt to an end: another call may.
 
     Attributes:
-        what: ``"ended"``: the attempt has its receipts; ``"taken"``: it has begun elsewhere, or
-            never will; ``"not begun"``: it can be tried again.
+        what, why, passing: as of `AttemptEnd`.
+    """
+
+    def __init__(self, what: str, why: str = "", passing: bool = False) -> None:
+        super().__init__(what, why, passing)
+        self.what = what
+        self.why = why
+        self.passing = passing
+
+    def __str__(self) -> str:
+        """Return the reason in words."""
+        if self.what == "taken":
+            return "another worker has begun it"
+        return self.why or "its worker hands it back"
+
+
+class AttemptEnd(NamedTuple):
+    """The end of a call of `run_job`.
+
+    Attributes:
+        what: ``"ended"``: the attempt has its receipts; ``"returned"``: it has them, and its worker
+            hands it back; ``"taken"``: it has begun elsewhere, or never will; ``"not begun"``: it
+            can be tried again.
         why: why it has not begun.
         passing: True if that may pass, as a full disk does.
         failure: how it ended, if it did not succeed.
     """
 
-    what: Literal["ended", "taken", "not begun"]
+    what: Literal["ended", "returned", "taken", "not begun"]
     why: str = ""
     passing: bool = False
     failure: str = ""
+
+    def check(self) -> None:
+        """Raise unless the job has succeeded.
+
+        Displays, logs and reports count the calls that raise, and that return: a job is done once,
+        though workers that died, or have seen it late, have had calls for it, too.
+
+        Raises:
+            JobError: the attempt did not succeed. Its receipt says so, too.
+            NotRun: the attempt is another call's, or comes again.
+        """
+        if self.failure:
+            raise JobError(self.failure)
+        if self.what != "ended":
+            raise NotRun(self.what, self.why, self.passing)
 
 
 async def run_job(what: AttemptCall) -> AttemptEnd:
@@ -151,7 +183,7 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
     except NotSynced:
         # It has begun for all others, and must not run: the host may forget that in a crash.
         await runner.end(runner.returned())
-        return AttemptEnd("ended")
+        return AttemptEnd("returned")
     except (QueueError, OSError) as error:
         passing = isinstance(error, OSError) or (isinstance(error, CannotWrite) and error.passing)
         return AttemptEnd("not begun", str(error), passing)
@@ -160,6 +192,8 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
     finally:
         # Cancellation comes here, too: the program is gone by now.
         await runner.end(ended)
+    if ended.how == "returned":
+        return AttemptEnd("returned")
     return AttemptEnd("ended", failure=failure_text(ended, runner.program, runner.line))
 
 
