@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fake_batch.start import until
-from tools.chaos import job, soak
+from tools import soak
+from tools.chaos import job
 from tools.chaos.books import BEGINS, QUEUE, Book, expected, read_lines
 from tools.chaos.judge import CANCELLED, LAWS, Ending, Event, Evidence, QueuedJob, judge
 from tools.chaos.processes import Marked, marked, role_of, task_of

@@ -25,7 +25,7 @@ Theory of operation:
 `nox -s chaos -- --seconds 60 --seed 7` is one run: it prints one JSON line, and ends with exit code
 1 if a promise was broken; then its directory, which has books, faults and logs, is kept.
 `nox -s soak` drives very many tasks and missions through one Gnaw, without faults, and compares
-memory, descriptors and threads (``soak``).
+memory, descriptors and threads (`tools.soak`).
 
 Map:
 
@@ -41,5 +41,4 @@ Map:
 - ``faults``: faults, carried out
 - ``session``: one run, from its first process to its evidence
 - ``judge``: evidence against promises; no I/O
-- ``soak``: many tasks and missions through one Gnaw
 """
