@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
-from grain.head.gnaw.counting import Count, CountFailed, SharedResources, Told, read, run_command
+from grain.head.gnaw.asking import CountFailed, Told, read
+from grain.head.gnaw.counting import Count, SharedResources, ask
 from grain.resource import Licences
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LMSTAT = """\
 Flexible License Manager status on Mon 1/5/2026 09:30
@@ -92,8 +94,11 @@ def test_a_note_says_what_is_known() -> None:
     ] == notes
 
 
+NUMBER = r"(?P<total>\d+)"
+
+
 async def test_a_command_prints_its_numbers() -> None:
-    assert "5\n" == await run_command("echo 5")
+    assert Told(5, None) == await ask("echo 5", NUMBER)
 
 
 @pytest.mark.parametrize(
@@ -102,28 +107,69 @@ async def test_a_command_prints_its_numbers() -> None:
         ("echo no >&2; exit 3", "exit status 3: no"),
         ("kill -9 $$", "SIGKILL: (nothing)"),
         ("not-a-command", "exit status 127: "),
+        ("yes", "it prints more than 1 MB: y y y"),
+        ("yes >&2", "it prints more than 1 MB: y y y"),
+        (r"printf '\033]x;\007bad\n'", "does not match the pattern '(?P<total>\\d+)': \ufffd]x;"),
+        ("printf '\\377'", "': \ufffd"),
     ],
 )
 async def test_a_command_that_fails_says_how(command: str, why: str) -> None:
     with pytest.raises(CountFailed) as raised:
-        await run_command(command)
+        await ask(command, NUMBER)
 
-    assert str(raised.value).startswith(why)
+    assert why in str(raised.value)
 
 
-async def test_a_command_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
+@pytest.mark.parametrize(
+    ("last", "why"), [("wait", r"it has not ended within 0\.5 s"), ("echo 3", "")]
+)
+async def test_nothing_is_left_of_what_a_command_has_started(
+    last: str, why: str, tmp_path: Path
+) -> None:
+    """It hangs, or tells its number; what it has started is in a session of its own, too."""
     os.mkfifo(tmp_path / "alive")
     alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
-    command = f"sleep 1000 >{tmp_path}/alive & echo $! >{pid}; wait"
-    with pytest.raises(CountFailed, match=r"it has not ended within 0\.5 s"):
-        await run_command(command, 0.5)
+    command = f"setsid sleep 1000 3>{tmp_path}/alive & {last}"
+    if why:
+        with pytest.raises(CountFailed, match=why):
+            await ask(command, NUMBER, 0.5)
+    else:
+        assert Told(3, None) == await ask(command, NUMBER)
 
-    os.set_blocking(alive, True)
-    with trio.fail_after(60):  # until no process has it open
-        assert b"" == await trio.to_thread.run_sync(os.read, alive, 1)
+    # The end of the file: no process has it open.
+    assert b"" == os.read(alive, 1)
     os.close(alive)
-    assert pid.read_text().strip().isdigit()
+
+
+async def test_a_pattern_that_looks_for_hours_is_given_up(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    pid = tmp_path / "pid"
+
+    def computing() -> bool:
+        """Return True if it has taken more of the CPU than all before the search takes."""
+        with suppress(OSError, ValueError):
+            stat = Path(f"/proc/{int(pid.read_text())}/stat").read_text()
+            return int(stat.rpartition(")")[2].split()[11]) > 0.4 * os.sysconf("SC_CLK_TCK")
+        return False
+
+    async def time_passes() -> None:
+        while not computing():
+            await trio.to_thread.run_sync(time.sleep, 0.05)
+        mock_clock.jump(31)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(time_passes)
+        with pytest.raises(CountFailed, match=r"the pattern .* has found nothing within 30 s"):
+            await ask(f"echo $PPID >{pid}; echo {'a' * 60}", "(?P<total>(a+)+)b")
+
+
+async def test_a_directory_that_was_removed_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    assert Told(3, None) == await ask("echo 3", NUMBER)
 
 
 async def test_others_use_counts_and_a_failure_leaves_the_last_number(tmp_path: Path) -> None:
