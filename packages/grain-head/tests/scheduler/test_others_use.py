@@ -100,8 +100,11 @@ def test_others_use_what_tasks_do_not_account_for(answers: list[Asked]) -> None:
     assert [one.others for one in answers] == seen
 
 
+STEP = 10.0  # seconds
+
+
 class Task(NamedTuple):
-    """A task that takes its licences some time after its start, and gives them back earlier."""
+    """A task that takes its licences some steps after its start, and gives them back earlier."""
 
     takes: int
     gives: int
@@ -111,18 +114,18 @@ class Task(NamedTuple):
 
 tasks = st.builds(
     lambda late, uses, rest, n: Task(late, late + uses, late + uses + rest, n),
-    st.integers(0, 200),
-    st.integers(1, 200),
-    st.integers(0, int(CONFIRMED) - 1),
+    st.integers(0, 20),
+    st.integers(1, 20),
+    st.integers(0, int(CONFIRMED / STEP) - 1),
     st.integers(1, 3),
 )
 
 
 @given(
     total=st.integers(1, 12),
-    leave=st.lists(st.integers(0, 600), max_size=12),
+    leave=st.lists(st.integers(0, 60), max_size=12),
     plan=st.lists(tasks, max_size=40),
-    every=st.integers(1, 90),
+    every=st.integers(1, 9),
 )
 def test_never_more_tasks_hold_licences_than_others_leave(
     total: int, leave: list[int], plan: list[Task], every: int
@@ -130,7 +133,7 @@ def test_never_more_tasks_hold_licences_than_others_leave(
     use = OthersUse()
     running: dict[int, tuple[int, Task]] = {}
     begun = 0
-    for now in range(1200):
+    for now in range(120):
         others = min(sum(at > now for at in leave), total)
         running = {k: (at, one) for k, (at, one) in running.items() if at + one.ends > now}
         if now % every == 0:
@@ -139,7 +142,7 @@ def test_never_more_tasks_hold_licences_than_others_leave(
             ]
             before = use.number
             held = {number: one.licences for number, (_, one) in running.items()}
-            use.on_answer(others + sum(taken), held, float(now))
+            use.on_answer(others + sum(taken), held, now * STEP)
             assert others <= use.number
             assert use.number <= before or now == 0
         while begun < len(plan):
