@@ -16,6 +16,10 @@ from grain.head.gnaw.asking import CountFailed, Told, read
 from grain.head.gnaw.counting import Count, SharedResources, ask
 from grain.resource import Licences
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
 LMSTAT = """\
 Flexible License Manager status on Mon 1/5/2026 09:30
 Users of ORCA:  (Total of 9 licenses issued;  Total of 1 license in use)
@@ -54,23 +58,20 @@ def test_output_without_numbers_is_a_failure(pattern: str, output: str, why: str
 
 
 @pytest.mark.parametrize(
-    ("total", "used", "ours", "number", "others"),
+    ("told", "held", "number"),
     [
-        (5, 3, 1, 3, 2),
-        (5, 3, 3, 5, 0),
-        (5, 0, 2, 5, 0),  # ours have begun, and it does not know yet
-        (5, 5, 0, 0, 5),
-        (2, 4, 0, 0, 4),
-        (5, None, 2, 5, 0),
+        (Told(5, 3), {1: 1}, 3),
+        (Told(5, 3), {1: 2, 2: 1}, 5),
+        (Told(5, 5), {}, 0),
+        (Told(2, 4), {}, 0),
+        (Told(5, None), {1: 2}, 5),
     ],
 )
-def test_tasks_get_what_others_do_not_use(
-    total: int, used: int | None, ours: int, number: int, others: int
-) -> None:
+def test_tasks_get_what_others_do_not_use(told: Told, held: dict[int, int], number: int) -> None:
     count = Count("Licences", "vasp", table("lmstat"))
-    count.on_told(Told(total, used), ours)
+    count.on_told(told, held, 0.0)
 
-    assert (number, others) == (count.number, count.others)
+    assert number == count.number
 
 
 def test_a_note_says_what_is_known() -> None:
@@ -78,11 +79,11 @@ def test_a_note_says_what_is_known() -> None:
     notes = [count.note()]
     count.failed = "exit status 1"
     notes.append(count.note())
-    count.on_told(Told(5, 3), 1)
+    count.on_told(Told(5, 3), {1: 1}, 0.0)
     notes.append(count.note())
     count.failed = "exit status 1"
     notes.append(count.note())
-    count.on_told(Told(5, 1), 1)
+    count.on_told(Told(5, 0), {1: 1}, 1.0)
     notes.append(count.note())
 
     assert [
@@ -197,16 +198,18 @@ async def test_others_use_counts_and_a_failure_leaves_the_last_number(tmp_path: 
         )
         await until("vasp: others use 3")
         assert {"orca": (0, 2), "vasp": (0, 2)} == shared.pool.usage()["Licences"]
-        shared.pool.take(1, Licences(vasp=1))
-        await until("vasp: others use 2")
-        assert (1, 3) == shared.pool.usage()["Licences"]["vasp"]
+        shared.pool.take(1, Licences(vasp=1))  # its program has not taken its licence yet
+        for _ in range(3):
+            await changed.wait()
+        assert "vasp: others use 3" == shared.pool.note("Licences")
+        assert (1, 2) == shared.pool.usage()["Licences"]["vasp"]
         answer.unlink()
-        await until(f"vasp: others use 2, as 'cat {answer}' said last, which fails now")
+        await until(f"vasp: others use 3, as 'cat {answer}' said last, which fails now")
         await changed.wait()
-        assert (1, 3) == shared.pool.usage()["Licences"]["vasp"]
+        assert (1, 2) == shared.pool.usage()["Licences"]["vasp"]
         answer.write_text(LMSTAT.replace("of 3", "of 1"))
-        await until("")
-        assert (1, 5) == shared.pool.usage()["Licences"]["vasp"]
+        await until("vasp: others use 1")
+        assert (1, 4) == shared.pool.usage()["Licences"]["vasp"]
         nursery.cancel_scope.cancel()
 
     [(what, why), over] = troubles
@@ -215,6 +218,34 @@ async def test_others_use_counts_and_a_failure_leaves_the_last_number(tmp_path: 
         f"'cat {answer}' does not tell how many there are of Licences vasp, so the last one counts:"
     )
     assert (what, "") == over
+
+
+async def test_a_task_may_have_been_counted_that_begins_or_ends_while_the_command_runs(
+    tmp_path: Path,
+) -> None:
+    answer = tmp_path / "answer"
+    os.mkfifo(answer)
+    shared = SharedResources({"Licences": {"vasp": table(f"cat {answer}")}})
+    answered = trio.Event()
+
+    async def tell(used: int, during: Callable[[], object]) -> None:
+        nonlocal answered
+        answered = trio.Event()
+        with trio.fail_after(60):
+            # Opening a pipe ends when the command has opened it, too.
+            async with await trio.open_file(answer, "w") as stream:
+                during()
+                await stream.write(LMSTAT.replace("of 3", f"of {used}"))
+            await answered.wait()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shared.keep_counting, lambda: answered.set(), lambda *_: None)
+        await tell(3, lambda: None)
+        await tell(4, lambda: shared.pool.take(1, Licences(vasp=1)))
+        assert {"vasp": (1, 2)} == shared.pool.usage()["Licences"]
+        await tell(4, lambda: shared.pool.give_back(1))
+        assert {"vasp": (0, 2)} == shared.pool.usage()["Licences"]
+        nursery.cancel_scope.cancel()
 
 
 async def test_nothing_is_handed_out_before_the_first_answer() -> None:

@@ -6,7 +6,7 @@
 
 A number stands as it is. A command tells its number again and again: it is an external program with
 a time limit, which ends with all that it has started. Of the number that it tells, tasks get what
-others do not use: what is in use by its word, less what tasks of this scheduler held while it ran.
+others do not use, as `grain.head.scheduler.cluster.OthersUse` judges by what is in use.
 A command that fails changes nothing: the last number counts, and 0 before the first one.
 """
 
@@ -22,7 +22,7 @@ import trio
 
 from grain.head.gnaw import asking
 from grain.head.gnaw.asking import MANY, SEARCHING, CountFailed, Told
-from grain.head.scheduler.cluster import ClusterPool
+from grain.head.scheduler.cluster import ClusterPool, OthersUse
 from grain.resource import Opaque, Resource, from_data
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Count:
     Attributes:
         kind, name: of what; the name is empty for a kind without sorts.
         number: how many tasks may use at a time; None before the first answer.
-        others: how many others use.
+        others: an estimate of how many others use.
         failed: why the last call failed; empty if it did not.
     """
 
@@ -54,7 +54,7 @@ class Count:
         self.pattern: str = table["pattern"]
         self.every = float(table["every"])
         self.number: int | None = None
-        self.others = 0
+        self.others = OthersUse()
         self.failed = ""
 
     @property
@@ -68,15 +68,16 @@ class Count:
         if self.number is None:
             why = self.failed or "it has not answered yet"
             return f"{name}how many there are is not known, as {self.command!r} says: {why}"
-        parts = [f"others use {self.others}"] * (self.others > 0)
+        parts = [f"others use {self.others.number}"] * (self.others.number > 0)
         if self.failed:
             parts.append(f"as {self.command!r} said last, which fails now")
         return f"{name}{', '.join(parts)}" if parts else ""
 
-    def on_told(self, told: Told, ours: int) -> None:
-        """Take in the numbers, of which tasks held so many while the command ran."""
-        self.others = 0 if told.used is None else max(told.used - ours, 0)
-        self.number = max(told.total - self.others, 0)
+    def on_told(self, told: Told, held: Mapping[int, int], now: float) -> None:
+        """Take in the numbers, with what each task held at any time while the command ran."""
+        if told.used is not None:
+            self.others.on_answer(told.used, held, now)
+        self.number = max(told.total - self.others.number, 0)
         self.failed = ""
 
 
@@ -128,7 +129,7 @@ class SharedResources:
         on_trouble: Callable[[str, str], object],
     ) -> None:
         while True:
-            before = self._held(count)
+            held = self.pool.holding(count.kind, count.name)
             failed = count.failed
             try:
                 told = await ask(count.command, count.pattern)
@@ -143,8 +144,8 @@ class SharedResources:
                     _log.warning("%s", why)
                     on_trouble(f"the command {count.command!r}", why)
             else:
-                # Were it more before the command than after it, others would seem to use less.
-                count.on_told(told, min(before, self._held(count)))
+                held.update(self.pool.holding(count.kind, count.name))
+                count.on_told(told, held, trio.current_time())
                 if failed:
                     _log.info("%r tells again how many there are of %s", count.command, count.what)
                     on_trouble(f"the command {count.command!r}", "")
@@ -152,10 +153,6 @@ class SharedResources:
             self._note()
             on_changed()
             await trio.sleep(count.every)
-
-    def _held(self, count: Count) -> int:
-        """Return how many tasks of the scheduler hold."""
-        return self.pool.usage()[count.kind].get(count.name, (0, 0))[0]
 
     def _made(self, kind: str, otherwise: int | None = None) -> Resource:
         """Return what there is of a kind, with a number in the place of each command."""
