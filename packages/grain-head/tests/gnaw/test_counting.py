@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -18,7 +18,6 @@ from grain.resource import Licences
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 LMSTAT = """\
 Flexible License Manager status on Mon 1/5/2026 09:30
