@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import multiprocessing
 import os
 import subprocess
@@ -18,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from grain import GVAR
 from grain.delayed import delayed, run
 from grain.resource import Cores
 from grain.subproc import subprocify
 from grain.worker.blocking import in_thread
+from grain.worker.external import run_external
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,6 +232,54 @@ async def forks() -> dict[str, Any]:
     return found
 
 
+PROGRAM = ("directory", "umask", "of a leaf", "of the root")
+
+
+async def seen_by_program() -> dict[str, str]:
+    """Return what a program sees."""
+    text = "pwd; umask; echo ${OF_LEAF-none} ${OF_ROOT-none}"
+    directory, *words = (await run_external(["sh", "-c", text])).stdout_text.split()
+    return dict(zip(PROGRAM, [Path(directory).name, *words], strict=True))
+
+
+async def seen() -> dict[str, Any]:
+    """Return what a leaf and its programs see."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return {
+        "program": await seen_by_program(),
+        "directory": Path.cwd().name,
+        "GVAR.cwd": Path(GVAR.cwd).name,
+        "umask": f"{mask:04o}",
+        "log level": logging.getLogger().level,
+        "words": len(sys.argv),
+        "globals": list(DATA),
+    }
+
+
+async def changes() -> None:
+    """Change what belongs to the process."""
+    Path("elsewhere").mkdir()
+    os.chdir("elsewhere")
+    os.umask(0o077)
+    os.environ["OF_LEAF"] = "leaf"
+
+
+DATA: list[str] = []
+
+
+async def surroundings() -> dict[str, Any]:
+    found = {"before": await (delayed(seen) @ ONE)()}
+    await (delayed(changes) @ ONE)()
+    found["after a leaf"] = await (delayed(seen) @ ONE)()
+    os.chdir(HOME.parent)
+    os.environ["OF_ROOT"] = "root"
+    logging.basicConfig(level="DEBUG")
+    DATA.append("changed")
+    found["after the root function"] = await (delayed(seen) @ ONE)()
+    return found
+
+
 async def main() -> None:
     import kinds_of_leaves  # type: ignore[import-not-found]  # the program has written it
 
@@ -241,13 +292,14 @@ async def main() -> None:
                 results[place][name] = await fn(5)
             except Exception as error:
                 results[place][name] = f"{type(error).__name__}: {error}"
+    results["surroundings"] = await surroundings()
     results["forks"] = await forks()
     if os.getpid() == PROCESS:
         print(json.dumps(results), flush=True)
 
 
 if __name__ == "__main__":
-    PROCESS = os.getpid()
+    PROCESS, HOME = os.getpid(), Path.cwd()
     source = Path(__file__).read_text()
     begin, end = source.index("# ---- begin"), source.index("# ---- end")
     imports = source[source.index("from __future__") : source.index("ONE = ")]

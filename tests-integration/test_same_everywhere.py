@@ -43,13 +43,20 @@ def run_in(mode: str, folder: Path) -> Any:
             words = ["--url", address, "--name", "w1", "--res", '{"Cores": [0]}']
             log = stack.enter_context((folder / "log").open("wb"))
             worker = start(
-                "-m", "grain.worker", *words, cwd=folder, env=env, stdout=log, stderr=log
+                "-m",
+                "grain.worker",
+                *words,
+                cwd=folder,
+                env=env,
+                stdout=log,
+                stderr=log,
+                umask=0o022,
             )
             stack.enter_context(terminated(worker))
-        done = run(PROGRAM, mode, cwd=folder, env=env, timeout=600)
+        done = run(PROGRAM, mode, cwd=folder, env=env, timeout=600, umask=0o022)
     assert 0 == done.returncode, done.stderr
     (line,) = done.stdout.splitlines()  # one mission has printed, and no copy of it
-    return json.loads(line)
+    return json.loads(line) | {"home": folder.name, "above": folder.parent.name}
 
 
 VALUES = {
@@ -81,6 +88,45 @@ VALUES = {
 def test_a_leaf_may_be_any_callable_wherever_it_stands(printed: Any, mode: str, place: str) -> None:
     assert set(LEAVES) == set(VALUES)
     assert VALUES == printed(mode)[place]
+
+
+MOMENTS = ("before", "after a leaf", "after the root function")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_programs_start_where_the_mission_did_whoever_moves_the_process(
+    printed: Any, mode: str
+) -> None:
+    for moment in MOMENTS:
+        seen = printed(mode)["surroundings"][moment]
+        assert seen["GVAR.cwd"] == seen["program"]["directory"] == printed(mode)["home"], moment
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_leaf_changes_in_its_process_the_next_one_sees(printed: Any, mode: str) -> None:
+    """Directory and umask of Python code, and variables of programs; not the umask of those."""
+    before, after, _ = (printed(mode)["surroundings"][moment] for moment in MOMENTS)
+    home = printed(mode)["home"]
+    assert (home, "0022") == (before["directory"], before["umask"])
+    assert ("elsewhere", "0077") == (after["directory"], after["umask"])
+    assert ("none", "0022") == (before["program"]["of a leaf"], before["program"]["umask"])
+    assert ("leaf", "0022") == (after["program"]["of a leaf"], after["program"]["umask"])
+
+
+def test_only_leaves_in_the_process_of_the_mission_see_what_the_root_function_changes(
+    printed: Any,
+) -> None:
+    """As the page on where code runs has it."""
+    seen = {mode: printed(mode)["surroundings"]["after the root function"] for mode in MODES}
+    rows = {
+        "directory": (printed("local")["above"], "elsewhere", "elsewhere"),
+        "log level": (10, 30, 30),
+        "words": (2, 1, 1),
+        "globals": (["changed"], [], []),
+    }
+    assert rows == {row: tuple(seen[mode][row] for mode in MODES) for row in rows}
+    variables = tuple(seen[mode]["program"]["of the root"] for mode in MODES)
+    assert ("root", "none", "none") == variables
 
 
 STATUS = {"returns": 0, "raises": 1, "exec fails": 1, "computes": 21, "runs a program": 21}

@@ -122,16 +122,31 @@ async def test_programs_run_in_the_directory_of_the_mission(site: Site) -> None:
     assert (str(site.mission), str(site.worker)) == (cwd, python)
 
 
-async def test_a_local_worker_runs_programs_where_its_process_is(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("joinable", [False, True])
+async def test_a_local_worker_runs_programs_where_the_mission_began(
+    site: Site, monkeypatch: pytest.MonkeyPatch, joinable: bool
 ) -> None:
-    async with mission(Cores(1), config_file=False):
+    """Also one that others can join, and whose leaves travel as bytes."""
+    async with mission(Cores(1), config_file=str(site.config) if joinable else False):
         monkeypatch.chdir(site.worker)
         here, below, cwd, python = await (places @ Cores(1))()
 
-    assert f"{site.worker}\nthe worker's\n" == here
-    assert f"{site.worker}/below\n" == below
-    assert str(site.worker) == cwd == python
+    assert f"{site.mission}\nthe mission's\n" == here
+    assert f"{site.mission}/below\n" == below
+    assert (str(site.mission), str(site.worker)) == (cwd, python)
+
+
+async def test_a_mission_in_a_leaf_runs_programs_in_the_directory_of_the_outer_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @delayed
+    async def outer() -> str:
+        monkeypatch.chdir(site.worker)
+        async with mission(Cores(1), config_file=False):
+            return (await (places @ Cores(1))())[2]
+
+    async with mission(Cores(1), config_file=False):
+        assert str(site.mission) == await (outer @ Cores(1))()
 
 
 async def test_a_worker_with_a_directory_of_its_own_runs_programs_there(site: Site) -> None:

@@ -11,12 +11,8 @@ from grain.config import WorkerSettings
 from grain.worker.call import RunSettings
 from grain.worker.errors import PayloadError
 from grain.worker.messages import StartRun
-from grain.worker.runner.settings import (
-    RunnerSettings,
-    Settings,
-    find_directory,
-    mission_settings,
-)
+from grain.worker.node.directory import find_directory
+from grain.worker.runner.settings import RunnerSettings, Settings, mission_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +38,7 @@ def test_a_run_has_the_directory_and_the_variables_of_its_mission(
     assert RunSettings(str(odd), {"A": "\udcff", "B": None}) == (
         Settings(RunnerSettings()).of(run(data), energy)
     )
-    assert RunSettings("", {"A": "\udcff", "B": None}, False, "m:3", energy, (1, 7)) == (
+    assert RunSettings(str(odd), {"A": "\udcff", "B": None}, False, "m:3", energy, (1, 7)) == (
         Settings(RunnerSettings(bind=False, own_directory=True, labels=True)).of(run(data), energy)
     )
 
@@ -51,14 +47,24 @@ def test_a_label_has_the_beginning_of_its_missions_id_as_others_may_have_its_nam
     of_worker = Settings(RunnerSettings(own_directory=True, labels=True))
     settings = of_worker.of(run(mission_settings("m", {}, id="1234abcd5678")), energy)
 
-    assert settings is not None
     assert "m:3 (1234abcd)" == settings.label
 
 
-def test_a_run_needs_no_settings_where_they_change_nothing() -> None:
-    worker = RunnerSettings(own_directory=True)
-    assert Settings(worker).of(run(mission_settings("m", {})), energy) is None
-    assert Settings(worker).of(run(b""), energy) is None
+@pytest.mark.parametrize("own_directory", [False, True])
+def test_programs_start_where_the_worker_began_wherever_a_task_has_moved_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_directory: bool
+) -> None:
+    """On a worker without the directory of the mission, or with one of its own."""
+    of_mission, begun, moved = (tmp_path / name for name in ("mission", "worker", "moved"))
+    for folder in (of_mission, begun, moved):
+        folder.mkdir()
+    monkeypatch.chdir(of_mission)
+    data = mission_settings("m", {})
+    of_mission.rename(tmp_path / "away")
+    monkeypatch.chdir(begun)
+    settings = Settings(RunnerSettings(own_directory=own_directory))
+    monkeypatch.chdir(moved)
+    assert {str(begun)} == {settings.of(run(data), energy).cwd, settings.of(run(b""), energy).cwd}
 
 
 def test_a_mission_whose_directory_was_removed_has_none(
@@ -71,7 +77,7 @@ def test_a_mission_whose_directory_was_removed_has_none(
     data = mission_settings("m", {})
     monkeypatch.chdir(tmp_path)
 
-    assert Settings(RunnerSettings()).of(run(data), energy) is None
+    assert str(tmp_path) == Settings(RunnerSettings()).of(run(data), energy).cwd
 
 
 def test_settings_that_are_not_readable_fail_only_the_run() -> None:

@@ -13,6 +13,7 @@ import msgspec
 import outcome
 import trio
 
+from grain import GVAR
 from grain.edge.channel import memory_channels
 from grain.eventlog.usage import BRIEF
 from grain.head.base import ExecutorBase, ExecutorPhase, SubmittedTask
@@ -38,6 +39,7 @@ from grain.worker import (
     MemoryTranslation,
     Runner,
     RunSettings,
+    directory_at_start,
     local_offer,
 )
 from grain.worker.call import call_text, name_of
@@ -289,6 +291,16 @@ class GrainExecutor(ExecutorBase[LocalTask]):
 
     # ---- lifecycle
 
+    def _settings(self, *, bind: bool) -> RunSettings:
+        """Return the settings of all runs; within a run of another mission, over those."""
+        outer = GVAR.surroundings
+        cwd = outer.cwd or directory_at_start()
+        if self._env or not bind:
+            return RunSettings(cwd, self._env, bind)
+        if isinstance(outer, RunSettings):
+            return outer._replace(cwd=cwd)
+        return RunSettings(cwd, outer.env)
+
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:
         ours: MemoryChannel[Call | None, Outcome | None]
@@ -299,9 +311,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             with local_offer(self.local) as offer, collapsing():
                 if offer.remark:
                     self._on_event(Remark(offer.remark))
-                settings = None
-                if self._env or not offer.bind:
-                    settings = RunSettings(env=self._env, bind=offer.bind)
+                settings = self._settings(bind=offer.bind)
                 runner = Runner(self.name, theirs, MemoryTranslation(settings))
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(runner.serve)

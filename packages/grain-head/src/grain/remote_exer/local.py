@@ -141,8 +141,7 @@ class LocalWorker:
         to_runner: WireChannel
         of_runner: WireChannel
         to_runner, of_runner = memory_channels()
-        # Programs run where this process is, wherever the mission was when it began.
-        settings = RunnerSettings(bind=self._bind, own_directory=True)
+        settings = RunnerSettings(bind=self._bind)
         runner: Runner[WireBytes, WireBytes]
         runner = Runner(
             self.name, of_runner, WireTranslation(self.name, settings=settings, worker=self.name)

@@ -37,6 +37,7 @@ from grain.worker.errors import TaskletAborted as TaskletAborted
 from grain.worker.errors import TaskletError as TaskletError
 from grain.worker.node.cpus import LocalOffer as LocalOffer
 from grain.worker.node.cpus import local_offer as local_offer
+from grain.worker.node.directory import directory_at_start as directory_at_start
 from grain.worker.processes.account import RunAccount as RunAccount
 from grain.worker.processes.computing import Computing as Computing
 from grain.worker.processes.forks import DefaultInChildren as DefaultInChildren

@@ -17,6 +17,7 @@ cannot be read counts as absent.
 
 Map:
 
+- ``directory``: where programs start, on this host and on others
 - ``host_info``: the snapshot
 - ``cgroup``: the control groups' part of it, and the count of processes killed for lack of memory
 - ``delegation``: the control group that the site has handed over, to make groups in it

@@ -13,6 +13,7 @@ from grain.config import WorkerSettings
 from grain.worker.call import RunSettings
 from grain.worker.errors import PayloadError
 from grain.worker.messages import MissionSettings
+from grain.worker.node.directory import current_directory, directory_at_start, find_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +32,6 @@ _ELSEWHERE = (
     "--cwd, or worker.cwd in the configuration, states another directory"
 )
 
-_PLAIN = RunSettings(env={})
-
 _log = logging.getLogger("grain.worker")
 
 
@@ -42,7 +41,7 @@ class RunnerSettings(msgspec.Struct, frozen=True):
     Attributes:
         worker: the settings of its worker; paths in them are absolute.
         bind: False to bind no program to CPUs.
-        own_directory: True to run programs in the directory of the process, whatever the mission.
+        own_directory: True to run programs where the process began, whatever the mission.
         labels: True to name mission and task in front of each line that a run prints.
         groups: the directory in which to make a control group for each program that runs; empty
             for none.
@@ -75,12 +74,12 @@ class Settings:
 
     def __init__(self, settings: RunnerSettings) -> None:
         self._settings = settings
-        # By their bytes: the mission, what its runs have in common, and that once more or, if it
-        # changes nothing, None.
-        self._missions: dict[bytes, tuple[MissionSettings, RunSettings, RunSettings | None]] = {}
+        self._directory = directory_at_start()
+        # By their bytes: the mission, and what its runs have in common.
+        self._missions: dict[bytes, tuple[MissionSettings, RunSettings]] = {}
 
-    def of(self, run: StartRun, function: object) -> RunSettings | None:
-        """Return the settings of a run that calls a function; None if they change nothing.
+    def of(self, run: StartRun, function: object) -> RunSettings:
+        """Return the settings of a run that calls a function.
 
         Raises:
             PayloadError: those of its mission are not readable here.
@@ -90,9 +89,9 @@ class Settings:
             if len(self._missions) >= _MISSIONS:
                 self._missions.clear()
             entry = self._missions[run.settings] = self._read(run.settings)
-        mission, common, needed = entry
+        mission, common = entry
         if not self._settings.labels:
-            return needed
+            return common
         label = f"{mission.name}:{run.task}"
         if mission.id:
             label += f" ({mission.id})"
@@ -100,7 +99,7 @@ class Settings:
             common.cwd, common.env, common.bind, label, function, run.attempt, common.echo
         )
 
-    def _read(self, data: bytes) -> tuple[MissionSettings, RunSettings, RunSettings | None]:
+    def _read(self, data: bytes) -> tuple[MissionSettings, RunSettings]:
         try:
             mission = msgspec.msgpack.decode(data, type=MissionSettings)
         except msgspec.MsgspecError as error:
@@ -109,19 +108,19 @@ class Settings:
                     f"the settings of this mission are not readable: {error}"
                 ) from error
             mission = MissionSettings()
-        cwd = ""
+        cwd = self._directory
         if mission.cwd and not self._settings.own_directory:
             paths = tuple(map(os.fsdecode, mission.cwd))
-            cwd, why = find_directory(paths, mission.inode)
+            found, why = find_directory(paths, mission.inode)
             if why:
-                _log.warning(_ELSEWHERE, paths[0], mission.name, why, os.getcwd())  # noqa: PTH109
+                _log.warning(_ELSEWHERE, paths[0], mission.name, why, cwd)
+            cwd = found or cwd
         env = {
             os.fsdecode(name): None if value is None else os.fsdecode(value)
             for name, value in mission.env
         }
         echo = mission.echo and self._settings.labels
-        common = RunSettings(cwd, env, self._settings.bind, echo=echo)
-        return mission, common, None if common == _PLAIN else common
+        return mission, RunSettings(cwd, env, self._settings.bind, echo=echo)
 
 
 def mission_settings(
@@ -144,7 +143,7 @@ def mission_settings(
         (os.fsencode(key), None if value is None else os.fsencode(value))
         for key, value in env.items()
     )
-    cwd, inode = directory_of_mission()
+    cwd, inode = current_directory()
     data = msgspec.msgpack.encode(
         MissionSettings(name, tuple(map(os.fsencode, cwd)), inode, variables, echo, id[:SHORT_ID])
     )
@@ -154,45 +153,3 @@ def mission_settings(
             "name only variables that the programs need"
         )
     return data
-
-
-def directory_of_mission() -> tuple[tuple[str, ...], int]:
-    """Return the paths of the current directory and its inode; none if it was removed.
-
-    The path that the shell has in ``$PWD`` comes first: it may lead through a link that every host
-    has, to a place that is mounted elsewhere on each.
-    """
-    try:
-        real = os.getcwd()  # noqa: PTH109
-        inode = os.stat(real).st_ino  # noqa: PTH116
-    except OSError:
-        return (), 0
-    named = os.environ.get("PWD", "")
-    if named != real and named.startswith("/") and find_directory((named,), inode)[0]:
-        return (named, real), inode
-    return (real,), inode
-
-
-def find_directory(paths: tuple[str, ...], inode: int) -> tuple[str, str]:
-    """Return the first of these paths that leads to the directory of this inode number here.
-
-    On a file system that hosts share, a directory has the same inode number on all of them; on
-    disks of their own, directories of one path nearly never do.
-
-    Returns:
-        The path, and ""; or "", and why no path leads there.
-    """
-    why = ""
-    for path in paths:
-        try:
-            status = os.stat(path)  # noqa: PTH116
-        except OSError as error:
-            why = why or error.strerror or str(error)
-            continue
-        if status.st_ino != inode:
-            why = "another directory has that path"
-        elif not os.access(path, os.X_OK):
-            why = "no permission to enter it"
-        else:
-            return path, ""
-    return "", why
