@@ -33,6 +33,7 @@ from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import last_line, output_trouble
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobError, JobFunction, NotRun, run_job
+from grain.worker.jobs.variables import Place, job_environment
 from grain.worker.messages import AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
 from grain_testkit.small_disk import small_disk
@@ -567,6 +568,38 @@ async def test_a_job_whose_output_has_no_room_says_so(
     assert not how[2] or end.failure == message or "No space left on device" in end.failure
 
 
+@pytest.mark.parametrize(("status", "failed"), [(0, False), (3, True)])
+async def test_a_quota_is_looked_for_after_a_failure_only(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch, status: int, failed: bool
+) -> None:
+    asked: list[tuple[list[Path], bool]] = []
+
+    def trouble(outputs: list[Path], *, failed: bool) -> str:
+        asked.append((outputs, failed))
+        return "trouble" * failed
+
+    monkeypatch.setattr("grain.worker.jobs.run.output_trouble", trouble)
+    number = submit(queue, work, "sh", "-c", f"exit {status}", stderr="err")
+    ended = await ran(queue, number)
+    assert [([work / f"job-{number}.out", work / "err"], failed)] == asked
+    assert ("exit status 3; trouble" if failed else "") == ended.message
+
+
+async def test_the_scratch_directory_of_an_outer_job_is_not_given_to_an_inner_one(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "env", "-0", scratch=True)
+    assert (await ran(queue, number)).how == "exit"
+    lines = (work / f"job-{number}.out").read_text().split("\0")
+    outer = dict(line.split("=", 1) for line in lines if line)
+    assert "TMPDIR" in outer
+    inner = job_environment(
+        msgspec.structs.replace(queue.job(number), environment=outer), 2, None, 1,
+        Place("n1", 1, "queue"),
+    )  # fmt: skip
+    assert "TMPDIR" not in inner
+
+
 def test_a_quota_is_found_where_a_program_has_failed(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -607,7 +640,7 @@ async def test_the_environment_arrives_with_what_sh_would_lose(queue: Queue, wor
 async def test_outputs_and_their_directories_have_the_umask_of_the_shell(
     queue: Queue, work: Path
 ) -> None:
-    for umask in (0o007, 0o077, 0o022):
+    for umask in (0o007, 0o022, 0o077):
         number = submit(
             queue, work, "touch", f"{umask:o}.made", umask=umask, stdout="%j/out", stderr="%j/err"
         )
@@ -626,12 +659,13 @@ async def test_limits_are_those_of_the_shell_and_can_be_raised_again(
     queue: Queue, work: Path
 ) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
-    command = ("bash", "-c", "ulimit -Ss; ulimit -Sc; ulimit -Hs; ulimit -Sn")
+    session = '[ "$(ps -o sid= -p $$)" -eq $$ ] && echo leads'
+    command = ("bash", "-c", f"ulimit -Ss; ulimit -Sc; ulimit -Hs; ulimit -Sn; {session}")
     limits = {"STACK": 2**20, "CORE": 0, "NOFILE": 99, "SOME_LATER_LIMIT": 3}
     number = submit(queue, work, *command, limits=limits)
     assert (await ran(queue, number)).how == "exit"
     written = "unlimited" if hard == resource.RLIM_INFINITY else str(hard // 1024)
-    assert f"1024\n0\n{written}\n99\n" == (work / f"job-{number}.out").read_text()
+    assert f"1024\n0\n{written}\n99\nleads\n" == (work / f"job-{number}.out").read_text()
 
 
 async def test_a_limit_that_cannot_be_had_is_said_and_the_job_runs(

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 _LISTED = 10  # names at most in a message
 _POLL = 0.5  # seconds between two looks at a file that is followed
-_PIECE = 1 << 18  # bytes that are read at once, as a file may have gigabytes
+PIECE = 1 << 18
+"""Bytes that are read at once, as a file may have gigabytes."""
+
 _LINE_END = re.compile(rb"\r\n?|\n")
 
 
@@ -300,7 +302,7 @@ def _show(files: list[Path], lines: int) -> dict[Path, int]:
     return places
 
 
-def begin_of_last(source: BinaryIO, lines: int, most: int = _PIECE) -> int:
+def begin_of_last(source: BinaryIO, lines: int, most: int = PIECE) -> int:
     """Return where the last lines of a file begin, in bytes; 0 if there are no more.
 
     Args:
@@ -330,7 +332,7 @@ def _copy(source: BinaryIO, at: int, *, last: bool) -> int:
     """
     source.seek(at)
     rest = b""
-    while piece := source.read(_PIECE):
+    while piece := source.read(PIECE):
         raw = rest + piece
         # The end of a line may be in two pieces, as a character may.
         whole = raw.removesuffix(b"\r")

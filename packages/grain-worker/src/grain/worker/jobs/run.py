@@ -292,11 +292,11 @@ class _Runner:
     async def end(self, ended: Ended | None) -> Ended:
         """Make the receipt of the end, and go on trying while that is not possible.
 
-        Returns:
-            What the receipt says, unless the attempt had one already.
-
         Args:
             ended: None for a run that was cancelled.
+
+        Returns:
+            What the receipt says, unless the attempt had one already.
         """
         noted: Ended | None = None
         with trio.CancelScope(shield=True):
