@@ -15,6 +15,7 @@ from grain.cli.queue.opening import (
     queue_errors,
     queue_option,
     queue_with_jobs,
+    warn_of_damage,
 )
 from grain.cli.show import terminal_width
 
@@ -62,6 +63,7 @@ def jobs(
             numbers = sorted({n for first, last in ranges for n in range(first, last + 1)})
             # Those that were removed long after their ends are left out.
             entries = [entry for number in numbers if (entry := book.find(number)) is not None]
+            warn_of_damage(book)
         else:
             entries = [
                 entry

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.queue.explaining import outputs
 from grain.cli.queue.rows import WORDS, task_rows
+from grain.eventlog.files import read_plain
 from grain.inputs.splitting import row_text
 
 if TYPE_CHECKING:
@@ -100,5 +101,5 @@ def _printed(entry: Entry, row: TaskRow) -> list[str]:
     files = outputs(entry.job, entry.number, row.task, run.host if run else "")
     for i, file in enumerate(files):
         with suppress(OSError):  # it is not there yet, or no more
-            texts[i] = os.fsdecode(file.read_bytes())
+            texts[i] = os.fsdecode(read_plain(file))
     return texts

@@ -47,7 +47,10 @@ def explained(queue: Queue, jobs: Iterable[Selected], ask: Ask) -> list[str]:
                 lines += _job_lines(queue, book, entry, one, ask)
                 waits = waits or not entry.is_final
             else:
-                lines.append(f"job {number} ended long ago, and its files were removed")
+                lines.append(
+                    "; ".join(book.damaged)
+                    or f"job {number} ended long ago, and its files were removed"
+                )
     if waits and not dispatcher_state(queue):
         lines.append("no dispatcher runs, so no job begins: `grain queue status` says more")
     return lines

@@ -17,6 +17,7 @@ from grain.cli import completion
 from grain.cli.options import config_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
+from grain.eventlog.files import open_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -291,7 +292,7 @@ def _show(files: list[Path], lines: int) -> dict[Path, int]:
     for number, file in enumerate(files):
         if len(files) > 1:
             click.echo(("\n" if number else "") + f"==> {clean(file)} <==")
-        with file.open("rb") as source:
+        with open_plain(file) as source:
             rest = source.read()
         places[file] = len(rest)
         if lines:
@@ -323,7 +324,7 @@ def _follow(find: Callable[[], Iterable[Path]], places: dict[Path, int]) -> None
             if size < at:
                 at = 0  # written again
             if size > at:
-                with file.open("rb") as source:
+                with open_plain(file) as source:
                     source.seek(at)
                     added = source.read(size - at)
                 text, count = readable_part(added, last=False)
