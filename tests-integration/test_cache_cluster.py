@@ -14,6 +14,7 @@ import trio
 
 from grain.edge import dial
 from grain.edge.questions import CODEC, Ask, StateAnswer, unpack
+from grain_testkit.local_processes import stop
 from grain_testkit.programs import start
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ async def test_a_worker_is_killed_amid_second_attempts(home: Path) -> None:
         with running(home, "program.py") as mission:
             while not sum(count(home, tasks, "begun 2")):
                 await trio.sleep(0.02)
-            first.send_signal(signal.SIGSTOP)  # so that it starts nothing that is not seen here
+            stop(first.pid)  # so that it starts nothing that is not seen here
             family = below(first.pid)
             first.send_signal(signal.SIGKILL)
             while any(Path(f"/proc/{pid}").exists() for pid in family):

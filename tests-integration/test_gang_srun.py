@@ -386,3 +386,48 @@ def test_one_job_of_a_real_slurm_has_a_worker_on_each_node_and_ranks_of_mpich_by
     ranks = [f"rank {rank} of 4, sum 6" for rank in range(4)]
     assert f"({ranks}, ['{name}.0', '{name}.1'])" in printed
     assert all("SIGTERM received" in log.read_text() for log in logs)
+
+
+STEPS = """
+import os, sys
+import trio
+from grain import GVAR
+from grain.resource import Cores
+from grain.worker.external import run_external
+
+# Each step waits for the other one.
+SHOW = "touch $0; until [ -e $1 ]; do sleep 0.1; done; grep Cpus_allowed_list /proc/self/status"
+
+async def task(cpu, own, other):
+    words = ["srun", "-n", "1", "sh", "-c", SHOW, own, other]
+    with GVAR.scope(Cores([cpu])):
+        print(own, (await run_external(words, timeout=60)).stdout_text.split()[1])
+
+async def main():
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(task, 0, "first", "second")
+        nursery.start_soon(task, 1, "second", "first")
+
+trio.run(main)
+"""
+
+
+@pytest.mark.nightly
+@TWO_CPUS
+def test_srun_in_two_tasks_of_a_worker_starts_steps_side_by_side_on_their_cpus(
+    tmp_path: Path,
+) -> None:
+    """The worker is in a step itself, which has all CPUs of the job."""
+    (tmp_path / "steps.py").write_text(STEPS)
+    try:
+        with real("-n", "1", "-c", "2", "--task", "affinity") as slurm:
+            path = os.pathsep.join(one for one in sys.path if one)
+            words = ["srun", "-n", "1", "-c", "2", sys.executable, "steps.py"]
+            done = subprocess.run(
+                words, cwd=tmp_path, env={**slurm.env, "PYTHONPATH": path}, text=True,
+                capture_output=True, check=False, timeout=PATIENCE,
+            )  # fmt: skip
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+    assert ["first 0", "second 1"] == sorted(done.stdout.splitlines()), done.stderr

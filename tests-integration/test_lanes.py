@@ -25,7 +25,7 @@ from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.external import run_external
-from grain_testkit.local_processes import alive
+from grain_testkit.local_processes import alive, stop
 from grain_testkit.programs import start, terminated
 
 if TYPE_CHECKING:
@@ -410,7 +410,7 @@ async def test_a_process_that_is_frozen_while_calls_are_in_a_lane_loses_and_repe
                 }
                 for _ in range(5):
                     count = len(path.read_text().split())
-                    os.kill(pids[frozen], signal.SIGSTOP)
+                    stop(pids[frozen])
                     waiting = Begun(other, nothing, cores=2)  # the lane has to end for it
                     await trio.sleep(0.2)
                     os.kill(pids[frozen], signal.SIGCONT)
@@ -430,7 +430,7 @@ async def test_a_frozen_mission_keeps_its_lane_from_others_for_no_longer_than_a_
         async with mission(address, "other") as other:
             with program(address, tmp_path, path) as process:
                 await until_in_lane(process)
-                os.kill(process.pid, signal.SIGSTOP)
+                stop(process.pid)
                 await Begun(other, nothing, cores=2).outcome()
                 os.kill(process.pid, signal.SIGCONT)
                 Path(f"{path}.enough").touch()
@@ -480,7 +480,7 @@ async def test_a_call_of_a_lane_is_cancelled_while_the_mission_cannot_reach_its_
         async with mission(address) as executor:
             call = await in_lane(executor, held, str(tmp_path))
             [runner] = await until_lines(tmp_path / "pids", 1)
-            os.kill(runner, signal.SIGSTOP)
+            stop(runner)
             executor.cancel(call.task)
             await trio.sleep(0.1)
             os.kill(runner, signal.SIGCONT)

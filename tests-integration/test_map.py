@@ -331,6 +331,44 @@ def test_csv_with_names() -> None:
     assert done.stdout == "a, b at 300 K\nc at 400 K\n"
 
 
+@pytest.mark.parametrize("read_once", [False, True])
+def test_files_that_jobs_would_share_are_refused_before_any_runs(read_once: bool) -> None:
+    Path("inputs").write_text("a/x\nb/y\nb/x\n")
+    Path("out").mkdir()
+    words = ["-j", "1", "--results", "out/{/}", "touch", "ran-{#}"]
+    if read_once:  # then the jobs before it have run
+        done = grain_map_process(*words, stdin=Path("inputs").read_text())
+        assert Path("ran-1").exists()
+    else:
+        done = grain_map(*words, "::::", "inputs")
+        assert not Path("ran-1").exists()
+    assert 255 == done.returncode
+    assert "job 1 (a/x) and job 3 (b/x) would write to one file" in done.stderr
+    assert not Path("ran-3").exists()
+
+
+def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In quotes, as the braces need, no shell fills them in."""
+    monkeypatch.setenv("WORK", str(home / "work"))
+    words = ["-j", "1", "--results", "~/out/{}", "--joblog", "~/log", "--wd", "$WORK/{}", "pwd"]
+    done = grain_map(*words, ":::", "a")
+    assert 0 == done.returncode, done.stderr
+    assert f"{home}/work/a\n" == (home / "out/a").read_text()
+    assert (home / "log").exists()
+    monkeypatch.delenv("WORK")
+    done = grain_map(*words, ":::", "a")
+    assert (255, True) == (done.returncode, "--wd $WORK/{}: the environment" in done.stderr)
+    assert not [one for one in home.iterdir() if one.name[0] in "~$"]
+
+
+def test_a_directory_that_jobs_share_is_said() -> None:
+    done = grain_map("-j", "1", "--wd", "work/{/}", "pwd", ":::", "a/x", "b/x")
+    assert (0, 2) == (done.returncode, len(done.stdout.splitlines()))
+    assert "grain map: job 1 (a/x) and job 2 (b/x) run in one directory" in done.stderr
+
+
 def test_results_puts_outputs_into_files_and_prints_nothing() -> None:
     """Outputs go to files, and nothing is printed."""
     done = grain_map("-j", "2", "--results", "out/{/.}.log", "echo", ":::", "x/a.b", "c")

@@ -14,6 +14,7 @@ from command_site import Site
 from grain.edge.meeting.host import start_time
 from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
+from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,12 +154,90 @@ async def test_what_is_cancelled_without_a_dispatcher_never_begins(jobs: Jobs) -
         assert not (jobs.site.folder / "b.log").exists()
 
 
+async def test_what_fails_after_its_cancellation_is_cancelled_and_runs_no_more(jobs: Jobs) -> None:
+    (jobs.site.folder / "fails.sh").write_text(f"{SCRIPT}exit 3\n")
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+        first = await jobs.submit("--retries", "5", "fails.sh", "a")
+        after = await jobs.submit("--after", f"{first}:any", "job.sh", "b")
+        await jobs.until_lines("a", "begun 1")
+        # The worker looks for wishes every five seconds, and nobody else tells it.
+        stopped = await jobs.dispatcher()
+        os.kill(stopped, signal.SIGSTOP)
+        await jobs.grain("cancel", first)
+        jobs.go("a")
+        await jobs.until_lines("a", "begun 1", "ended")
+        os.kill(stopped, signal.SIGCONT)
+        jobs.go("b")
+        await jobs.grain("wait", after)
+        found = await jobs.list()
+        assert (found[1]["state"], found[2]["state"]) == ("cancelled", "done")
+        await jobs.until_lines("a", "begun 1", "ended")
+
+
+@pytest.mark.parametrize(
+    ("to_job", "to_worker"),
+    [
+        (signal.SIGTERM, [signal.SIGTERM]),  # as Slurm
+        (signal.SIGUSR2, [signal.SIGUSR2, signal.SIGTERM]),  # as Grid Engine and a job's script
+        (signal.SIGKILL, [signal.SIGKILL]),
+    ],
+)
+async def test_a_job_that_is_ended_together_with_its_worker_runs_again(
+    jobs: Jobs, to_job: int, to_worker: list[signal.Signals]
+) -> None:
+    """A batch system signals all processes of its job, and this one gets the signal first."""
+    (jobs.site.folder / "job.sh").write_text(SCRIPT.replace("\n", "\necho $$ > pid\n", 1))
+    with jobs.site.gnaw(), trio.fail_after(300):
+        with jobs.site.worker("w1", Cores=1) as worker:
+            number = await jobs.submit("job.sh", "a")
+            await jobs.until_lines("a", "begun 1")
+            worker.send_signal(signal.SIGSTOP)
+            os.kill(int((jobs.site.folder / "pid").read_text()), to_job)
+            for one in to_worker:
+                worker.send_signal(one)
+            worker.send_signal(signal.SIGCONT)
+            with jobs.site.worker("w2", Cores=1):
+                await jobs.until_lines("a", "begun 1", "begun 2")
+                jobs.go("a")
+                await jobs.grain("wait", number)
+        [[first, second]] = (await jobs.list())[1]["attempts"].values()
+        assert first["how"] in ("returned", "lost")
+        assert second["how"] == "exit"
+
+
+async def test_a_job_that_a_user_ends_by_a_signal_has_failed(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+        number = await jobs.submit("--", "sh", "-c", "kill -TERM $$")
+        done = await jobs.site.grain("wait", number)
+        assert "SIGTERM" in done.stderr
+        assert done.returncode == 1
+
+
+async def test_a_job_whose_runner_was_killed_runs_again_as_its_worker_says_so(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
+        await jobs.submit("job.sh", "a")
+        beside = await jobs.submit("--", "sleep", "1000")
+        await jobs.until_lines("a", "begun 1")
+        queue = Queue.open(jobs.folder)
+        while (other := queue.begun(int(beside), None, 1)) is None:
+            await trio.sleep(0.05)
+        os.kill(other.pid, signal.SIGKILL)
+        await jobs.until_lines("a", "begun 1", "begun 2")
+        jobs.go("a")
+        await jobs.grain("wait", "1")
+        for number in (1, int(beside)):
+            ended = queue.ended(number, None, 1)
+            assert ended is not None
+            # Not by a look at the process, which is not possible from another host.
+            assert (ended.how, "was ended by SIGKILL" in ended.message) == ("lost", True)
+
+
 async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
     with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
         await jobs.submit("job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         first = await jobs.dispatcher()
-        os.kill(first, signal.SIGSTOP)
+        stop(first)
         # As if it were silent for long, on another host.
         with jobs.site.script("-m", "grain.dispatcher", str(jobs.folder)):
             while await jobs.dispatcher() == first:
@@ -220,7 +299,7 @@ async def test_lists_name_jobs_and_history_counts_those_that_failed(jobs: Jobs) 
             await trio.sleep(0.1)
         assert (opt["done"], opt["failed"]) == (1, 1)
         [cause] = history["causes"]
-        assert "exit 3: JobFailed" in await jobs.grain("history", "--failed", "queue")
+        assert "exit 3: sh" in await jobs.grain("history", "--failed", "queue")
         task = cause["calls"][0]["task"]
         assert "task 1_2 has failed" in await jobs.grain("why", f"queue:{task}")
 

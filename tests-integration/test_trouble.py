@@ -25,6 +25,7 @@ from grain.worker import Call
 from grain.worker.agent.agent import Agent
 from grain.worker.agent.lifecycle import Lifecycle, Times
 from grain.worker.agent.session import WorkerSession
+from grain_testkit.local_processes import stop
 from grain_testkit.programs import start
 from grain_testkit.small_disk import fill, small_disk
 
@@ -161,7 +162,7 @@ async def test_a_frozen_scheduler_is_named_at_once_and_its_return_too(address: s
         await head_pid(address)
         async with Mission(address, start=False) as mission:
             assert 4 == await mission.double(2)
-            head.send_signal(signal.SIGSTOP)
+            stop(head.pid)
             await until(lambda: stopped(mission))
             head.send_signal(signal.SIGCONT)
             await until(lambda: mission.seen(SchedulerBack))
@@ -226,7 +227,7 @@ async def test_a_frozen_scheduler_is_superseded_and_leaves_when_it_goes_on(addre
     """By one that a mission starts; the frozen one, once continued, does no harm and ends."""
     with gnaw(address) as head:
         first = await head_pid(address)
-        head.send_signal(signal.SIGSTOP)
+        stop(head.pid)
         async with Mission(address, frozen=3.0) as mission:
             mission.submit(Cores(1), double, 1)
             await until(lambda: mission.seen(SchedulerBack))

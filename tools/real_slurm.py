@@ -49,7 +49,7 @@ SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.%n.log
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=task/{task}
 MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
@@ -81,6 +81,7 @@ def main() -> int:
     parser.add_argument("-m", "--memory", type=int, default=4000, help="of each node, in MiB")
     parser.add_argument("--array", type=int, default=1001, help="MaxArraySize; 0 forbids arrays")
     parser.add_argument("--kill-wait", type=int, default=2, help="seconds from SIGTERM to SIGKILL")
+    parser.add_argument("--task", default="none", help="TaskPlugin, as affinity")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     # A TERM takes the way of a KeyboardInterrupt, through every `finally`.
@@ -183,7 +184,7 @@ def write_conf(folder: Path, asked: argparse.Namespace) -> Path:
     (folder / "state").mkdir()
     here = socket.gethostname().split(".")[0]
     values = {"ports": ports, "array": asked.array, "kill_wait": asked.kill_wait}
-    lines = [CONF.format(folder=folder, **values)]
+    lines = [CONF.format(folder=folder, task=asked.task, **values)]
     lines += [
         f"NodeName=n{number} NodeHostname={here} NodeAddr=127.0.0.1 Port={ports[number]}"
         f" CPUs={asked.cores} Boards=1 SocketsPerBoard=1 CoresPerSocket={asked.cores}"

@@ -7,6 +7,9 @@ The rest moves a clock, and measures no wall: 64 workers of 8 cores serve three 
 their full capacity, of which a tenth are gangs of two to eight whole workers. The times of tasks
 are long-tailed, from a minute on. The same arrivals are served by Grain, in strict order (no task
 starts before one that came earlier), and by Grain with the gangs as single tasks of the same work.
+In ``gangs.backlog``, two and a half times as much arrives as eight workers can do, so a backlog
+grows. ``overtaken`` is how many younger tasks started before a gang, at most, over the number that
+is promised.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import heapq
 import random
 import statistics
 import time
+from bisect import bisect, insort
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 WORKERS, CORES = 64, 8
 PERIOD = 3 * 3600.0
+BACKLOG_WORKERS, BEYOND = 8, 2.5
 # Seconds, as people write them.
 LIMITS = (300, 900, 3600, 7200)
 CYCLES = 5_000
@@ -59,8 +64,13 @@ class Arrival:
         return self.cores * self.workers * self.seconds
 
 
-def load(seed: int, *, gangs: bool) -> list[Arrival]:
-    """Return arrivals that ask for as much as there is; without gangs, for the same in parts."""
+def load(seed: int, *, gangs: bool, there: int = WORKERS, beyond: float = 1.0) -> list[Arrival]:
+    """Return arrivals that ask for as much as there is; without gangs, for the same in parts.
+
+    Args:
+        there: the number of workers.
+        beyond: how many times as much as there is they ask for.
+    """
     rng = random.Random(seed)
     shapes = []
     for _ in range(100_000):
@@ -69,7 +79,7 @@ def load(seed: int, *, gangs: bool) -> list[Arrival]:
         cores = CORES if is_gang else rng.choice([1, 1, 1, 2, 2, 4, 8])
         shapes.append((cores, rng.randint(2, 8) if is_gang else 1, seconds))
     mean = statistics.fmean(cores * workers * seconds for cores, workers, seconds in shapes)
-    pace = WORKERS * CORES / mean
+    pace = beyond * there * CORES / mean
     arrivals, now = [], 0.0
     for cores, workers, seconds in shapes:
         now += rng.expovariate(pace)
@@ -89,23 +99,28 @@ class Cluster:
     Attributes:
         limits: whether tasks state a time limit, of twice their time.
         strict: whether a task is submitted only when all that came earlier have begun.
+        workers: how many there are.
         busy: core seconds used within the period.
         waits: seconds that each task waited, by the number of its workers.
+        overtaken: the largest number of younger tasks that started before a gang, over the limit.
     """
 
     limits: bool
     strict: bool
+    workers: int = WORKERS
     busy: float = 0.0
     waits: dict[int, list[float]] = field(default_factory=dict)
+    overtaken: float = 0.0
 
     def serve(self, arrivals: list[Arrival]) -> None:
         """Serve all, until the last has begun."""
         scheduler = Scheduler()
-        for worker in range(WORKERS):
+        for worker in range(self.workers):
             scheduler.on_worker_joined(worker, f"w{worker}", Node(CORES, 64), 0.0)
         ends: list[tuple[float, int, list[int]]] = []
         came: list[int] = []
         at, begun, submitted = 0, 0, 0
+        started: list[int] = []  # sorted
         now = 0.0
         while begun < len(arrivals):
             times = [arrivals[at].at] if at < len(arrivals) else []
@@ -126,6 +141,10 @@ class Cluster:
                 begun += len(starts)
                 for start in starts:
                     began = arrivals[start.task]
+                    if began.workers > 1:
+                        passed = len(started) - bisect(started, start.task)
+                        self.overtaken = max(self.overtaken, passed / scheduler.max_overtakes)
+                    insort(started, start.task)
                     seats = [seat for _, seat, _ in start.seats]
                     heapq.heappush(ends, (now + began.seconds, start.task, [start.task, *seats]))
                     self.waits.setdefault(began.workers, []).append(now - began.at)
@@ -142,8 +161,9 @@ class Cluster:
         return task.workers * request if task.workers > 1 else request
 
     def rows(self) -> Iterator[tuple[str, float]]:
-        """Yield utilisation in the period, and waits in minutes."""
-        yield "utilisation", self.busy / (WORKERS * CORES * PERIOD)
+        """Yield utilisation in the period and overtakes as ratios, and waits in minutes."""
+        yield "utilisation", self.busy / (self.workers * CORES * PERIOD)
+        yield "overtaken", self.overtaken
         singles = self.waits.get(1, [0.0])
         gangs = [wait for workers, some in self.waits.items() if workers > 1 for wait in some]
         for name, waits in (("single", singles), ("gang", gangs or [0.0])):
@@ -186,20 +206,21 @@ def main() -> None:
     for name, request in (("cores", Cores(1)), ("node", Node(4, 9))):
         say(f"gangs.{name}.cycle_ratio", cycle_ratio(request), "ratio", budget=1.03)
     for limits in (False, True):
-        for name, gangs, strict in (
-            ("grain", True, False),
-            ("strict", True, True),
-            ("no_gangs", False, False),
+        kind = "limits" if limits else "no_limits"
+        for name, gangs, strict, there, beyond in (
+            ("grain", True, False, WORKERS, 1.0),
+            ("strict", True, True, WORKERS, 1.0),
+            ("no_gangs", False, False, WORKERS, 1.0),
+            ("backlog", True, False, BACKLOG_WORKERS, BEYOND),
         ):
             rows: dict[str, list[float]] = {}
             for seed in range(3):
-                cluster = Cluster(limits, strict)
-                cluster.serve(load(seed, gangs=gangs))
+                cluster = Cluster(limits, strict, there)
+                cluster.serve(load(seed, gangs=gangs, there=there, beyond=beyond))
                 for row, value in cluster.rows():
                     rows.setdefault(row, []).append(value)
             for row, values in rows.items():
-                unit = "ratio" if row == "utilisation" else "minutes"
-                kind = "limits" if limits else "no_limits"
+                unit = "minutes" if "wait" in row else "ratio"
                 say(f"gangs.{kind}.{name}.{row}", statistics.median(values), unit)
 
 

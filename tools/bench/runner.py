@@ -74,6 +74,10 @@ class Desk:
     def inspected(self, answer: Inspected) -> None:
         """Ignore answers: no question is asked here."""
 
+    async def is_ending(self, _: int) -> bool:
+        """Say that nothing is being ended."""
+        return False
+
     def seat_open(self, seat: SeatOpen) -> None:
         """Take the invitation of a seat, of which there are none here."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -39,6 +38,7 @@ from grain.edge.questions import (
     WhyAnswer,
 )
 from grain_testkit import small_log
+from grain_testkit.local_processes import stop
 from grain_testkit.states import mission, queue, state, worker
 
 if TYPE_CHECKING:
@@ -813,7 +813,7 @@ def test_a_scheduler_that_is_stopped_is_named(alone: Path, scheme: str) -> None:
         try:
             assert head.stdout is not None
             assert b"serves\n" == head.stdout.readline()
-            head.send_signal(signal.SIGSTOP)
+            stop(head.pid)
             done = grain("ls", "--patience", "0.1")
         finally:
             head.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -44,6 +45,23 @@ def refused(loaded: Load) -> Refused:
         return str(info.value)
 
     return refused
+
+
+@pytest.fixture
+def home_of_pwd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the password database name a home directory."""
+    monkeypatch.setattr("pwd.getpwuid", lambda _: SimpleNamespace(pw_dir="/home/of-pwd"))
+
+
+@pytest.fixture
+def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no home directory: a user whom the password database does not know."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.delenv("HOME", raising=False)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from grain.edge import trust
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+from tempfile import TemporaryFile
 
 # Modules that every start of Grain's processes imports.
 PLANTED = ("socket.py", "enum.py", "msgspec.py", "runpy.py", "trio.py")
@@ -162,6 +163,53 @@ def test_only_the_owner_may_read_a_log_in_a_directory_of_others(shared: Path) ->
         os.umask(before)
 
     assert 0o600 == stat.S_IMODE((shared / "w.log").stat().st_mode)
+
+
+OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives links to others")
+@pytest.mark.parametrize("hops", [0, 1, 3])
+def test_an_output_goes_through_no_link_of_another_user(
+    shared: Path, tmp_path: Path, hops: int
+) -> None:
+    """Nor through a link of ours to it; a file that was not there is not made behind it."""
+    for target in (tmp_path / "thesis", tmp_path / "new"):
+        planted = shared / f"planted-{target.name}"
+        planted.symlink_to(target)
+        os.chown(planted, 54321, 54321, follow_symlinks=False)
+        for hop in range(hops):
+            ours = shared / f"ours-{hop}-{target.name}"
+            ours.symlink_to(planted.name)
+            planted = ours
+        with pytest.raises(PermissionError, match=r"is a link of .*54321, and could lead to"):
+            trust.open_output(str(planted), OUTPUT)
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_output_goes_through_links_of_one_s_own(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "behind").mkdir()
+    (shared / "b").symlink_to(tmp_path / "behind/out")
+    (shared / "a").symlink_to("b")
+    monkeypatch.chdir(shared)
+    for name in ("a", str(shared / "a"), "./b"):
+        fd = trust.open_output(name, OUTPUT)
+        os.write(fd, b"x")
+        os.close(fd)
+    assert "xxx" == (tmp_path / "behind/out").read_text()
+    (shared / "c").symlink_to("c")
+    with pytest.raises(OSError, match="Too many levels"):
+        trust.open_output("c", OUTPUT)
+
+
+def test_an_output_may_be_an_open_file() -> None:
+    with TemporaryFile() as file:
+        fd = trust.open_output(f"/proc/self/fd/{file.fileno()}", OUTPUT)
+        os.write(fd, b"x")
+        os.close(fd)
+        assert b"x" == file.read()
 
 
 def test_a_script_takes_the_place_of_what_was_planted_and_no_other_user_may_read_it(

@@ -8,10 +8,10 @@ import pytest
 
 from grain.eventlog import schema
 from grain.eventlog.schema import CachedResults, RunEnded, TaskStarted, WorkerJoined, WorkerLeft
-from grain.eventlog.usage import RunReport, Usage, encode_report
+from grain.eventlog.usage import RunMember, RunReport, Usage, encode_report
 from grain.head.errors import TaskCrashed
 from grain.head.log_words import amounts, one_line
-from grain.head.messages import Crash, Crashed, Started, WorkerEnded, WorkerFacts
+from grain.head.messages import Crash, Crashed, Seated, Started, WorkerEnded, WorkerFacts
 from grain.head.run_log import RunLog
 from grain.resource import Cores, GPUs, Memory, Token, WTime, to_data
 from grain.worker.call import LEFT_OUT, CallLabels
@@ -320,6 +320,35 @@ def test_a_log_has_the_workers_of_a_task_and_the_cores_that_its_request_leaves_o
     assert (members, each) == (submitted.members, submitted.request)
     [ended] = written.of(RunEnded)
     assert cores == ended.cores
+
+
+def test_the_lines_of_a_gang_name_all_of_its_workers(log: RunLog, written: Recorder) -> None:
+    """With their CPUs if the worker has reported them."""
+    tasks = list(SubmittedTasks(log, 2 * Cores(1), 2).tasks)
+    for task in tasks:
+        log.on_message(Started("id-w1", (task,)))
+        log.on_message(Seated(task, ("id-w2",)))
+    members = RunMember(worker="w1", cpus=(3,)), RunMember(worker="w2", host="n2", cpus=(0, 1))
+    log.ended(tasks[0], None, report=RunReport(started=1.0, ended=2.0, members=members))
+    log.ended(tasks[1], None, report=0.1)
+
+    assert [("w1", "w2")] * 2 == [line.members for line in written.of(TaskStarted)]
+    reported, known = written.of(RunEnded)
+    assert members == reported.members
+    assert ["w1", "w2"] == [member.worker for member in known.members]
+
+
+def test_a_task_on_one_worker_has_no_members_also_after_a_gang(
+    log: RunLog, written: Recorder
+) -> None:
+    [task] = SubmittedTasks(log, 2 * Cores(1) | Cores(1), 1).tasks
+    log.on_message(Started("id-w1", (task,)))
+    log.on_message(Seated(task, ("id-w2",)))
+    log.on_message(Started("", (task,)))
+    log.on_message(Started("id-w2", (task,), alternative=1))
+    log.ended(task, None)
+
+    assert [2, 0] == [len(line.members) for line in written.of(RunEnded)]
 
 
 def test_a_gang_that_loses_a_member_has_one_run_that_crashed(

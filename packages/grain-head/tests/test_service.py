@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from functools import partial
@@ -20,6 +19,7 @@ from grain.head.hub.hub import MAX_SILENCE
 from grain.head.messages import RegisterMission, Synced
 from grain.head.service import CODEC, HubService
 from grain.worker.messages import InventoryEnd, RegisterWorker
+from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ async def test_a_mission_that_was_killed_on_this_host_is_not_waited_for(
         mission = start_process(sys.executable, "-c", MISSION, address)
         try:
             await until(lambda: service.hub.registry.missions)
-            mission.send_signal(signal.SIGSTOP)
+            stop(mission.pid)
         finally:
             mission.kill()
         await until(lambda: service.hub.idle)

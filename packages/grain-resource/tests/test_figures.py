@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.resource.figures import clock, counted, signal_name, span
+from grain.resource.figures import clock, counted, rate, signal_name, span
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
@@ -16,7 +16,8 @@ UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0 s"), (0.2134, "0.21 s"), (1, "1 s"), (4.26, "4.3 s"), (59.4, "59 s"),
+        (0, "0 s"), (17e-6, "17 µs"), (0.00042, "420 µs"), (1e-9, "0 s"),
+        (0.2134, "0.21 s"), (1, "1 s"), (4.26, "4.3 s"), (59.4, "59 s"),
         (59.6, "1 min"), (90, "1 min 30 s"), (3599.7, "1 h"), (22776, "6 h 20 min"),
         (86399, "1 d"), (86400 * 3.5, "3 d 12 h"), (-5, "0 s"),
     ],
@@ -28,7 +29,8 @@ def test_a_span_of_a_sentence_has_two_units_at_most(seconds: float, text: str) -
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0 s"), (0.25, "0.25 s"), (1.0, "1 s"), (44.51, "44.5 s"), (59.96, "59.9 s"),
+        (0, "0 s"), (17e-6, "17 µs"), (0.25, "0.25 s"),
+        (1.0, "1 s"), (44.51, "44.5 s"), (59.96, "59.9 s"),
         (60, "00:01:00"), (2530.9, "00:42:10"), (97200, "1-03:00:00"), (-5, "0 s"), (None, "-"),
     ],
 )  # fmt: skip
@@ -54,8 +56,9 @@ def test_a_longer_span_of_a_column_is_never_shown_as_a_shorter_one(one: float, t
 
 
 def _seconds(text: str) -> float:
-    if text.endswith(" s"):
-        return float(text[:-2])
+    for unit, length in ((" µs", 1e-6), (" s", 1.0)):
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * length
     days, _, rest = text.rpartition("-")
     hours, minutes, seconds = map(int, rest.split(":"))
     return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
@@ -65,3 +68,18 @@ def test_counts_have_their_noun_and_signals_a_name() -> None:
     assert ["0 tasks", "1 task", "1,234 tasks"] == [counted(n, "task") for n in (0, 1, 1234)]
     assert "2 batches" == counted(2, "batch", "batches")
     assert ["SIGKILL", "signal 99"] == [signal_name(9), signal_name(99)]
+
+
+@pytest.mark.parametrize(
+    ("per_second", "text"),
+    [
+        (123.4, "123/s"),
+        (10, "10/s"),
+        (6.12, "6.1/s"),
+        (0.25, "15/min"),
+        (0.002, "7.2/h"),
+        (0, "0"),
+    ],
+)
+def test_rates_have_the_unit_that_suits_them(per_second: float, text: str) -> None:
+    assert text == rate(per_second)

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from grain.cli import main
 from grain.edge.questions import CallAnswer, ProgramsAnswer, WhyAnswer
-from grain.eventlog.schema import BriefTasks, RunEnded
+from grain.eventlog.schema import BriefTasks, RunEnded, TaskStarted, TaskSubmitted
+from grain.eventlog.usage import RunMember
 from grain_testkit.small_log import BEGAN, END, HEADER, body, write
 
 if TYPE_CHECKING:
@@ -175,3 +176,17 @@ def test_the_call_that_the_mission_remembers_stays(address: str, answering: Any)
 
     assert "it calls optimise('b.xyz')" in done.stdout
     assert "failed on n17 after 2 attempts" in done.stdout
+
+
+def test_a_task_on_several_workers_names_all_of_them(address: str) -> None:
+    members = tuple(RunMember(worker=f"w{number}") for number in range(3))
+    run = RunEnded(
+        time=BEGAN + 70, task=77, outcome="value", worker="w0", started=BEGAN + 61,
+        ended=BEGAN + 69, members=members,
+    )  # fmt: skip
+    going = TaskStarted(time=BEGAN + 80, task=78, worker="w0", members=("w0", "w1", "w2"))
+    both = [TaskSubmitted(time=BEGAN + 60, task=task, function="f") for task in (77, 78)]
+    write(HEADER, [*body(), *both, run, going, END])
+
+    assert any("ran on workers w[0-2] from" in line for line in lines("opt:77"))
+    assert any("it ran on workers w[0-2] since" in line for line in lines("opt:78"))

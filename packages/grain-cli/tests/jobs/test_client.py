@@ -11,6 +11,7 @@ from grain.cli.jobs.client import QueueClient, UnfitJobs, ending
 from grain.edge.mission_ids import lasting_id
 from grain.queue.book import Book
 from grain.queue.errors import QueueError
+from grain.queue.records import Dependency
 from grain_testkit.states import mission, queue, state
 
 if TYPE_CHECKING:
@@ -64,6 +65,19 @@ def test_jobs_that_have_ended_are_told_with_their_ends(
     assert (ending(found[3]), ending(found[4])) == ("is done", "has failed: exit status 3")
     jobs.end(2, how="memory")
     assert ending(client.ended([1, 2])[2]) == "has failed: its memory was not enough"
+
+
+def test_a_job_that_never_begins_is_told_from_one_that_waits(
+    jobs: JobCommands, client: QueueClient
+) -> None:
+    client.submit("a", command=("true",))
+    client.submit("b", command=("true",), after=(Dependency(jobs=(1,)),))
+    assert {} == client.ended([1, 2])
+    assert {} == client.blocked([1, 2])
+    jobs.end(1, status=1)
+    assert [1] == list(client.ended([1, 2]))
+    assert [2] == list(client.blocked([1, 2]))
+    assert "job 2 (b) never begins: job 1 did not succeed; " in client.blocked([2])[2]
 
 
 def test_a_job_is_looked_at_at_once(jobs: JobCommands, client: QueueClient) -> None:

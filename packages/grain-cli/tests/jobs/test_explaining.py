@@ -14,6 +14,7 @@ from grain.edge.meeting.host import start_time
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.records import Begun, Dependency, Ended
+from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -219,7 +220,7 @@ def test_a_dispatcher_is_stopped_on_its_host(
 def test_a_dispatcher_that_takes_its_time_to_stop_is_not_waited_for(
     idle: JobCommands, dispatcher: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dispatcher.send_signal(signal.SIGSTOP)
+    stop(dispatcher.pid)
     monkeypatch.setattr("grain.cli.jobs.dispatcher._STOPPING", 0.0)
     text = idle.done("queue", "stop")
     assert "the dispatcher is told to stop; jobs that run go on\n" == text

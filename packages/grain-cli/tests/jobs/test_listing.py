@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from grain.cli.jobs.table import LONGEST
 from grain.cli.queue.rows import JobRow, TaskRow, jobs_text, tasks_text
 from grain.queue.records import Dependency, Wish
 from grain.queue.states import Run, Standing
@@ -301,3 +305,29 @@ def test_a_job_on_several_workers_is_listed_with_all_hosts(jobs: JobCommands) ->
     [attempt] = found["attempts"]["1"]
     assert ("n17", ["n17", "n18", "n19"]) == (attempt["host"], attempt["hosts"])
     assert "on worker w1 (n17) and 2 others (n[18-19]), from " in jobs.done("why", "1")
+
+
+def test_a_cell_has_the_end_of_an_output_of_gigabytes(jobs: JobCommands) -> None:
+    jobs.submit()
+    jobs.end(1)
+    with (jobs.home / "job-1.out").open("wb") as file:
+        file.truncate(3_000_000_000)
+        file.seek(0, os.SEEK_END)
+        file.write(b"x" * (LONGEST - 4) + b"\nend")
+    line = f"ulimit -v 400000; exec {sys.executable} -m grain.cli jobs --csv 1"
+    done = subprocess.run(["bash", "-c", line], stdout=subprocess.PIPE, check=True, text=True)
+    csv.field_size_limit(2 * LONGEST)
+    [row] = csv.DictReader(io.StringIO(done.stdout))
+    note, _, rest = row["Stdout"].partition("\n")
+    assert f"(grain: 3,000,000,000 bytes before this are only in {jobs.home}/job-1.out)" == note
+    assert rest == "x" * (LONGEST - 4) + "\nend"
+
+
+def test_an_output_that_is_a_named_pipe_or_a_device_holds_up_no_command(
+    jobs: JobCommands,
+) -> None:
+    os.mkfifo(jobs.home / "job-1.out")
+    jobs.submit(stderr="/dev/zero")
+    [row] = table(jobs, "1")
+    assert ("", "") == (row["Stdout"], row["Stderr"])
+    assert "nothing was written yet" in jobs.refused("logs", "queue:1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 
 HERE = SubmittedFrom(
     directory="/home/ann/work",
-    environment={"PATH": "/bin", "TERM": "xterm", "PWD": "/home/ann/work"},
+    environment={"PATH": "/bin", "TERM": "xterm", "PWD": "/home/ann/work", "_": "/bin/grain"},
     umask=0o027,
     host="login1",
     user="ann",
     now=1000.0,
+    limits={"NOFILE": 1024, "MEMLOCK": 65536},
 )
 
 
@@ -45,8 +47,9 @@ def test_a_command_without_options() -> None:
         user="ann",
         directory="/home/ann/work",
         command=("/opt/xtb", "mol.xyz"),
-        environment={"PATH": "/bin"},
+        environment={"PATH": "/bin", "TERM": "xterm"},
         umask=0o027,
+        limits={"NOFILE": 1024},
         request={"Cores": 1},
         signal_to="all",
     )
@@ -123,7 +126,8 @@ def test_resources() -> None:
 
 
 def test_variables() -> None:
-    assert job(env=("A=b=c", "PATH=/usr/bin")).environment == {"PATH": "/usr/bin", "A": "b=c"}
+    changed = {"PATH": "/usr/bin", "A": "b=c", "TERM": "xterm"}
+    assert changed == job(env=("A=b=c", "PATH=/usr/bin")).environment
     with pytest.raises(BadSubmission, match=r"--env A: write NAME=VALUE"):
         job(env=("A",))
 
@@ -231,3 +235,19 @@ def test_of_alternatives_the_first_one_says_how_many_nodes() -> None:
     found = job(res="2 * Cores=8|Cores=16")
 
     assert (2, {"Cores": 8}) == (found.nodes, found.first_choice)
+
+
+def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory() -> None:
+    """As a line of a script has them, where no shell fills them in."""
+    around = replace(HERE, environment={"HOME": "/home/ann", "SCRATCH": "/scratch/ann"})
+    given = {
+        "stdout": "~/logs/%j", "stderr": "$SCRATCH/%j.err", "stdin": "${SCRATCH}/in", "cwd": "~",
+    }  # fmt: skip
+    made = make_job(SubmitOptions(given), words=("true",), script="", script_name="", around=around)
+    assert ("/home/ann/logs/%j", "/scratch/ann/%j.err") == (made.stdout, made.stderr)
+    assert ("/scratch/ann/in", "/home/ann") == (made.stdin, made.directory)
+    for option in given:
+        wrong = SubmitOptions({option: "$WORK/x"})
+        with pytest.raises(BadSubmission, match=rf"--{option} \$WORK/x: .* WORK is not set here"):
+            make_job(wrong, words=("true",), script="", script_name="", around=around)
+    assert "cost$.out" == job(stdout="cost$.out").stdout

@@ -388,3 +388,25 @@ def test_a_submission_that_waits_says_how_its_job_ended(jobs: JobCommands) -> No
         done = jobs.grain("submit", "-W", "true")
     assert (1, "job 2\n") == (done.exit_code, done.stdout)
     assert "job 2 (true) failed: exit status 3\n" == done.stderr
+
+
+def test_an_output_that_all_tasks_share_is_named_with_their_inputs(jobs: JobCommands) -> None:
+    (jobs.home / "in").write_text("H2O\nCH4\n")
+    done = jobs.grain("submit", "--each-line", "in", "-o", "all.txt", "--", "echo", "{}")
+    assert 0 == done.exit_code
+    assert done.stderr.startswith(
+        f"grain submit: all 2 tasks write to {jobs.home}/all.txt, as task 1 (H2O) and task 2 "
+        "(CH4): they append to it, and what is in it stays. With %a in its name, as in "
+        "all-%a.txt, each has its own\n"
+    )
+    for words in (["-o", "%a"], ["-o", "all.txt", "--append"], ["-o", "/dev/null"]):
+        done = jobs.grain("submit", "-a", "1-3", *words, "--", "true")
+        assert "tasks write to" not in done.stderr
+
+
+def test_a_task_that_would_empty_the_output_of_another_is_refused(jobs: JobCommands) -> None:
+    words = ("submit", "-a", "1-20", "-o", "out%a", "-e", "out1%a", "--", "true")
+    assert (
+        f"{jobs.home}/out11 is the output of task 11 and the file for standard error of task 1"
+    ) in jobs.refused(*words)
+    assert 1 == jobs.queue.jobs.end()

@@ -13,9 +13,14 @@ from msgspec.structs import replace
 
 from grain.cli.jobs.dispatcher import revive_dispatcher
 from grain.cli.jobs.wait import wait_for
+from grain.cli.queue.rows import block_text
+from grain.cli.slurm.__main__ import answer
 from grain.cli.slurm.here import Here
+from grain.cli.slurm.reading import NeverBegins
 from grain.cli.slurm.reading import wait_for as slurm_wait_for
+from grain.queue.book import Block, Book, Entry
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
+from grain.queue.records import Dependency
 from grain.queue.selectors import Selected
 
 if TYPE_CHECKING:
@@ -162,3 +167,135 @@ def test_who_waits_starts_no_dispatcher_where_a_user_has_stopped_it(
 
     monkeypatch.setattr("grain.cli.jobs.dispatcher.wake_dispatcher", start)
     revive_dispatcher(jobs.queue, None)
+
+
+AFTER_1 = (Dependency(jobs=(1,)),)
+
+
+def test_a_job_that_never_begins_is_not_waited_for(jobs: JobCommands) -> None:
+    jobs.submit("one")
+    jobs.submit("two", after=AFTER_1)
+    jobs.submit("three", after=(Dependency(jobs=(2,), until="any"),))
+    jobs.end(1, status=1)
+
+    for name in ("2", "all"):
+        done = jobs.grain("wait", name)
+        assert 102 == done.exit_code, "no number of failures below 100"
+        assert (
+            "job 2 (two) never begins: job 1 did not succeed; `grain resubmit 1` runs that again, "
+            "`grain cancel 2` gives this one up"
+        ) in done.stderr.splitlines()
+    assert (
+        "job 3 (three) never begins: job 1 did not succeed, and job 2 waits for that; "
+        "`grain resubmit 1` runs that again, `grain cancel 3` gives this one up\n"
+    ) == jobs.grain("wait", "3").stderr
+    done = jobs.grain("wait", "--json", "2")
+    assert (102, "") == (done.exit_code, done.stderr)
+    assert ["waiting"] == [one["state"] for one in json.loads(done.stdout)]
+
+
+def test_a_job_that_is_removed_is_named_as_such(jobs: JobCommands) -> None:
+    jobs.submit("one")
+    entry = Entry(2, replace(jobs.queue.job(1), after=AFTER_1))
+    book = Book(jobs.queue)
+    book.counts = lambda number: None  # type: ignore[method-assign]  # noqa: ARG005
+    text = block_text(book, entry, Block(1, "ok"))
+    assert "never begins: job 1 ended long ago, and its files were removed; " in text
+
+
+@pytest.mark.parametrize("command", ["sbatch", "srun"])
+def test_commands_of_slurm_do_not_wait_for_it_either(jobs: JobCommands, command: str) -> None:
+    jobs.submit("one")
+    jobs.submit("two", after=AFTER_1)
+    jobs.end(1, status=1)
+    with pytest.raises(NeverBegins) as caught:
+        slurm_wait_for(Here(command), jobs.queue, 2)
+    assert str(caught.value).startswith(
+        f"{command}: error: (Grain) job 2 (two) never begins: job 1 did not succeed; "
+    )
+
+
+def test_srun_gives_up_its_job_if_it_never_begins(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.submit("one")
+    jobs.end(1, status=1)
+    monkeypatch.setattr("grain.cli.slurm.sbatch.wake_dispatcher", lambda _: "")
+    monkeypatch.setattr("grain.cli.slurm.outside._stdin", lambda: b"")
+    monkeypatch.delenv("GRAIN_JOB_ID", raising=False)
+
+    done = answer(Here("srun"), ["--dependency=afterok:1", "true"])
+    assert (1, True) == (done.status, "never begins: job 1 did not succeed" in done.err)
+    assert "CANCELLED" == Book.read(jobs.queue).standing(2, None, 0.0).state
+
+
+def test_a_job_on_hold_is_waited_for_and_named(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.submit("one", held=True)
+    jobs.submit("two")
+
+    def end(_: float) -> None:
+        jobs.end(1)
+        jobs.end(2)
+
+    monkeypatch.setattr("grain.cli.jobs.wait.time.sleep", end)
+    done = jobs.grain("wait", "1-2")
+    told = "job 1 (one) is on hold: `grain release 1` lets it begin\n"
+    assert (0, told) == (done.exit_code, done.stderr)
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("1",), "job 1 goes on: `grain wait 1` waits for it again, `grain cancel 1` ends it"),
+        (
+            ("1_[2-3],3", "4-5"),
+            "jobs 1_[2-3],3,4-5 go on: `grain wait 1_[2-3],3,4-5` waits for them again, "  # noqa: ISC004
+            "`grain cancel 1_[2-3],3,4-5` ends them",
+        ),
+    ],
+)
+def test_ctrl_c_says_that_jobs_go_on_and_what_ends_them(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    jobs.submit("opt", "1-3")
+    for _ in range(4):
+        jobs.submit()
+    monkeypatch.setattr("grain.cli.jobs.wait.time.sleep", interrupt)
+    done = jobs.grain("wait", *words)
+    assert (130, f"\n{said}\n") == (done.exit_code, done.stderr)
+
+
+@pytest.mark.parametrize("where", ["wait.time.sleep", "dispatcher.wake_dispatcher"])
+def test_ctrl_c_says_so_from_the_moment_at_which_a_job_is_in_the_queue(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr("grain.cli.jobs.dispatcher.wake_dispatcher", lambda *_: "")
+    monkeypatch.setattr(f"grain.cli.jobs.{where}", interrupt)
+    done = jobs.grain("submit", "--queue", "night", "-W", "--", "true")
+    assert (130, "job 1\n") == (done.exit_code, done.stdout)
+    assert "\njob 1 goes on: `grain wait night:1` " in done.stderr
+    assert "`grain cancel night:1` ends it\n" in done.stderr
+
+
+def test_ctrl_c_ends_any_other_command_as_shells_expect_it(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grain.queue.book.Book.read", interrupt)
+    done = jobs.grain("jobs")
+    assert (130, "\ninterrupted\n") == (done.exit_code, done.stderr)
+
+
+def test_ctrl_c_on_sbatch_wait_says_that_the_job_goes_on(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("grain.cli.slurm.sbatch.wake_dispatcher", lambda _: "")
+    monkeypatch.setattr("grain.cli.slurm.reading.time.sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):  # whose exit status is 130
+        answer(Here("sbatch"), ["--wait", "--wrap=true"])
+    assert "sbatch: (Grain) job 1 goes on: `scancel 1` ends it\n" == capsys.readouterr().err

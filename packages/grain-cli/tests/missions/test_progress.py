@@ -26,30 +26,30 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_the_line_has_counts_rate_and_estimate_as_far_as_there_is_room() -> None:
-    counts = mission(1, 6)
+    counts = mission(1, 6, rate=2.0)
 
     assert (
         "23 % of 5200, 2400 done, 3 failed, 6 running, 3994 waiting, 2/s, left: about 55 min 33 s"
-    ) == progress_text(counts, 2.0, 99)
-    assert "23 % of 5200, 2400 done" == progress_text(counts, 2.0, 30)
+    ) == progress_text(counts, 99)
+    assert "23 % of 5200, 2400 done" == progress_text(counts, 30)
     assert "0 done, 0 running, 0 waiting" == progress_text(
-        mission(0, 0, done=0, left=0, outlook=None), 0.0, 79
+        mission(0, 0, done=0, left=0, outlook=None, rate=0.0), 79
     )
     assert "away from its scheduler, 1200 done, 4000 running or waiting" == progress_text(
-        mission(0, None, connected=False, outlook=None), 0.0, 79
+        mission(0, None, connected=False, outlook=None, rate=0.0), 79
     )
 
 
 def test_a_time_and_a_share_are_shown_as_what_the_mission_says_they_are() -> None:
     said = outlook(total=0, whole=False, least=True)
-    counts = mission(0, 6, outlook=said)
+    counts = mission(0, 6, outlook=said, rate=0.0)
 
     assert (
         "1200 done, 6 running, 3994 waiting, submitted so far: at least 55 min 33 s"
-        == progress_text(counts, 0.0, 99)
+        == progress_text(counts, 99)
     )
-    hardly = mission(0, 6, outlook=replace(said, left=0.2))
-    assert progress_text(hardly, 0.0, 99).endswith("3994 waiting")
+    hardly = mission(0, 6, outlook=replace(said, left=0.2), rate=0.0)
+    assert progress_text(hardly, 99).endswith("3994 waiting")
 
 
 def test_the_line_is_that_of_the_mission_and_makes_room_for_output(terminal: Terminal) -> None:

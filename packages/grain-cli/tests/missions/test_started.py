@@ -39,6 +39,7 @@ from grain.cli.workers.jobs import OwnJob
 from grain.edge.questions import FoundAnswer
 from grain_testkit import states
 from grain_testkit.command_line import grain
+from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -216,7 +217,7 @@ def test_a_mission_on_a_silent_host_is_resumed_only_by_who_says_that_it_is_lost(
     try:
         (files / "process.json").write_text(json.dumps(elsewhere))
         assert "opt@1 runs on login9" in grain("resume", "--lost", "opt").output
-        os.kill(process["keeper"], signal.SIGSTOP)
+        stop(process["keeper"])
         os.utime(files / "alive", (0, 0))
 
         refused = grain("resume", "opt")

@@ -34,7 +34,7 @@ from grain.eventlog.schema import (
     WorkerLeft,
 )
 from grain.eventlog.totals import Totals
-from grain.eventlog.usage import Usage
+from grain.eventlog.usage import RunMember, Usage
 from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
 
@@ -683,10 +683,11 @@ def test_a_task_on_several_workers_counts_with_all_of_them() -> None:
         TaskSubmitted(
             time=1000.0, task=1, function="f", request={"Cores": 4.0}, members=(3,)
         ),
-        TaskStarted(time=1000.0, task=1, worker="a"),
+        TaskStarted(time=1000.0, task=1, worker="a", members=("a", "b", "c")),
         RunEnded(
             time=1010.0, task=1, outcome="value", worker="a", started=1000.0, ended=1010.0,
             usage=Usage(user=20.0, programs=1),
+            members=tuple(RunMember(worker=w, cpus=(0, 1, 2, 3)) for w in "abc"),
         ),
         TaskSubmitted(
             time=1010.0, task=2, function="g", request={"Cores": 1.0}, request_text='Cores("all")'
@@ -702,5 +703,24 @@ def test_a_task_on_several_workers_counts_with_all_of_them() -> None:
     cores = got.usage["Cores"]
     assert (240.0, 120.0 + 40.0, 60.0) == (cores.offered.area, cores.asked.area, cores.used.area)
     assert 160.0 == got.totals.core_seconds
-    # The log names only the first worker of a task.
-    assert [40.0, 40.0, 0.0] == [worker.core_seconds for worker in got.workers]
+    assert [40.0, 80.0, 40.0] == [worker.core_seconds for worker in got.workers]
+    assert [1, 2, 1] == [worker.runs for worker in got.workers]
+    bars = {
+        name: {bar.task for row in rows for bar in row}
+        for name, rows in got.timeline.rows().items()
+    }
+    assert {"a": {1}, "b": {1, 2}, "c": {1}} == bars
+    # What would have sufficed is a request for as many workers.
+    assert "3 * Cores(2)" == sufficient(got.totals.functions["f"]).text
+
+
+def test_a_task_that_still_runs_on_several_workers_keeps_all_of_them() -> None:
+    got = report(
+        *(WorkerJoined(time=1000.0, worker=w, resources={"Cores": 4.0}) for w in "ab"),
+        TaskSubmitted(time=1000.0, task=1, function="f", request={"Cores": 4.0}, members=(2,)),
+        TaskStarted(time=1000.0, task=1, worker="a", members=("a", "b")),
+        LogEnded(time=1010.0, status="failed"),
+    )
+
+    assert [40.0, 40.0] == [worker.cores.area for worker in got.workers]
+    assert ["a", "b"] == [name for name, rows in got.timeline.rows().items() if any(rows)]

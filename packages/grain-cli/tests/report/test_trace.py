@@ -21,6 +21,7 @@ from grain.eventlog.schema import (
     TaskSubmitted,
     WorkerJoined,
 )
+from grain.eventlog.usage import RunMember
 from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
 
@@ -62,6 +63,25 @@ def test_workers_are_processes_and_cpus_are_threads() -> None:
     assert ("Cores(2)", "error", "ValueError", 1.5) == tuple(
         first["args"][key] for key in ("request", "outcome", "error", "waited, s")
     )
+
+
+def test_a_task_on_several_workers_is_on_the_cpus_of_each_also_while_it_runs() -> None:
+    got = events([
+        HEADER,
+        *(WorkerJoined(time=1001.0, worker=w, host=f"n{w}") for w in "ab"),
+        *(TaskSubmitted(time=1002.0, task=k, function="f", members=(2,)) for k in (7, 8)),
+        TaskStarted(time=1003.0, task=7, worker="a", members=("a", "b")),
+        RunEnded(time=1005.0, task=7, outcome="error", worker="a", started=1003.5, ended=1004.5,
+                 cpus=(2,), members=(RunMember(worker="a", cpus=(2,)),
+                                     RunMember(worker="b", cpus=(5, 6)))),
+        TaskStarted(time=1006.0, task=8, worker="b", members=("b", "a")),
+        LogEnded(time=1007.0, status="done"),
+    ])  # fmt: skip
+
+    slices = [event for event in got if event["ph"] == "X"]
+    ended = [(e["pid"], e["tid"]) for e in slices if e["args"]["task"] == 7]
+    assert [(1, 2), (2, 5), (2, 6)] == ended
+    assert {1, 2} == {e["pid"] for e in slices if e["args"]["task"] == 8}
 
 
 def test_runs_without_cpus_have_lanes_in_which_they_do_not_overlap() -> None:

@@ -131,14 +131,41 @@ def test_a_job_whose_worker_leaves_has_its_successor_before_it_ends() -> None:
     world.look()
     world.look(PROVEN)
 
-    world.pool.leaving(["0"])
+    world.pool.look_at_workers({"0": False, "1": True})
     assert ["2"] == world.submit()
+    assert [] == world.submit()
+    world.pool.look_at_workers({"1": True, "2": True})  # it has left; its job ends soon
     assert [] == world.submit()
     world.states["0"] = GONE
     world.look()
     world.look()
-    world.pool.leaving([])
     assert ["1", "2"] == world.pool.jobs
+    assert [] == world.submit()
+
+
+def test_a_job_that_ended_when_its_worker_left_is_replaced_at_the_first_look() -> None:
+    """A worker that is idle when it drains leaves between two looks."""
+    world = World(2)
+    world.submit(RUNNING)
+    world.pool.look_at_workers({"0": True, "1": True})
+    world.look(PROVEN)
+    world.states["0"] = world.states["1"] = GONE
+    world.look()
+    # The worker of the other one is away, as its node may be lost: the job may come back.
+    world.pool.look_at_workers({"1": True})
+
+    assert ["2"] == world.submit()
+
+
+def test_a_job_that_is_started_again_counts_again() -> None:
+    world = World(1)
+    world.submit(RUNNING)
+    world.look()
+    world.pool.look_at_workers({"0": False})
+    world.states["0"] = PENDING
+    world.look()
+    world.pool.look_at_workers({})
+
     assert [] == world.submit()
 
 

@@ -120,3 +120,22 @@ def test_a_worker_is_worth_as_much_work_as_workers_take_to_come() -> None:
 
     assert 600.0 == before
     assert 100.0 <= world.scaler.describe(world.now)["shapes"][0]["worth"] <= 100.0 + 3 * STEP
+
+
+@pytest.mark.parametrize("seconds", [5.0, 40.0])
+def test_workers_with_short_walltimes_have_their_successors_in_time(seconds: float) -> None:
+    """Work without end for 12 workers, each of which takes tasks for one minute of its two."""
+    short = WorkerShape("short", Cores(1), seconds=120.0)
+    world = VirtualCluster(Scaler([short], most=12), [short], lambda: 1.0, drain=60.0)
+    serving = 0.0
+    for _ in range(4000):
+        world.submit(1, seconds)
+    while world.now < 3600.0:
+        world.step()
+        if world.now > 600.0:
+            serving += sum(not job.draining for job in world.running)
+            assert sum(not job.draining for job in world.alive) <= 12
+
+    # Each takes tasks for four steps, and its successor begins to do so two later: at the look
+    # after its last, and a step for the start.
+    assert serving / ((3600.0 - 600.0) / STEP) >= 12 * 4 / 6

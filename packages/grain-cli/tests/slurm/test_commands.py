@@ -527,3 +527,16 @@ def test_wrong_words_of_scancel(site: SlurmSite, words: list[str], text: str) ->
 def test_versions_and_help(site: SlurmSite, command: str) -> None:
     assert site.out(command, "--version") == "slurm 22.05.8\n"
     assert site.out(command, "--help").startswith(f"Usage: {command} ")
+
+
+def test_an_output_that_all_tasks_share_is_named(site: SlurmSite) -> None:
+    done = site.process("sbatch", "-a", "1-40", "-o", "same.txt", "--wrap=x")
+    assert ("Submitted batch job 1\n", 0) == (done.stdout, done.returncode)
+    assert done.stderr.startswith(
+        f"sbatch: warning: (Grain) all 40 tasks write to {site.folder}/same.txt, as task 1 and "
+    )
+    quiet = site.process("sbatch", "-a", "1-40", "-o", "same.txt", "--open-mode=a", "--wrap=x")
+    assert "" == quiet.stderr
+    clash = site.process("sbatch", "-a", "1-3", "-o", "2", "-e", "%a", "--wrap=x")
+    assert 1 == clash.returncode
+    assert "standard error of task 2" in clash.stderr

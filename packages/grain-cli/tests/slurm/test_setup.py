@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +17,10 @@ from grain.cli import main
 from grain.cli.batch.command import Commands
 from grain.cli.batch.system_commands import system_command, system_environment
 from grain.cli.slurm.setup.folder import COMMANDS, script
+from grain.edge import trust
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from click.testing import Result
     from slurm_site import SlurmSite
@@ -59,16 +63,48 @@ def test_commands_speak_to_one_queue_though_a_tool_hides_where_it_is(site: Slurm
     assert site.queue.jobs.end() == 2
 
 
-def test_the_place_of_the_queue_may_have_any_letters_and_can_be_changed() -> None:
-    text = script(["env"], "/it's here")
-    for environment, value in (
-        ({}, "/it's here"),
-        ({"XDG_STATE_HOME": "/not  there"}, "/not  there"),
-    ):
+@pytest.fixture
+def shown(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """Return a function that runs a command's file, and returns the environment it has."""
+    (tmp_path / "show.py").write_text(
+        "import json, os, sys\nprint(json.dumps([sys.argv, dict(os.environ)]))\n"
+    )
+
+    def run(text: str, **environment: str) -> dict[str, str]:
+        trust.write_script(tmp_path / "command", text)
         done = subprocess.run(
-            ["/bin/sh", "-c", text], env=environment, stdout=subprocess.PIPE, check=True
-        )
-        assert f"XDG_STATE_HOME={value}" in done.stdout.decode().splitlines()
+            [str(tmp_path / "command"), "b c"],
+            env={"PYTHONPATH": str(tmp_path)} | environment, stdout=subprocess.PIPE, check=True,
+        )  # fmt: skip
+        (_, *words), variables = json.loads(done.stdout)
+        assert ["a", "b c"] == words
+        return dict(variables)
+
+    return run
+
+
+def test_the_place_of_the_queue_may_have_any_letters_and_can_be_changed(
+    shown: Callable[..., dict[str, str]],
+) -> None:
+    text = script("show", ["a"], "/it's ü")
+    assert "/it's ü" == shown(text)["XDG_STATE_HOME"]
+    assert "/not  there" == shown(text, XDG_STATE_HOME="/not  there")["XDG_STATE_HOME"]
+    assert "XDG_STATE_HOME" not in shown(script("show", ["a"]))
+
+
+@pytest.mark.parametrize("place", ["", "it's here", "x" * 200])
+def test_a_command_keeps_what_sh_would_lose(
+    shown: Callable[..., dict[str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    if place:
+        (tmp_path / place).symlink_to(Path(sys.executable).resolve().parent)
+        python = tmp_path / place / Path(sys.executable).resolve().name
+        monkeypatch.setattr(sys, "executable", str(python))
+    odd = {"BASH_FUNC_module%%": "() {  echo hi\n}", "my.var": "1"}
+    assert odd.items() <= shown(script("show", ["a"]), **odd).items()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

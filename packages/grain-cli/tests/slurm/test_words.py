@@ -10,6 +10,7 @@ from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse, parse
 from grain.cli.slurm_words.numbers import Meant, meant, split_words
 from grain.cli.slurm_words.options import SBATCH, SRUN, directives, merged, of_script
+from grain.cli.slurm_words.submission import Around, JobRefused, make_job
 from grain.cli.slurm_words.translation import NotTranslated, submit_options
 from grain.queue.records import Dependency
 
@@ -257,7 +258,7 @@ def test_directives_become_options_of_grain_submit() -> None:
         "#!/bin/sh\n#SBATCH -J a -n 2 -c 3 --mem=1000 -t 10 -a 1-3%2 -d afterany:4:5\n"
         "#SBATCH --signal=B:USR2@30 -o %j.log --export=ALL,A=b -A acct -p main --no-requeue\n"
     )
-    assert submit_options(script, "job.sh", 0.0) == {
+    assert submit_options(script, "job.sh", 0.0, {}) == {
         "name": "a",
         "ranks": 2,
         "res": "Cores=6,Memory=1.048576",
@@ -269,10 +270,10 @@ def test_directives_become_options_of_grain_submit() -> None:
         "env": ("A=b",),
         "no_requeue": True,
     }
-    assert submit_options("#!/bin/sh\n#SBATCH -A acct\n", "job.sh", 0.0) == {}
-    on_nodes = submit_options("#!/bin/sh\n#SBATCH -N 4 -n 32 --mem=1000\n", "job.sh", 0.0)
+    assert submit_options("#!/bin/sh\n#SBATCH -A acct\n", "job.sh", 0.0, {}) == {}
+    on_nodes = submit_options("#!/bin/sh\n#SBATCH -N 4 -n 32 --mem=1000\n", "job.sh", 0.0, {})
     assert on_nodes == {"nodes": 4, "ranks": 32, "res": "Cores=8,Memory=1.048576"}
-    bare = submit_options("#!/bin/sh\n#SBATCH --export=NONE,A=b\n", "job.sh", 0.0)
+    bare = submit_options("#!/bin/sh\n#SBATCH --export=NONE,A=b\n", "job.sh", 0.0, {})
     assert bare == {"clean_env": True, "env": ("A=b",)}
 
 
@@ -287,4 +288,44 @@ def test_directives_become_options_of_grain_submit() -> None:
 )
 def test_directives_that_grain_submit_cannot_obey(line: str, text: str) -> None:
     with pytest.raises(NotTranslated, match=f"^{text}"):
-        submit_options(f"#!/bin/sh\n#SBATCH {line}\n", "job.sh", 0.0)
+        submit_options(f"#!/bin/sh\n#SBATCH {line}\n", "job.sh", 0.0, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"NOFILE": 1024, "STACK": -1}),
+        ({"propagate": ""}, {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}),
+        ({"propagate": "ALL"}, {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}),
+        ({"propagate": "none"}, {}),
+        ({"propagate": "STACK,RLIMIT_MEMLOCK"}, {"STACK": -1, "MEMLOCK": 64}),
+    ],
+)
+def test_limits_of_the_shell_go_along(given: dict[str, str], expected: dict[str, int]) -> None:
+    limits = {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}
+    around = Around("/", {}, 0, "login1", "ann", 0.0, limits=limits)
+    assert expected == make_job(given, "#!/bin/sh\n", "x.sh", [], around).limits
+
+
+def test_a_limit_that_there_is_not_is_refused_as_by_sbatch() -> None:
+    with pytest.raises(BadUse, match='error: --propagate="SPEED" is not valid'):
+        around = Around("/", {}, 0, "login1", "ann", 0.0)
+        make_job({"propagate": "SPEED"}, "#!/bin/sh\n", "x.sh", [], around)
+
+
+def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory() -> None:
+    around = Around("/work", {"HOME": "/home/ann", "SCRATCH": "/scratch"}, 0, "login1", "ann", 0.0)
+    given = {"output": "~/logs/%j", "error": "$SCRATCH/%j", "input": "${SCRATCH}/in", "chdir": "~"}
+    job = make_job(given, "#!/bin/sh\n", "x.sh", [], around)
+    assert ("/home/ann/logs/%j", "/scratch/%j") == (job.stdout, job.stderr)
+    assert ("/scratch/in", "/home/ann") == (job.stdin, job.directory)
+    for option in given:
+        with pytest.raises(JobRefused) as refused:
+            make_job({option: "$WORK/x"}, "#!/bin/sh\n", "x.sh", [], around)
+        assert f"--{option}=$WORK/x: the environment variable WORK" in refused.value.reason
+
+
+def test_a_variable_in_a_directive_is_filled_in_once() -> None:
+    script = "#!/bin/sh\n#SBATCH -o $A/x\n#SBATCH -D $A\n"
+    options = submit_options(script, "job.sh", 0.0, {"A": "/$HOME"})
+    assert ("/$$HOME/x", "$A") == (options["stdout"], options["cwd"])

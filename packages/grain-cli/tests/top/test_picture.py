@@ -26,7 +26,6 @@ from grain.cli.top.tables.picture import (
     tile_lines,
     width,
 )
-from grain.cli.top.tables.rates import Rates
 from grain_testkit.overviews import overview, worker
 
 
@@ -35,7 +34,7 @@ from grain_testkit.overviews import overview, worker
     "name", ["workers", "missions", "functions", "running", "waiting", "failures"]
 )
 def test_a_line_never_takes_more_than_the_room(name: str, room: int) -> None:
-    table = tables(overview(), Rates(), {})[name]
+    table = tables(overview(), {})[name]
     where = places(table.columns, table.rows, room)
     lines = [row_line(table.columns, where, row, UNICODE) for row in table.rows]
 
@@ -46,20 +45,20 @@ def test_a_line_never_takes_more_than_the_room(name: str, room: int) -> None:
 
 
 def test_with_forty_columns_a_worker_has_its_name_its_state_and_its_cores() -> None:
-    table = tables(overview(), Rates(), {})["workers"]
+    table = tables(overview(), {})["workers"]
     heads = head_line(table.columns, places(table.columns, table.rows, 40)).split()
 
     assert ["NAME", "STATE", "RUNS", "CORES"] == heads
 
 
 def test_with_much_room_all_columns_are_there() -> None:
-    table = tables(overview(), Rates(), {})["workers"]
+    table = tables(overview(), {})["workers"]
 
     assert len(table.columns) == len(places(table.columns, table.rows, 200))
 
 
 def test_a_star_stands_at_the_column_that_the_rows_are_sorted_by() -> None:
-    table = tables(overview(), Rates(), {})["workers"]
+    table = tables(overview(), {})["workers"]
     where = places(table.columns, table.rows, 120)
 
     plain = head_line(table.columns, where)
@@ -89,7 +88,7 @@ def test_without_room_for_a_bar_its_text_is_there() -> None:
 
 def test_a_long_name_is_cut_with_a_mark() -> None:
     answer = replace(overview(), workers=[worker(0, label="w" * 300)])
-    table = tables(answer, Rates(), {})["workers"]
+    table = tables(answer, {})["workers"]
     [line] = [
         row_line(table.columns, places(table.columns, table.rows, 80), row, ASCII)
         for row in table.rows

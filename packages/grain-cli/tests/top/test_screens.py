@@ -20,7 +20,6 @@ from grain.cli.top.pane import Pane
 from grain.cli.top.plain import text
 from grain.cli.top.prompts import KEYS, Confirm, Help
 from grain.cli.top.tables.picture import ASCII
-from grain.cli.top.tables.rates import Rates
 from grain.cli.top.tables.verdict import verdict
 from grain.edge.questions import (
     CallAnswer,
@@ -250,7 +249,7 @@ def test_workers_that_were_lost_lately_are_in_the_verdict_and_among_the_workers(
     first = f"n?2 was lost at {when(30)}: 2 of its tasks went back to the queue."
     lines = picture(Seen(answer), keys=("v",))
     assert f"v {first}" == lines[1]
-    assert f"Note: {first}" in text(answer, Rates(), 120, ASCII).splitlines()
+    assert f"Note: {first}" in text(answer, 120, ASCII).splitlines()
     rows = [line.split() for line in lines if "lost" in line[:30] and "was" not in line]
     assert [["n?2", "n", "lost"], ["n01", "n", "lost"]] == [row[:3] for row in rows]
     [found] = verdict(many)
@@ -372,8 +371,7 @@ def test_without_workers_one_sentence_in_the_middle_says_what_to_type() -> None:
     left = len(line) - len(line.lstrip())
     assert abs(left - (80 - left - len(line.strip()))) <= 1
     assert any(
-        "Type `grain up`" in line
-        for line in text(overview(workers=0), Rates(), 80, ASCII).splitlines()
+        "Type `grain up`" in line for line in text(overview(workers=0), 80, ASCII).splitlines()
     )
 
 

@@ -1,4 +1,4 @@
-"""The tables of an answer, their order, and rates."""
+"""The tables of an answer, and their order."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from grain.cli.top.tables.grid import (
     RowOrder,
     RowTask,
     Table,
-    TableRow,
     arranged,
     next_column,
 )
-from grain.cli.top.tables.overview import rate_text, tables
-from grain.cli.top.tables.rates import Rates
+from grain.cli.top.tables.overview import tables
 from grain.cli.top.tables.tasks import Use, busy_text, failures_table, memory_text, use_of
 from grain.cli.top.tables.verdict import totals
 from grain.edge.questions import ProgramsAnswer, ProgramState
-from grain_testkit.overviews import AT, failure, function, mission, outlook, overview, queue, worker
+from grain_testkit.overviews import failure, function, mission, outlook, overview, queue, worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,9 +36,7 @@ if TYPE_CHECKING:
 def made(
     answer: OverviewAnswer, name: str, uses: Mapping[tuple[str, int], Use] | None = None
 ) -> Table:
-    rates = Rates()
-    rates.look(answer)
-    return tables(answer, rates, uses or {})[name]
+    return tables(answer, uses or {})[name]
 
 
 def column(table: Table, head: str) -> list[str | Gauge]:
@@ -106,7 +102,6 @@ def test_the_title_counts_workers_by_state_and_those_to_be_looked_at() -> None:
 def test_a_mission_has_a_rate_and_what_it_says_itself_of_its_progress() -> None:
     table = made(replace(overview(), missions=[mission(0, 12)]), "missions")
 
-    # 1,200 tasks in the 1,000 s since it came.
     assert ["1.2/s"] == column(table, "RATE")
     assert ["00:55:33"] == column(table, "LEFT")
     assert [Gauge(1200 / 5200, "23 %")] == column(table, "PROGRESS")
@@ -390,7 +385,7 @@ def test_names_cannot_control_the_terminal() -> None:
     )
     cells = [
         cell.text if isinstance(cell, Gauge) else cell
-        for table in tables(answer, Rates(), {}).values()
+        for table in tables(answer, {}).values()
         for row in table.rows
         for cell in row.cells
     ]
@@ -440,62 +435,8 @@ def test_the_order_goes_through_the_columns_and_back_to_the_tables_own() -> None
 
 def test_the_totals_begin_with_the_cores() -> None:
     answer = overview(workers=3)
-    rates = Rates()
-    rates.look(answer)
 
     others = ["12 running, 5500 waiting", "3600 done, 3 failed", "3.6/s"]
-    assert ["48 of 48 cores given, 11 computing", *others] == totals(answer, rates)
+    assert ["48 of 48 cores given, 11 computing", *others] == totals(answer)
     unknown = replace(answer, computing=None)
-    assert ["48 of 48 cores given", *others] == totals(unknown, rates)
-
-
-# ---- rates
-
-
-def looks(*seen: tuple[float, int]) -> float:
-    rates = Rates()
-    for at, done in seen:
-        missions = [mission(0, done=done, failed=0)]
-        rates.look(replace(overview(), at=AT + at, missions=missions))
-    return rates.rate("mission0")
-
-
-def test_the_rate_is_that_of_the_last_minute() -> None:
-    fast = [(second * 1.0, 1000 + 5 * second) for second in range(200)]
-
-    assert 5.0 == pytest.approx(looks(*fast))
-    assert 5.0 == pytest.approx(
-        looks((0.0, 0), (150.0, 10), *((200.0 + n, 5 * n) for n in range(70, 140)))
-    )
-
-
-def test_until_there_is_enough_to_see_it_is_that_since_the_mission_came() -> None:
-    assert 1.2 == pytest.approx(looks((0.0, 1200)))
-    assert 1.2 == pytest.approx(looks((0.0, 1000), (3.0, 1203)), rel=0.01)
-
-
-def test_another_scheduler_begins_to_count_anew() -> None:
-    assert 0.01 == pytest.approx(looks((0.0, 1000), (10.0, 10)), rel=0.02)
-
-
-def test_a_clock_that_was_set_back_does_no_harm() -> None:
-    assert looks((100.0, 1000), (0.0, 1000), (10.0, 1010)) == pytest.approx(1.0)
-
-
-def test_a_mission_that_left_has_no_rate() -> None:
-    rates = Rates()
-    rates.look(overview())
-    rates.look(overview(missions=1))
-
-    assert 0.0 == rates.rate("mission1")
-
-
-def test_a_rate_is_shown_in_the_unit_that_suits_it() -> None:
-    assert ["6.1/s", "15/min", "7.2/h", "12/s"] == [rate_text(r) for r in (6.12, 0.25, 0.002, 12.0)]
-
-
-def test_a_thousand_workers_have_a_row_each() -> None:
-    table = made(overview(workers=1000, runs=1), "workers")
-
-    assert 1000 == len({row.key for row in table.rows})
-    assert isinstance(table.rows[0], TableRow)
+    assert ["48 of 48 cores given", *others] == totals(unknown)

@@ -22,7 +22,6 @@ from grain.cli.top.command import unfit
 from grain.cli.top.link import Link, Seen, problem
 from grain.cli.top.plain import text
 from grain.cli.top.tables.picture import ASCII
-from grain.cli.top.tables.rates import Rates
 from grain.edge.questions import Ask, LoadAnswer, ProgramsAnswer, ProgramState, WhyAnswer
 from grain_testkit.overviews import overview
 
@@ -87,7 +86,7 @@ def test_a_problem_is_a_sentence() -> None:
 
 
 def test_as_text_it_has_every_table_that_has_rows() -> None:
-    lines = text(overview(failures=0), Rates(), 80, ASCII).splitlines()
+    lines = text(overview(failures=0), 80, ASCII).splitlines()
 
     assert all(line.isascii() and len(line) <= 80 for line in lines)
     assert any(line.startswith("WORKERS  3 serving") for line in lines)
@@ -95,7 +94,7 @@ def test_as_text_it_has_every_table_that_has_rows() -> None:
 
 
 def test_as_text_a_long_table_ends_with_the_number_of_the_others() -> None:
-    assert "... and 980 more" in text(overview(workers=1000, runs=1), Rates(), 80, ASCII)
+    assert "... and 980 more" in text(overview(workers=1000, runs=1), 80, ASCII)
 
 
 def test_once_prints_it_once(address: str, answering: Any) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from grain.cli.show import moment
 from grain.cli.top.tables.overview import tables
 from grain.cli.top.tables.picture import ASCII, UNICODE
-from grain.cli.top.tables.rates import Rates, Trend
+from grain.cli.top.tables.trend import Trend
 from grain.cli.top.tables.verdict import line_text, sums, verdict
 from grain.edge.questions import LossRow
 from grain_testkit.overviews import (
@@ -34,7 +34,7 @@ NEVER = "no worker here has enough for it"
 def said(answer: OverviewAnswer) -> list[str]:
     """Return the sentences; each leads to a row that is there."""
     found = verdict(answer)
-    shown = tables(answer, Rates(), {})
+    shown = tables(answer, {})
     assert all(one.key in {row.key for row in shown[one.pane].rows} for one in found)
     return [one.text for one in found]
 

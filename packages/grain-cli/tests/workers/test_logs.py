@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.workers.jobs import outputs
-from grain.cli.workers.logs import readable, readable_part
+from grain.cli.workers.logs import begin_of_last, readable, readable_part
 from grain_testkit import states
 from grain_testkit.command_line import grain
 
@@ -207,3 +208,39 @@ def test_follow_prints_what_is_appended_until_ctrl_c(alone: Path) -> None:
         follower.kill()
         follower.wait()
         follower.stdout.close()
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"a", b"a\nb\nc", b"a\r\nb\rc\r\n\r\n", b"\n\n\n", b"a\rb\r", b"one\ntwo\nthree\n"],
+)
+def test_the_last_lines_are_found_whatever_is_read_at_once(text: bytes, most: int) -> None:
+    ends = text.splitlines(keepends=True)
+    for lines in range(1, 7):
+        begin = begin_of_last(io.BytesIO(text), lines, most)
+        assert b"".join(ends[-lines:]) == text[begin:]
+
+
+@pytest.mark.parametrize("ending", [b"\r\n", b"\xc3\xbc\n", b"\xe2\x82\xac\n", b"\xff\n", b"\r"])
+def test_an_output_of_many_pieces_is_printed_as_one(alone: Path, ending: bytes) -> None:
+    """A line end and a character may begin in one piece and end in the next."""
+    text = b"".join(b"x" * (5000 + at) + ending for at in range(120))
+    (alone / "w.log").write_bytes(text)
+    submitted(alone, "w", f"{alone}/w.log")
+    assert readable(text) == grain("logs", "w").output
+    assert readable(b"x" * 5119 + ending) == grain("logs", "-n1", "w").output[-5119 - len(ending) :]
+
+
+@pytest.mark.parametrize("words", ["-n1 w", "w"])
+def test_the_memory_does_not_grow_with_the_output(alone: Path, words: str) -> None:
+    with (alone / "w.log").open("wb") as file:
+        for _ in range(200):
+            file.write(b"x" * (1 << 20))
+        file.write(b"\nend\n")
+    submitted(alone, "w", f"{alone}/w.log")
+    line = f"ulimit -v 300000; {sys.executable} -m grain.cli logs {words} | tail -c4"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line], stdout=subprocess.PIPE, check=True, text=True
+    )
+    assert "end\n" == done.stdout

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from grain.cli import main
 from grain.cli.batch import JobRecords, name_of
-from grain.cli.workers.loop import PoolLoop, leaving
+from grain.cli.workers.loop import PoolLoop, serving_jobs
 from grain_testkit import states
 from grain_testkit.scale_command import line, scaling, slurm
 
@@ -91,10 +91,13 @@ def test_the_successor_of_a_worker_that_leaves_is_submitted_before_its_end(
 
 
 def test_a_job_of_several_nodes_counts_until_the_last_of_its_workers_leaves() -> None:
-    some = [("w.0", False), ("w.1", True), ("x-r1.0", True), ("x-r1.1", True)]
+    jobs = serving_jobs(
+        [("w.0", True), ("w.1", False), ("x-r1.0", False), ("x-r1.1", False), ("y", True)]
+    )
 
-    assert {"w.1", "x", "x-r1", "x-r1.0", "x-r1.1"} == leaving(some)
-    assert "w" in leaving([("w.0", True), ("w.1", True)])
+    assert {"w": True, "x": False, "y": True} == {name: jobs[name] for name in "wxy"}
+    assert not jobs["w.1"]
+    assert "z" not in jobs
 
 
 def test_a_refusal_is_told_and_does_not_end_it(alone: Path, command: Put) -> None:

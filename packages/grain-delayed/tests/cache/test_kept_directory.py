@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from grain.delayed import CacheError, run
 from grain.delayed.cache.cache import cache_root
 from grain.resource import Cores
 from grain_testkit.kept_calls import CALLS, again, square
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -137,3 +135,18 @@ def test_cleared_amid_a_mission(here: Path) -> None:
     run(main, Cores(1), config_file=False)
     again(square, (2,))
     assert [1, 2] == CALLS
+
+
+def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setenv("SCRATCH", "/scratch/ann")
+    assert (Path("/home/ann/kept"), True) == cache_root("~/kept")
+    monkeypatch.setenv("GRAIN_CACHE", "$SCRATCH/kept")
+    assert (Path("/scratch/ann/kept"), True) == cache_root(None)
+    monkeypatch.setenv("GRAIN_CACHE", "$WORK/kept")
+    with pytest.raises(CacheError, match=r"GRAIN_CACHE=\$WORK/kept: .* WORK is not set"):
+        cache_root(None)
+    with pytest.raises(CacheError, match="only your own home directory"):
+        cache_root("~nobody-of-this-name/kept")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,14 @@ def test_writing_again_replaces_the_result(store: Store) -> None:
     store.write(KEY, 2, 0.0)
 
     assert LookupResult("hit", 2) == store.read(KEY)
+
+
+def test_what_would_act_on_the_world_when_it_is_loaded_is_not_kept(store: Store) -> None:
+    """The copy of a connection closes the descriptor that has its number where it is loaded."""
+    ours, theirs = multiprocessing.Pipe()
+    with ours, theirs, pytest.raises(Unpicklable, match=r"multiprocessing\.Connection belongs to"):
+        store.write(KEY, {"energy": [ours]}, 0.0)
+    assert LookupResult("missing") == store.read(KEY)
 
 
 def test_every_truncation_is_found(store: Store) -> None:

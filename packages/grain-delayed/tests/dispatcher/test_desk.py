@@ -20,11 +20,14 @@ from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.errors import CannotWrite
 from grain.queue.files import LocalDisk
-from grain.queue.folder import Queue
-from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
+from grain.queue.folder import Queue, read_format
+from grain.queue.records import ArraySpec, Begun, Dependency, Ended, Job, Wish
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from grain.queue.records import How
 
 JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("true",))
 FIRST = TaskAttempt(1, None, 1)
@@ -329,6 +332,24 @@ def test_a_run_whose_batch_job_is_over_is_lost(queue: Queue) -> None:
     assert desk.in_doubt() == {}
 
 
+def test_a_run_whose_worker_reports_its_crash_is_lost_at_once_and_no_other(queue: Queue) -> None:
+    queue.submit(JOB)
+    queue.begin(1, None, 1, away(run=(3, 8)))
+    desk = Desk(queue, Clock())
+    # Another run of the same task has found the attempt taken; other tasks have runs of that name.
+    desk.note_crash(7, (3, 9), "the runner on n18 was ended by SIGSEGV")
+    desk.note_crash(9, (3, 8), "the runner on n18 was ended by SIGSEGV")
+    assert not desk.has_crashed(FIRST)
+    assert not desk.end_lost([FIRST])
+    desk.note_crash(7, (3, 8), "the runner on n17 was ended by SIGKILL")
+    assert desk.has_crashed(FIRST)
+    assert desk.end_lost([FIRST]) == [FIRST]
+    ended = queue.ended(1, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.message) == ("lost", "the runner on n17 was ended by SIGKILL")
+    assert starts(desk) == [TaskAttempt(1, None, 2)]
+
+
 @pytest.mark.parametrize("receipt", [begun(batch_job="7"), away(batch_job="")])
 def test_a_batch_system_is_not_asked_if_it_can_tell_nothing_new(
     queue: Queue, receipt: Begun
@@ -397,8 +418,6 @@ def test_an_attempt_that_no_worker_can_run_has_failed(queue: Queue) -> None:
 
 
 def test_another_job_begins_when_its_dependency_has_begun(queue: Queue) -> None:
-    from grain.queue.records import Dependency
-
     queue.submit(JOB)
     queue.submit(msgspec.structs.replace(JOB, after=(Dependency(jobs=(1,), until="begun"),)))
     desk = Desk(queue)
@@ -461,6 +480,65 @@ def test_a_cancellation_without_receipt_is_final_when_the_attempt_comes_back(que
     desk.give_back(first)
     desk.look()
     assert desk.book.entries[1].is_final
+
+
+@pytest.mark.parametrize("how", ["exit", "signal", "timeout", "returned", "lost", "start"])
+def test_a_cancellation_is_final_however_the_attempt_ends_that_ran_when_it_came(
+    queue: Queue, how: How
+) -> None:
+    array = ArraySpec(ranges=((1, 2, 1),))
+    queue.submit(msgspec.structs.replace(JOB, array=array, retries=5))
+    queue.submit(msgspec.structs.replace(JOB, after=(Dependency(jobs=(1,), until="any"),)))
+    desk = Desk(queue)
+    first, second = starts(desk)
+    queue.begin(*first, begun())
+    queue.wish(Wish(what="cancel", jobs=((1, 1),), by="ann", why="wrong"))
+    assert desk.look().stops == [first, second]
+    # Nothing of the second has begun when its call comes back.
+    desk.give_back(second)
+    queue.end(*first, Ended(how=how, at=1.0, status=3, elapsed=60.0))
+    desk.read(first)
+    desk.look()
+    assert desk.book.entries[1].counts.cancelled == 2
+    last = queue.begun(1, 1, 2)
+    assert last is not None
+    assert (last.cancelled, last.why) == ("ann", "wrong")
+    assert starts(desk) == [TaskAttempt(2, None, 1)]
+
+
+def test_a_cancellation_that_is_read_before_its_job_is_made_final(queue: Queue) -> None:
+    desk = Desk(queue)
+    wish = Wish(what="cancel", jobs=((2, 2),), by="ann")
+
+    class Late(Queue):
+        """A queue in which a job and its cancellation come between two looks of a reader."""
+
+        def jobs_from(self, number: int) -> Iterator[tuple[int, Job]]:
+            yield from super().jobs_from(number)
+            if self.wishes.end() == 1:
+                self.submit(JOB)
+                self.wish(wish)
+
+    queue.submit(JOB)
+    found = read_format(queue.files, "")
+    assert found is not None
+    desk.book.queue = Late(queue.files, found, queue.folder)
+    desk.look()
+    assert list(desk.book.entries) == [1]
+    desk.look()
+    assert starts(desk) == [FIRST]
+    assert desk.book.entries[2].is_final
+
+
+def test_a_job_that_cannot_be_cancelled_for_now_does_not_hold_up_others(queue: Queue) -> None:
+    queue.submit(JOB)
+    queue.submit(JOB)
+    desk = Desk(queue)
+    (queue.folder / "attempts/0/1.1.begun").mkdir()
+    queue.wish(Wish(what="cancel", jobs=((1, 2),), by="ann"))
+    with pytest.raises(IsADirectoryError):
+        desk.look()
+    assert desk.book.entries[2].is_final
 
 
 def test_a_dispatcher_goes_on_if_the_one_after_it_has_died_at_once(queue: Queue) -> None:

@@ -14,6 +14,7 @@ import trio.testing
 from grain.dispatcher.batch_jobs import WorkerJob, jobs_over
 from grain.dispatcher.desk import Desk
 from grain.dispatcher.mission import MOST_PRIORITY, WAITING, DispatchLoop
+from grain.head.messages import Crash
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
@@ -33,21 +34,44 @@ class Executor:
     def __init__(self, answer: Callable[[AttemptCall], AttemptEnd | None]) -> None:
         self._answer = answer
         self.calls: list[AttemptCall] = []
+        self.cancelled: list[int] = []
+        self.on_crash: Callable[[int, Crash], object] | None = None
         self.priorities: list[int] = []
+        self.outcomes: dict[int, str] = {}
+        self.retried: set[int] = set()
+        self.further: dict[int, int] = {}
+
+    def cancel(self, task: int) -> None:
+        self.cancelled.append(task)
 
     def statistics(self) -> Any:
         return SimpleNamespace(running=0)
 
     def submit_call(
         self, _request: object, call: Call, deliver: Callable[[Any], None], *, priority: int,
-        **_more: object,
+        number: int, **_more: object,
     ) -> None:  # fmt: skip
         [what] = call.args
         self.calls.append(what)
         self.priorities.append(priority)
         answer = self._answer(what)
         if answer is not None:
-            deliver(outcome.Value(answer))
+            trio.lowlevel.current_trio_token().run_sync_soon(self._end, answer, deliver, number)
+
+    def _end(self, answer: AttemptEnd, deliver: Callable[[Any], None], number: int) -> None:
+        self._last = number
+        ended = outcome.capture(answer.check)
+        deliver(ended)
+        self.outcomes[number] = "done" if isinstance(ended, outcome.Value) else "failed"
+        if number in self.retried:
+            self.outcomes[number] = "retried"
+
+    def note_retry(self, task: int) -> None:
+        assert task == self._last  # not before it has ended, nor after its receiver has returned
+        self.retried.add(task)
+
+    def note_further(self, task: int, first: int) -> None:
+        self.further[task] = first
 
 
 @pytest.fixture
@@ -88,6 +112,52 @@ async def test_an_attempt_that_is_taken_and_not_seen_is_tried_again_until_it_is(
     assert ended is not None
     assert ended.how == "exit"
     assert len(executor.calls) == 50
+
+
+async def test_attempts_of_a_job_count_as_one_call_that_is_tried_again(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The first attempt fails, the worker of the second is lost, and the third one succeeds."""
+
+    def answer(what: AttemptCall) -> AttemptEnd:
+        if what.attempt == 2 and queue.begin(1, None, 2, Begun(at=0.0, host="h")):
+            return AttemptEnd("returned")
+        if what.attempt == 2:
+            queue.end(1, None, 2, Ended(how="lost", at=1.0))
+            return AttemptEnd("taken")
+        status = 3 if what.attempt == 1 else 0
+        queue.begin(1, None, what.attempt, Begun(at=0.0, host="h"))
+        queue.end(1, None, what.attempt, Ended(how="exit", at=1.0, status=status))
+        return AttemptEnd("ended", failure="opt: exit code 3" if status else "")
+
+    executor = Executor(answer)
+    queue.submit(msgspec.structs.replace(JOB, retries=1))
+
+    def over() -> bool:
+        if queue.ended(1, None, 2) is None and len(executor.calls) == 2:
+            queue.end(1, None, 2, Ended(how="lost", at=1.0))
+        return queue.ended(1, None, 3) is not None
+
+    await run_until(queue, executor, over)
+    first, *others = executor.outcomes
+    assert [1, 2, 3] == [call.attempt for call in executor.calls]
+    assert ["retried", "retried", "done"] == list(executor.outcomes.values())
+    assert dict.fromkeys(others, first) == executor.further
+
+
+async def test_the_last_attempt_of_a_job_that_fails_has_failed_for_good(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    def answer(what: AttemptCall) -> AttemptEnd:
+        queue.begin(1, None, what.attempt, Begun(at=0.0, host="h"))
+        queue.end(1, None, what.attempt, Ended(how="exit", at=1.0, status=3))
+        return AttemptEnd("ended", failure="opt: exit code 3")
+
+    executor = Executor(answer)
+    queue.submit(msgspec.structs.replace(JOB, retries=2))
+    await run_until(queue, executor, lambda: len(executor.outcomes) == 3)
+
+    assert ["retried", "retried", "failed"] == list(executor.outcomes.values())
 
 
 async def test_a_job_that_no_worker_sees_fails_when_names_cannot_be_old_any_more(
@@ -198,6 +268,46 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
     assert asked == [[WorkerJob("slurm", "7", "n17")]] * 3
     # Rarely: three questions, some minutes apart.
     assert trio.current_time() > 600
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["reported", "silent"])
+async def test_a_job_whose_worker_reports_the_crash_of_its_run_runs_again(
+    queue: Queue, autojump_clock: trio.testing.MockClock, known: bool
+) -> None:
+    def answer(what: AttemptCall) -> AttemptEnd | None:
+        run = (1, what.attempt)
+        there = Begun(at=0.0, host="n17", boot="b", pid=1, pid_began=1, ticket=what.ticket, run=run)
+        queue.begin(what.number, None, what.attempt, there)
+        return None
+
+    executor = Executor(answer)
+    queue.submit(JOB)
+
+    def crash() -> None:
+        [first] = executor.calls
+        assert executor.on_crash is not None
+        executor.on_crash(first.ticket, Crash((1, 1), "w", "SIGSEGV", 0.0, known=known))
+
+    async def soon() -> None:
+        while not executor.calls:
+            await trio.sleep(0.1)
+        crash()
+        await trio.sleep(600)
+        over.append(True)
+
+    over: list[bool] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(soon)
+        await run_until(queue, executor, lambda: len(executor.calls) == 2 or bool(over))
+        nursery.cancel_scope.cancel()
+    ended = queue.ended(1, None, 1)
+    if known:
+        assert ended is not None
+        assert (ended.how, ended.message) == ("lost", "SIGSEGV")
+        assert executor.cancelled == [executor.calls[0].ticket]
+        assert executor.calls[1].attempt == 2
+    else:
+        assert ended is None
 
 
 async def test_whoever_asks_batch_systems_ends_with_the_loop(

@@ -23,6 +23,7 @@ from grain.queue.states import (
     StateCounts,
     asked_of,
     dependency_state,
+    dependency_states,
     task_state,
 )
 
@@ -95,12 +96,13 @@ class Model:
         """Return all attempts that may be handed out, if none of them is."""
         found = []
         for number, task in self.all_tasks():
-            dependency = dependency_state(
+            states = dependency_states(
                 self.jobs[number].after, self.tally, lambda other: partial(self.state, other), task,
                 has_begun=lambda other: all(
                     self.runs.get((other, one)) for one in self.tasks(other)
                 ),
             )  # fmt: skip
+            dependency = dependency_state(states)
             out = [one for one in (*self.running(), *self.handed) if one.number == number]
             standing = self.standing(number, task, now, dependency=dependency, running=len(out))
             start = TaskAttempt(number, task, standing.attempt)
@@ -279,9 +281,7 @@ class Walk:
 
     def cancel(self) -> None:
         """Have cancellations become final."""
-        for number in self.model.jobs:
-            unwanted = self.plan.to_cancel(number)
-            assert self.model.unwanted(number) == unwanted
+        for number, unwanted in self.plan.to_cancel().items():
             for task, attempt in unwanted.items():
                 run = Run(attempt, 0.0, how="cancelled", ended=1.0)
                 self._set(TaskAttempt(number, task, attempt), run)
@@ -298,6 +298,8 @@ class Walk:
         model = self.model
         assert Counter([*model.running(), *model.handed]) == Counter(self.plan.active())
         assert Counter(model.awaited()) == Counter(self.plan.awaited())
+        unwanted = {number: tasks for number in model.jobs if (tasks := model.unwanted(number))}
+        assert unwanted == self.plan.to_cancel()
         later = [job.not_before for job in model.jobs.values() if job.not_before > self.now]
         soon = self.plan.next_time()
         assert soon is None or soon <= self.now or soon in later

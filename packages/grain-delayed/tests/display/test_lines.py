@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grain.delayed.display.failures import FailureCounts
-from grain.delayed.display.lines import interruption, live_line, log_line, rate_text, summary
+from grain.delayed.display.lines import interruption, live_line, log_line, summary
 from grain.delayed.display.progress import NOTHING, Progress
 from grain.delayed.display.total import Total
 from grain.head import Statistics
@@ -267,19 +267,6 @@ def test_a_line_of_a_log(now: Statistics, line: str) -> None:
     assert line.replace("37.5/min", "38/min") == log_line(after(8.0, now))
 
 
-def test_rates_count_from_the_first_task() -> None:
-    progress, now = Progress(), stats()
-    progress.on_opened(lambda: now)
-    progress.look(0)
-    progress.look(100)
-    now = stats(0, 1, 9)
-    progress.look(101)
-    now = stats(4, 1, 5)
-    progress.look(103)
-
-    assert 2 == progress.rate
-
-
 def paced(*paces: tuple[float, float], step: float = 5.0) -> Progress:
     """Return the progress of a mission that ran for so many seconds at so many tasks a second."""
     progress, at, ended = Progress(), 0.0, 0.0
@@ -295,21 +282,9 @@ def paced(*paces: tuple[float, float], step: float = 5.0) -> Progress:
     return progress
 
 
-def test_the_rate_is_that_of_the_last_quarter() -> None:
-    """A mission that waited long for workers would otherwise never get an estimate that is true."""
-    assert 4.0 == pytest.approx(paced((3600, 0.01), (1500, 4.0)).rate, rel=0.02)
+def test_the_rate_is_the_pace_of_the_tasks_from_the_first_one_on() -> None:
     assert 0.2 == pytest.approx(paced((3600, 4.0), (1500, 0.2)).rate, rel=0.02)
-
-
-def test_the_rate_is_that_of_all_time_while_little_has_ended_lately() -> None:
-    few = paced((3600, 0.002))
-
-    assert few.now.done / 3600 == pytest.approx(few.rate)
-    assert 2.0 == pytest.approx(paced((50, 2.0)).rate)
-
-
-def test_a_mission_of_a_week_keeps_few_points() -> None:
-    assert len(paced((7 * 86400, 1.0), step=20.0)._points) <= 32
+    assert 0.0 == paced((10, 60.0), (70, 0.0)).rate
 
 
 def test_cores_that_a_mission_had_itself_a_moment_ago_are_not_those_of_others() -> None:
@@ -362,21 +337,6 @@ def test_computing_cores_are_averaged_as_a_part_of_the_given_ones() -> None:
 def test_a_few_looks_are_too_few_for_given_cores() -> None:
     assert after(1, HALF, looks=5).given is None
     assert "cores" not in summary(after(1, HALF, looks=5), HALF, FailureCounts(), 1)
-
-
-@pytest.mark.parametrize(
-    ("rate", "text"),
-    [
-        (123.4, "123/s"),
-        (10, "10/s"),
-        (6.12, "6.1/s"),
-        (0.25, "15/min"),
-        (0.002, "7.2/h"),
-        (0, "0/h"),
-    ],
-)
-def test_rates_have_the_unit_that_suits_them(rate: float, text: str) -> None:
-    assert text == rate_text(rate)
 
 
 def external(code: int) -> ExternalError:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grain.inputs.errors import InputError
-from grain.map.results import Results, WorkingDirectory
+from grain.map.results import JobPlaces, Results, WorkingDirectory
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,52 @@ def test_outputs_go_to_a_directory_for_each_job_or_by_a_template(
     stdout, stderr = Results(name).files(4, ["a/b.c"])
 
     assert (out, err) == tuple("/".join(p.parts[-len(out.split("/")) :]) for p in (stdout, stderr))
+
+
+def places(results: str | None, where: str | None = None) -> JobPlaces:
+    return JobPlaces(None if results is None else Results(results), WorkingDirectory(where))
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second", "shared"),
+    [
+        ("out/{/.}.log", "a/x.xyz", "b/x.xyz", "out/x.log"),
+        ("out/{/.}/", "a/x.xyz", "b/x.xyz", "out/x/stdout"),
+        ("out/{%}", "x", "y", "out/{%}"),
+        ("out/{}", "x", "./x", "out/x"),
+        ("{}.log", "x", "x", "x.log"),
+        # The stderr of the first is the stdout of the second.
+        ("out/{}", "x", "x.err", "out/x.err"),
+    ],
+)
+def test_a_file_that_two_jobs_would_write_is_refused_with_their_inputs(
+    name: str, first: str, second: str, shared: str
+) -> None:
+    found = places(name)
+    found.add(3, [first])
+    with pytest.raises(InputError) as error:
+        found.add(5, [second])
+    assert f"job 3 ({first}) and job 5 ({second}) would write to one file, " in str(error.value)
+    assert f"{Path.cwd()}/{shared}. With {{#}}" in str(error.value)
+
+
+def test_a_directory_that_two_jobs_share_is_named_once() -> None:
+    found = places(None, "work/{/.}")
+    for seq, value in enumerate(["a/x.xyz", "a/y.xyz", "b/x.xyz", "b/y.xyz"], 1):
+        assert not found.remark or seq == 4
+        found.add(seq, [value])
+    assert found.remark.startswith(
+        f"job 1 (a/x.xyz) and job 3 (b/x.xyz) run in one directory, {Path.cwd()}/work/x, where"
+    )
+
+
+@pytest.mark.parametrize("where", [None, "work", "work/{%}", "work/{#}"])
+def test_directories_that_all_share_or_no_two_at_a_time_are_as_the_user_wants(
+    where: str | None,
+) -> None:
+    for results in (None, "out", "out/{#}/{}"):
+        found = places(results, where)
+        found.add(1, ["x"])
+        found.add(2, ["x"])
+        assert "" == found.remark
+        assert not found.can_be_shared

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from grain.config import Config, format_walltime, load, parse_walltime, stamp
 from grain.config.expansion import Unfit, expand_place
 from grain.config.walltime import LONGEST
+from grain.edge.address import parse_address
+from grain.edge.errors import AddressError
 from grain.resource import WTime
 
 if TYPE_CHECKING:
@@ -133,7 +135,6 @@ def test_tilde_at_the_beginning_and_variables_anywhere_are_expanded_once(
     ("written", "hint"),
     [
         ("$NONE/x", "the environment variable NONE is not set here, where the file is read"),
-        ("~/x", "the environment variable HOME is not set here, where the file is read"),
         ("edge://~bob/x", "only your own home directory can be written as ~, not '~bob'"),
         ("${HOME:-/x}", "only ${NAME} may follow a dollar sign and a brace"),
     ],
@@ -190,9 +191,28 @@ def test_a_variable_cannot_smuggle_in_a_line(refused: Refused) -> None:
     assert message.endswith("(it must be one line without control characters)")
 
 
-def test_without_home_the_defaults_load() -> None:
+@pytest.mark.parametrize("home", [None, "", "relative", "$HOME", "~"])
+def test_without_home_that_of_the_password_database_counts(
+    home: str | None, home_of_pwd: None
+) -> None:
+    config = load(False, env={} if home is None else {"HOME": home})
+    assert "edge:///home/of-pwd/.local/share/edge-file-default" == config.address
+    assert "/home/of-pwd/.local/share/grain-gnaw.log" == config.head.gnaw.log_file
+
+
+def test_without_any_home_the_defaults_load(no_home: None) -> None:
     """A mission that runs by itself needs no place to meet, so none is demanded of it."""
-    assert load(False, env={}).address == "edge://$HOME/.local/share/edge-file-default"
+    config = load(False, env={})
+    assert config.address == "edge://$HOME/.local/share/edge-file-default"
+    with pytest.raises(AddressError, match="there is no home directory.*: set HOME, or write an"):
+        parse_address(config.address)
+    assert "edge:///meeting" == str(parse_address("edge:///meeting"))
+    assert config.head.gnaw.log_file == ""
+
+
+def test_without_any_home_a_place_in_it_is_a_mistake(refused: Refused, no_home: None) -> None:
+    text = refused("[worker]\nlog_file = '~/x'", env={})
+    assert "the environment variable HOME is not set here, where the file is read" in text
 
 
 def test_the_default_place_to_meet_is_in_the_home_directory() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import struct
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from grain.edge.errors import ChannelBroken
 from grain.edge.meeting.host import PeerProcess, process_here, start_time, this_process
 from grain.edge.messages import Hello
 from grain.edge.transports.liveness import Presence, acknowledges
+from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
     from grain.edge import Peer
@@ -65,7 +65,7 @@ class Silent:
             lambda: subprocess.Popen([sys.executable, "-c", DIALLER, self.address, self.transport])
         )
         await self.joined.wait()
-        process.send_signal(signal.SIGSTOP)
+        stop(process.pid)
         return process
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.eventlog.causes import cause_of, decisive_line, decisive_line_of, headline
+from grain.eventlog.causes import cause_of, decisive_line, decisive_line_of, headline, pattern_of
 
 XTB = """xtb mol1.xyz --opt: exit code 128
   on host n1
@@ -84,6 +84,20 @@ def test_alike_failures_have_one_cause() -> None:
 
     assert {"exit 2: no file …"} == set(map(cause_of, texts))
     assert cause_of(texts[0]) != cause_of(texts[0].replace("code 2", "code 3"))
+
+
+@pytest.mark.parametrize("program", ["pw.x", "g16", "cp2k.psmp", "/opt/orca_5/orca", "run_1.sh"])
+@pytest.mark.parametrize("words", ["", " -in si.in", " a.inp 3"])
+@pytest.mark.parametrize("end", ["exit code 2", "ended by signal SIGSEGV", "ended after 5 s"])
+def test_a_cause_names_the_program_whatever_its_name(program: str, words: str, end: str) -> None:
+    name = program.rpartition("/")[2]
+    cause = pattern_of(f"{program}{words}: {end}; on host n17")
+
+    assert cause.startswith(f"{name}{' …' if words else ''}: {end.partition(' 5')[0]}")
+    assert "n17" not in cause
+    assert f"SIGSEGV: {name}" in cause_of(
+        f"ExternalError: {program}{words}: ended by signal SIGSEGV"
+    )
 
 
 @given(st.text(), st.text())

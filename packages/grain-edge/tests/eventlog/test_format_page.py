@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from grain.eventlog import schema
-from grain.eventlog.usage import Usage
+from grain.eventlog.usage import RunMember, Usage
 
 PAGE = Path(__file__).parents[4] / "docs" / "event-log.md"
-KINDS: tuple[type[msgspec.Struct], ...] = (*get_args(schema.AnyLine), Usage)
+KINDS: tuple[type[msgspec.Struct], ...] = (*get_args(schema.AnyLine), Usage, RunMember)
 
 
 def meanings(kind: type[msgspec.Struct]) -> dict[str, str]:
@@ -37,8 +37,8 @@ def type_name(type_: Any) -> str:
         case msgspec.inspect.BoolType():
             return "true or false"
         case msgspec.inspect.VarTupleType():
-            first, *rest = type_name(type_.item_type).split()
-            return " ".join(["array of", f"{first}s", *rest])
+            first, *rest = re.split("(?=[ ,])", type_name(type_.item_type), maxsplit=1)
+            return f"array of {first}s{''.join(rest)}"
         case msgspec.inspect.DictType():
             return f"object of {type_name(type_.value_type)}s"
         case msgspec.inspect.UnionType():
@@ -77,5 +77,5 @@ def test_the_page_has_each_kind_of_line_as_its_type_does(kind: type[msgspec.Stru
 def test_the_page_names_the_version_and_no_other_kinds() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert f"The version is {schema.VERSION}." in page
-    headings = re.findall(r"^## (?=`|Usage)(.*)$", page, re.MULTILINE)
+    headings = re.findall(r"^## (?=`|Usage|RunMember)(.*)$", page, re.MULTILINE)
     assert len(KINDS) == len(headings)

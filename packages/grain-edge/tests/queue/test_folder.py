@@ -190,9 +190,17 @@ def test_a_script_that_is_not_utf_8_stays_as_it_is(queue: Queue) -> None:
     assert raw == path.read_bytes()
 
 
-def test_a_variable_that_is_not_utf_8_is_refused(queue: Queue) -> None:
-    with pytest.raises(BadInput, match="the environment variable 'ODD' is not UTF-8"):
-        queue.submit(make_job("x", environment={"ODD": "\udcff"}))
+def test_a_variable_that_is_not_utf_8_stays_as_it_is(queue: Queue) -> None:
+    environment = {"ODD": "\udcff", "\udcfe": "x", "PLAIN": "ü"}
+    number = queue.submit(make_job("x", environment=environment))
+
+    assert environment == queue.job(number).environment
+    assert [(number, environment)] == [(n, one.environment) for n, one in queue.jobs_from(number)]
+
+
+def test_a_text_that_is_not_utf_8_is_refused(queue: Queue) -> None:
+    with pytest.raises(BadInput, match="a text of the job is not UTF-8"):
+        queue.submit(make_job("\udcff"))
 
 
 @pytest.mark.parametrize(

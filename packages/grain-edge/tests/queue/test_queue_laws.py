@@ -36,7 +36,7 @@ FOUND_BY = {
 }
 
 
-@pytest.mark.parametrize("name", ["one job", "run again", "next bucket"])
+@pytest.mark.parametrize("name", ["one job", "run again", "cancelled while it runs", "next bucket"])
 def test_the_laws_hold_with_a_fault_at_each_operation(name: str) -> None:
     scenario, server = SCENARIOS[name]
 

@@ -50,6 +50,7 @@ def test_five_crashes_fail_a_task_and_are_all_reported(harness: HubHarness) -> N
 
     (resolved,) = harness.sent(mission, Resolved)
     assert "crashed" == resolved.ending
+    assert all(crash.known for crash in resolved.crashes)
     assert [lease.attempt for lease in leases] == [c.attempt for c in resolved.crashes]
     assert {("w", "SIGSEGV")} == {(c.worker, c.how) for c in resolved.crashes}
     assert [] == harness.sent(worker, Lease)

@@ -16,6 +16,7 @@ from grain.head.messages import (
     Resolved,
     Retract,
     Retracted,
+    Seated,
     Started,
     Submit,
     Synced,
@@ -80,7 +81,10 @@ def test_all_members_get_their_leases_at_once_and_only_the_root_the_call() -> No
     )
     assert (F, b"args") == (leases[root].function, mail[root][0][1])
     assert all((b"", None) == (leases[s].function, mail[s][0][1]) for s in seats)
-    assert [(1,)] == [started.tasks for started in hub.sent("m", Started)]
+    sent = [message for message, _ in hub.mail["m"] if isinstance(message, Started | Seated)]
+    assert [Started(root, (1,)), Seated(1, tuple(seats))] == sent
+    known = [facts.worker for facts in hub.sent("m", WorkerFacts)]
+    assert {root, *seats} == {*known}
 
 
 def test_the_invitation_of_a_seat_goes_to_the_root_and_again_when_its_worker_comes_back() -> None:

@@ -74,6 +74,25 @@ def test_an_overview_has_workers_missions_and_queues(harness: HubHarness) -> Non
     assert 3 == answer.tasks.waiting
 
 
+def test_a_mission_has_the_rate_at_which_its_tasks_end_and_none_while_nothing_ends(
+    harness: HubHarness,
+) -> None:
+    worker = harness.worker("w", 1)
+    submitted(harness, *range(1, 62))
+    ended = 0
+    while ended < 60:
+        for lease in harness.sent(worker, Lease)[: 60 - ended]:
+            harness.send(worker, harness.ended(lease))
+            ended += 1
+    harness.wait(10.0)
+    [mission] = state(harness).missions
+    assert 6.0 == mission.rate
+
+    harness.wait(100.0)
+    [mission] = state(harness).missions
+    assert 0.0 == mission.rate
+
+
 def test_who_asks_within_half_a_second_gets_the_same_bytes(harness: HubHarness) -> None:
     harness.worker("w", 2)
     first = harness.hub.overview.packed(1.0)

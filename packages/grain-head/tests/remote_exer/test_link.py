@@ -64,7 +64,7 @@ from grain_testkit.kept_lines import KeptLines
 from grain_testkit.submitted_tasks import remote_task
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from trio.testing import MockClock
 
@@ -109,9 +109,13 @@ async def listened_to(
         yield executor, head, theirs
 
 
-async def take(head: FramedChannel, last: int) -> list[int]:
-    """Receive tasks up to a number, and retract all of them; return which came, in order."""
-    received: list[int] = []
+async def take(head: FramedChannel, last: int, sent: Sequence[int] = ()) -> list[int]:
+    """Receive tasks up to a number, and retract all of them; return which came, in order.
+
+    Args:
+        sent: those that `sent_so_far` took out of the socket before: they come to no channel.
+    """
+    received = [*sent]
     while last not in received:
         received += [m.task for m, _ in await head.receive() if isinstance(m, Submit)]
     head.post([(Retracted(task), None) for task in range(1, last + 1)])
@@ -120,11 +124,11 @@ async def take(head: FramedChannel, last: int) -> list[int]:
 
 def sent_so_far(head: FramedChannel, end: socket.socket) -> list[int]:
     """Return the tasks whose bytes are there, without a turn for the mission."""
-    try:
-        wire = end.recv(1 << 20, socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return []
-    return [m.task for m, _ in head._decoder.feed(wire) if isinstance(m, Submit)]
+    sent: list[int] = []
+    with suppress(BlockingIOError):
+        while wire := end.recv(1 << 20, socket.MSG_DONTWAIT):
+            sent += [m.task for m, _ in head._decoder.feed(wire) if isinstance(m, Submit)]
+    return sent
 
 
 async def test_a_mission_that_is_cancelled_while_it_is_entered_ends() -> None:
@@ -190,11 +194,9 @@ async def test_jobs_leave_while_others_are_submitted() -> None:
         for _ in range(1000):
             executor.submit(Cores(1), nothing)
 
-        wire = end.recv(1 << 20, socket.MSG_DONTWAIT)
-        sent = [m.task for m, _ in head._decoder.feed(wire) if isinstance(m, Submit)]
-        assert [*range(2, len(sent) + 2)] == sent
+        sent = sent_so_far(head, end)
         assert 700 < len(sent) <= 1000
-        assert [*range(len(sent) + 2, 1002)] == await take(head, 1001)
+        assert [*range(2, 1002)] == await take(head, 1001, sent)
 
 
 async def test_jobs_with_longer_arguments_leave_while_others_are_submitted() -> None:
@@ -204,13 +206,21 @@ async def test_jobs_with_longer_arguments_leave_while_others_are_submitted() -> 
         for _ in range(4):
             for _ in range(512):
                 executor.submit(Cores(1), keep, bytes(300))
-            with suppress(BlockingIOError):
-                while wire := end.recv(1 << 20, socket.MSG_DONTWAIT):
-                    sent += [m.task for m, _ in head._decoder.feed(wire) if isinstance(m, Submit)]
-        later = await take(head, 2049)
+            sent += sent_so_far(head, end)
+        received = await take(head, 2049, sent)
 
-    assert [*range(2, 2050)] == sent + later
+    assert [*range(2, 2050)] == received
     assert 1500 < len(sent)
+
+
+async def test_tasks_that_had_all_left_before_are_not_waited_for() -> None:
+    """The head of these tests has read them from the socket: none comes to its channel."""
+    async with listened_to() as (executor, head, end):
+        executor.submit(Cores(1), nothing)
+        executor._link.flush()
+        assert [2] == (sent := sent_so_far(head, end))
+        with trio.fail_after(60):
+            assert [2] == await take(head, 2, sent)
 
 
 class Slow(MemoryChannel[Payload, Payload]):
@@ -800,6 +810,8 @@ async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> 
     async with listened_to(events.append, log) as (executor, head, _):
         executor.submit(Cores(1), nothing)
         late = Crash((1, 9), "w", TIME_OVER, 0.0, Outlived(20.0, 115.0))
+        crashed: list[tuple[int, Crash]] = []
+        executor.on_crash = lambda task, run: crashed.append((task, run))
         for task, run in ((1, late), (1, runs[0]), (2, runs[0])):
             head.post([(Started("id", (task,)), None), (Crashed(task, run), None)])
             head.post([(Started("", (task,)), None)])
@@ -807,6 +819,7 @@ async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> 
         result = await executor.results.receive()
     log.close()
 
+    assert [(1, late), (1, runs[0]), (2, runs[0])] == crashed
     reported = [event for event in events if isinstance(event, TaskOutlived)]
     assert [(":1", "nothing", 20.0, 115.0, False), (":1", "nothing", 110.0, 115.0, True)] == [
         (one.task[-2:], one.function, one.ran, one.life, one.most) for one in reported

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
 from grain.head.scheduler.explain import explain
-from grain.head.testing import Cluster
+from grain.head.scheduler.starvation_guard import FEW_WORKERS, MAX_OVERTAKES, MORE_OVERTAKES
+from grain.head.testing import Cluster, SimulatedTask, simulate
 from grain.resource import Cores, Node, WTime, gang
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grain.head.scheduler.state import Reservation
+    from grain.resource import Resource
 
 
 def _members(cluster: Cluster, task: int) -> list[int]:
@@ -125,7 +137,7 @@ def test_two_gangs_that_need_the_same_workers_start_one_after_the_other() -> Non
         cluster.finish(next(task for task in cluster.running if task in third))
 
 
-def test_a_reserved_worker_that_drains_frees_the_others_and_all_are_reserved_anew() -> None:
+def test_a_reserved_worker_that_drains_is_replaced_and_the_others_stay_reserved() -> None:
     cluster = Cluster(Cores(4), Cores(4), Cores(4), max_overtakes=1)
     runs = [cluster.submit(Cores(4)) for _ in range(3)]
     wide = cluster.submit(2 * Cores(4))
@@ -141,9 +153,10 @@ def test_a_reserved_worker_that_drains_frees_the_others_and_all_are_reserved_ane
 
     cluster.drain(reserved[0].id)
 
-    again = [w.id for w in cluster.scheduler.workers.values() if w.reservation is not None]
+    again = [w for w in cluster.scheduler.workers.values() if w.reservation is not None]
     assert 2 == len(again)
-    assert reserved[0].id not in again
+    assert reserved[0] not in again
+    assert reserved[1] in again
     assert wide not in cluster.starts
 
 
@@ -254,3 +267,178 @@ def test_a_gang_that_no_worker_could_be_a_member_of_says_so() -> None:
     reasons = "\n".join(explain(cluster.scheduler, wide, 0.0).reasons)
 
     assert "and 0 have it now; it waits for more workers, as none could" in reasons
+
+
+def test_a_due_gang_takes_over_workers_that_are_reserved_for_younger_tasks() -> None:
+    cluster = Cluster(Cores(4), Cores(4), max_overtakes=2)
+    first = cluster.submit_many(Cores(3), Cores(3))
+    wide = cluster.submit(2 * Cores(4))
+    narrow = cluster.submit(Cores(4))
+    passed = [cluster.submit(Cores(1)) for _ in range(2)]
+    assert {one.queue.request for one in _reservations(cluster)} == {2 * Cores(4)}
+    waits = [cluster.submit(Cores(1)) for _ in range(5)]
+
+    cluster.finish(*first, *passed)
+
+    assert [0, 1] == _members(cluster, wide)
+    assert not set(cluster.starts) & {narrow, *waits}
+
+
+def test_a_due_gang_collects_what_an_older_task_leaves_and_says_what_it_has() -> None:
+    cluster = Cluster(Cores(4), Cores(4), max_overtakes=1)
+    runs = cluster.submit_many(Cores(3), Cores(3))
+    older = cluster.submit(Cores(4))
+    first = cluster.submit(Cores(1))  # the overtake of the older task
+    wide = cluster.submit(2 * Cores(4))
+    second, third = cluster.submit_many(Cores(1), Cores(1))
+    cluster.finish(first)
+    assert second in cluster.running  # the overtake of the gang
+
+    has = "1 of the 2 workers that it needs is reserved for it, w1; it gets the others when tasks"
+    assert any(has in reason for reason in cluster.why(wide).reasons)
+
+    cluster.finish(*runs, second)
+    assert older in cluster.running
+    reserved = "w1, w0 are reserved for it, and take it once all of them are free enough"
+    assert reserved in cluster.why(wide).reasons
+    cluster.finish(older)
+
+    assert wide in cluster.running
+    assert third not in cluster.starts
+
+
+def test_an_emptied_member_stays_reserved_when_another_one_drains() -> None:
+    cluster = Cluster(Cores(4), Cores(4), Cores(4), max_overtakes=1)
+    runs = cluster.submit_many(Cores(3), Cores(3), Cores(3))
+    wide = cluster.submit(2 * Cores(4))
+    cluster.submit(Cores(1))
+    first, second = (one.worker.id for one in _reservations(cluster))
+    cluster.finish(*(run for run in runs if cluster.where(run) == first))
+    young = cluster.submit(Cores(4))
+
+    cluster.drain(second)
+
+    assert young not in cluster.starts
+    assert first in {one.worker.id for one in _reservations(cluster)}
+    cluster.finish(*(run for run in cluster.running if cluster.where(run) != second))
+    assert wide in cluster.running
+
+
+def test_a_gang_that_starts_leaves_the_workers_of_the_next_one_reserved() -> None:
+    cluster = Cluster(*[Cores(4)] * 4, max_overtakes=1)
+    runs = cluster.submit_many(*[Cores(3)] * 4)
+    first, second = cluster.submit_many(2 * Cores(4), 2 * Cores(4))
+    cluster.submit(Cores(1))
+    assert 4 == len(_reservations(cluster))
+    young = cluster.submit(Cores(4))
+
+    while first not in cluster.running:
+        cluster.finish(next(run for run in cluster.running if run != runs[3]))
+
+    assert 2 == len(_reservations(cluster))
+    assert young not in cluster.starts
+    cluster.finish(*(run for run in cluster.running if run >= 0 and run != first))
+    assert second in cluster.running
+
+
+def test_a_gang_that_starts_elsewhere_leaves_its_workers_to_all() -> None:
+    cluster = Cluster(Cores(4), Cores(4), max_overtakes=1)
+    first, _ = cluster.submit_many(Cores(3), Cores(3))
+    wide = cluster.submit(2 * Cores(4))
+    passed = cluster.submit(Cores(1))
+    cluster.submit(2 * Cores(4))  # is not due
+    assert 2 == len(_reservations(cluster))
+    cluster.finish(first, passed)
+
+    cluster.join(Cores(4))
+
+    assert wide in cluster.running
+    assert [] == _reservations(cluster)
+    assert cluster.submit(Cores(1)) in cluster.running
+
+
+def test_a_due_gang_gets_a_worker_when_the_older_task_is_cancelled() -> None:
+    cluster = Cluster(Cores(4), Cores(4), max_overtakes=1)
+    cluster.submit_many(Cores(3), Cores(3))
+    older = cluster.submit(Cores(4))
+    first = cluster.submit(Cores(1))  # the overtake of the older task
+    wide = cluster.submit(2 * Cores(4))
+    cluster.submit_many(Cores(1), Cores(4))
+    cluster.finish(first)
+    wanted = [one.queue.request for one in _reservations(cluster)]
+    assert [Cores(4), 2 * Cores(4)] == wanted
+
+    cluster.cancel(older)
+
+    wanted = [one.queue.request for one in _reservations(cluster)]
+    assert [2 * Cores(4), 2 * Cores(4)] == wanted
+    assert wide not in cluster.starts
+
+
+def test_a_gang_keeps_no_worker_while_too_few_could_serve_it_and_says_so() -> None:
+    cluster = Cluster(Cores(4), Cores(4), max_overtakes=1)
+    cluster.submit_many(Cores(3), Cores(3))
+    wide = cluster.submit(2 * Cores(4))
+    cluster.submit(Cores(1))
+    assert 2 == len(_reservations(cluster))
+
+    cluster.drain(0)
+
+    assert [] == _reservations(cluster)
+    none = "no worker is reserved for it, as too few could serve it now"
+    assert any(none in reason for reason in cluster.why(wide).reasons)
+
+
+SIZES = ([1, 1, 2, 3, 4, 8], [1, 2, 3, 4], [2, 3, 8])
+
+
+@pytest.mark.parametrize("limits", [False, True], ids=["no limits", "limits"])
+@pytest.mark.parametrize("gangs", [(8,), (4,), (2, 8, 3, 8, 5)], ids=str)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_a_backlog_of_single_tasks_overtakes_a_gang_as_often_as_is_promised(
+    sizes: Sequence[int], gangs: Sequence[int], limits: bool
+) -> None:
+    """Ten times as many come as fit, and for two and a half times as long as can be served.
+
+    More pass only beside what is reserved: at most one for each core while the workers empty. Then
+    it starts as soon as the older tasks have ended, and those that ran when it became due.
+    """
+    rng = random.Random(str((sizes, gangs)))
+
+    def limited(request: Resource, seconds: float) -> Resource:
+        return request & WTime(T=seconds) if limits else request
+
+    workers, cores = 8, 8
+    gap = 175 * sum(sizes) / len(sizes) / (workers * cores) / 2.5
+    tasks = [
+        SimulatedTask(limited(Cores(rng.choice(sizes)), 400), rng.uniform(50, 300), i * gap)
+        for i in range(1500)
+    ]
+    first = len(tasks)
+    tasks += [
+        SimulatedTask(limited(n * Cores(8), 900), 600, 600.0 + 10 * k) for k, n in enumerate(gangs)
+    ]
+
+    started = simulate([Cores(cores)] * workers, tasks).started
+
+    promised = MAX_OVERTAKES + MORE_OVERTAKES * (workers - FEW_WORKERS)
+    for number in range(first, len(tasks)):
+        at, began = tasks[number].at, started[number]
+        younger = [
+            start
+            for task, start in zip(tasks, started, strict=True)
+            if task.at > at and start < began
+        ]
+        assert promised + workers * cores >= len(younger)
+        due = sorted(younger)[promised - 1] if len(younger) >= promised else began
+        before = [
+            start + task.duration
+            for task, start in zip(tasks, started, strict=True)
+            if (task.at < at or start <= due) and start < began
+        ]
+        assert max(before) + 300 >= began
+
+
+def _reservations(cluster: Cluster) -> list[Reservation]:
+    workers = cluster.scheduler.workers.values()
+    return [one.reservation for one in workers if one.reservation is not None]

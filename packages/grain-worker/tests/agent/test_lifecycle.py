@@ -79,17 +79,18 @@ def test_under_pbs_runs_are_cancelled_within_half_a_second() -> None:
     assert one.over(101.8, runs=True)
 
 
-def test_an_early_warning_sets_no_deadline() -> None:
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_an_early_warning_sets_no_deadline(number: signal.Signals) -> None:
     """The job's end does, or the next signal."""
     one = life()
-    one.on_signal(signal.SIGUSR1, 100.0)
+    one.on_signal(number, 100.0)
 
     assert one.draining
     assert not one.interrupted
     assert math.inf == one.left(100.0)
     assert not one.over(1e6, runs=True)
     one.on_signal(signal.SIGTERM, 200.0)
-    assert one.reason.startswith("SIGUSR1")
+    assert one.reason.startswith(number.name)
     assert one.over(210.0, runs=True)
 
     limited = life(1000.0)

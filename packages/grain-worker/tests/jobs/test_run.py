@@ -5,31 +5,43 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
+import time
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from grain import GVAR
+from grain.edge.channel import memory_channels
 from grain.edge.meeting.host import this_process
 from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
+from grain.resource import ZERO
+from grain.worker import Call, MemoryTranslation, Runner
+from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import last_line
-from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobFailed, JobFunction, run_job
-from grain.worker.runner.runner import by_sigterm
+from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobError, JobFunction, NotRun, run_job
+from grain.worker.messages import AskEnding, EndingTold, StartRun
+from grain.worker.messages import Ended as RunEnd
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
+    from grain.edge.channel import MemoryChannel
     from grain.resource import Resource
+    from grain.worker.call import Outcome
 
 
 @pytest.fixture
@@ -166,6 +178,23 @@ async def test_the_second_attempt_appends_to_the_output_of_the_first(
     assert (work / "err").read_text() == "err\nerr\n"
 
 
+async def test_tasks_that_share_an_output_lose_nothing_of_it(queue: Queue, work: Path) -> None:
+    (work / "all").write_text("before\n")
+    (work / "err-1").write_text("before\n")
+    count = 6
+    line = "echo out $GRAIN_ARRAY_TASK_ID; echo err >&2; echo end $GRAIN_ARRAY_TASK_ID"
+    number = submit(
+        queue, work, "sh", "-c", line, array=ArraySpec(ranges=((1, count, 1),)), stdout="all",
+        stderr="err-%a",
+    )  # fmt: skip
+    async with trio.open_nursery() as nursery:
+        for task in range(1, count + 1):
+            nursery.start_soon(ran, queue, number, task)
+    written = [f"{word} {task}" for task in range(1, count + 1) for word in ("out", "end")]
+    assert sorted(["before", *written]) == sorted((work / "all").read_text().splitlines())
+    assert "err\n" == (work / "err-1").read_text()
+
+
 async def test_a_run_that_is_cancelled_without_a_wish_is_handed_back(
     queue: Queue, work: Path
 ) -> None:
@@ -198,7 +227,7 @@ async def test_a_wish_ends_a_run_without_any_scheduler(
     [
         ({"timeout": 0.5}, ("timeout", 0, signal.SIGTERM)),
         ({"command": ("sh", "-c", "kill -SEGV $$")}, ("signal", 0, signal.SIGSEGV)),
-        ({"command": ("no-such-program",)}, ("exit", 127, 0)),
+        ({"command": ("no-such-program",)}, ("start", 127, 0)),
         ({"stdin": "missing"}, ("start", 127, 0)),
     ],
 )
@@ -208,6 +237,38 @@ async def test_the_receipt_says_how_it_ended(
     number = submit(queue, work, **{"command": ("sleep", "1000"), **fields})
     ended = await ran(queue, number)
     assert (ended.how, ended.status, ended.signal) == how
+
+
+@pytest.mark.parametrize("ended_by", ["its time limit", "a wish", "its worker"])
+async def test_the_end_of_the_script_is_the_result_whatever_it_left_behind(
+    queue: Queue, work: Path, ended_by: str, mock_clock: trio.testing.MockClock
+) -> None:
+    """What is left goes on after SIGTERM, until it is let go; meanwhile the run is to end."""
+    script = """#!/bin/sh
+setsid sh -c 'trap "echo told >told" TERM; echo >there; until test -e go; do sleep 0.02; done' &
+until test -e there; do sleep 0.02; done
+"""
+    number = submit(queue, work, script=script, timeout=100.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        while not (work / "told").exists():
+            await trio.to_thread.run_sync(time.sleep, 0.01)
+        if ended_by == "a wish":
+            queue.wish(Wish(what="cancel", jobs=((number, number),), by="ann"))
+            mock_clock.jump(10)  # to the next look
+        elif ended_by == "its worker":
+            nursery.cancel_scope.cancel()
+        else:
+            mock_clock.jump(101)
+        with trio.CancelScope(shield=True):
+            while not ending_programs():
+                await trio.to_thread.run_sync(time.sleep, 0.01)
+            let_go = time.time()
+            (work / "go").touch()
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.status) == ("exit", 0)
+    assert ended.at < let_go
 
 
 async def test_the_output_of_a_run_that_was_ended_says_so_in_the_words_of_slurm(
@@ -257,8 +318,12 @@ async def test_a_named_pipe_that_no_process_reads_does_not_hold_up_the_end(
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"command": ("sh", "-c", "exit 3")}, "exit status 3"),
-        ({"command": ("sh", "-c", "kill -SEGV $$")}, "SIGSEGV"),
+        ({"command": ("sh", "-c", "exit 3")}, "^sh: exit code 3$"),
+        (
+            {"command": ("sh", "-c", "echo no such basis >&2; echo cleaned >&2; exit 3")},
+            "^sh: exit code 3: no such basis$",
+        ),
+        ({"command": ("sh", "-c", "kill -SEGV $$")}, "^sh: ended by signal SIGSEGV$"),
         ({"timeout": 0.5}, "ended at its time limit of 0.5 s"),
         ({"stdin": "missing"}, "missing: No such file"),
     ],
@@ -267,38 +332,70 @@ async def test_a_job_without_success_is_a_call_that_raises(
     queue: Queue, work: Path, fields: dict[str, Any], message: str
 ) -> None:
     number = submit(queue, work, **{"command": ("sleep", "1000"), **fields})
-    with pytest.raises(JobFailed, match=message):
+    with pytest.raises(JobError, match=message):
         await JobFunction("opt")(call(queue, number))
     assert queue.ended(number, None, 1) is not None
 
 
-async def test_a_job_that_succeeds_or_ran_elsewhere_is_a_call_that_returns(
+async def test_a_job_that_succeeds_is_one_call_that_returns_and_others_raise(
     queue: Queue, work: Path
 ) -> None:
     number = submit(queue, work, "true")
-    assert await JobFunction("opt")(call(queue, number)) == AttemptEnd("ended")
-    assert await JobFunction("opt")(call(queue, number)) == AttemptEnd("taken")
+    await JobFunction("opt")(call(queue, number))
+    with pytest.raises(NotRun, match="another worker has begun it"):
+        await JobFunction("opt")(call(queue, number))
 
 
-async def test_a_program_that_is_ended_together_with_its_worker_has_not_failed(
-    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended_first = trio.Event()
-
-    def seen(error: BaseException) -> bool:
-        ended_first.set()
-        return by_sigterm(error)
-
-    monkeypatch.setattr("grain.worker.jobs.run.by_sigterm", seen)
-    monkeypatch.setattr("grain.worker.jobs.run.LATE_SIGNAL", 600.0)
-    number = submit(queue, work, "sh", "-c", "kill -TERM $$")
+@asynccontextmanager
+async def runner() -> AsyncGenerator[MemoryChannel[Call | None, Outcome | None]]:
+    """A runner that asks its agent, which is the test."""
+    agent: MemoryChannel[Call | None, Outcome | None]
+    theirs: MemoryChannel[Outcome | None, Call | None]
+    agent, theirs = memory_channels()
+    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_job, call(queue, number))
-        await ended_first.wait()
+        nursery.start_soon(serves.serve)
+        yield agent
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("does", "signal_told", "how"),
+    [
+        ("kill -TERM $$", signal.SIGTERM, "signal"),
+        ("kill -USR2 $$", signal.SIGUSR2, "signal"),
+        ("sh -c 'kill -TERM $$'; exit $?", signal.SIGTERM, "exit"),
+        ("exit 1", 0, "exit"),
+    ],
+)
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_program_that_is_ended_together_with_its_worker_has_not_failed(
+    queue: Queue, work: Path, does: str, signal_told: int, how: str, ends: bool
+) -> None:
+    """Only the agent knows, so the runner asks it before there is a receipt."""
+    number = submit(queue, work, "sh", "-c", does)
+    async with runner() as agent:
+        job = Call(JobFunction("opt"), (call(queue, number),), {})
+        agent.post([(StartRun((1, 1), ZERO), job)])
+        assert [(AskEnding((1, 1), signal_told), None)] == await agent.receive()
+        assert queue.ended(number, None, 1) is None
+        agent.post([(EndingTold((1, 1), ends), None)])
+        # The call asks as well, as every call that raises.
+        assert [(AskEnding((1, 1), 0), None)] == await agent.receive()
     ended = queue.ended(number, None, 1)
     assert ended is not None
-    assert ended.how == "returned"
+    assert ended.how == ("returned" if ends else how)
+
+
+@pytest.mark.parametrize("fields", [{"timeout": 0.5}, {"stdin": "missing"}])
+async def test_a_job_that_says_itself_what_was_wrong_asks_nobody(
+    queue: Queue, work: Path, fields: dict[str, Any]
+) -> None:
+    number = submit(queue, work, "sleep", "1000", **fields)
+    async with runner() as agent:
+        agent.post([(StartRun((1, 1), ZERO), Call(run_job, (call(queue, number),), {}))])
+        ((ended, _),) = await agent.receive()
+        assert isinstance(ended, RunEnd)
 
 
 async def test_a_directory_that_was_removed_is_not_made_again(queue: Queue, work: Path) -> None:
@@ -398,10 +495,156 @@ async def test_an_interpreter_with_options_or_none_is_no_obstacle(queue: Queue, 
         assert (ended.how, ended.status) == ("exit", 0)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives links to others")
+@pytest.mark.parametrize("append", [True, False])
+async def test_outputs_go_through_no_link_of_another_user(
+    queue: Queue, work: Path, tmp_path: Path, append: bool
+) -> None:
+    own = tmp_path / "thesis"
+    own.write_text("whole")
+    (work / "planted").symlink_to(own)
+    (work / "ours").symlink_to("planted")
+    os.chown(work / "planted", 54321, 54321, follow_symlinks=False)
+    for fields in ({"stdout": "planted"}, {"stderr": "planted"}, {"stdout": "ours"}):
+        number = submit(queue, work, "touch", "began", append=append, **fields)
+        ended = await ran(queue, number)
+        assert ("start", 127) == (ended.how, ended.status)
+        assert ended.message.startswith(f"cannot write to {work}/planted: another user has made")
+    assert "whole" == own.read_text()
+    assert not (work / "began").exists()
+    with pytest.raises(ExternalError, match="another user has made this link"):
+        await run_external(["echo"], cwd=work, stdout="planted")
+    # The last line of a job that was ended, too.
+    line = "rm out; ln -s thesis out; chown -h 54321 out; echo x > began; exec sleep 1000"
+    number = submit(queue, work, "sh", "-c", line, stdout="out", append=append)
+    (work / "thesis").touch()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        await begun_at(work / "began")
+        queue.wish(Wish(what="cancel", jobs=((number, number),), by="ann"))
+    assert "" == (work / "thesis").read_text()
+
+
+@pytest.mark.parametrize("limits", [{}, {"NOFILE": 99}])
+async def test_outputs_go_through_links_of_the_user_and_to_devices(
+    queue: Queue, work: Path, tmp_path: Path, limits: dict[str, int]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (work / "b").symlink_to(tmp_path / "elsewhere/out")
+    (work / "a").symlink_to("b")
+    number = submit(
+        queue, work, "sh", "-c", "echo x; echo e >&2", stdout="a", stderr="/dev/null",
+        limits=limits,
+    )  # fmt: skip
+    assert (await ran(queue, number)).how == "exit"
+    assert "x\n" == (tmp_path / "elsewhere/out").read_text()
+    (work / "loop").symlink_to("loop")
+    ended = await ran(queue, submit(queue, work, "true", stdout="loop"))
+    assert f"cannot write stdout to {work}/loop: Too many levels of symbolic" in ended.message
+
+
 async def test_outputs_may_be_in_directories_that_are_made(queue: Queue, work: Path) -> None:
     number = submit(queue, work, "echo", "x", stdout="out/%x/%j")
     await ran(queue, number)
     assert (work / "out" / "opt" / str(number)).read_text() == "x\n"
+
+
+async def test_the_environment_arrives_with_what_sh_would_lose(queue: Queue, work: Path) -> None:
+    shell = {
+        "PATH": os.environ["PATH"],
+        "BASH_FUNC_module%%": "() {  echo loaded $1\n}",
+        "my.var": "1",
+        "\udcff": "\udcfe",
+    }
+    script = "#!/bin/bash\nmodule xtb\nenv\n"
+    for attempt in (1, 2):
+        number = submit(queue, work, script=script, environment=shell, append=attempt == 2)
+        ended = await ran(queue, number)
+        assert (ended.how, ended.status) == ("exit", 0)
+        lines = (work / f"job-{number}.out").read_bytes().split(b"\n")
+        assert {b"loaded xtb", b"my.var=1", b"\xff=\xfe"} <= {*lines}
+
+
+async def test_outputs_and_their_directories_have_the_umask_of_the_shell(
+    queue: Queue, work: Path
+) -> None:
+    for umask in (0o007, 0o077, 0o022):
+        number = submit(
+            queue, work, "touch", f"{umask:o}.made", umask=umask, stdout="%j/out", stderr="%j/err"
+        )
+        assert (await ran(queue, number)).how == "exit"
+        made = [work / f"{number}/out", work / f"{number}/err", work / f"{umask:o}.made"]
+        assert [0o666 & ~umask] * 3 == [one.stat().st_mode & 0o777 for one in made]
+        assert 0o777 & ~umask == (work / f"{number}").stat().st_mode & 0o777
+    # The supervisor is the same, and has its own umask again.
+    await run_external(["touch", "own"], cwd=work)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    assert 0o666 & ~mask == (work / "own").stat().st_mode & 0o777
+
+
+async def test_limits_are_those_of_the_shell_and_can_be_raised_again(
+    queue: Queue, work: Path
+) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    command = ("bash", "-c", "ulimit -Ss; ulimit -Sc; ulimit -Hs; ulimit -Sn")
+    limits = {"STACK": 2**20, "CORE": 0, "NOFILE": 99, "SOME_LATER_LIMIT": 3}
+    number = submit(queue, work, *command, limits=limits)
+    assert (await ran(queue, number)).how == "exit"
+    written = "unlimited" if hard == resource.RLIM_INFINITY else str(hard // 1024)
+    assert f"1024\n0\n{written}\n99\n" == (work / f"job-{number}.out").read_text()
+
+
+async def test_a_limit_that_cannot_be_had_is_said_and_the_job_runs(
+    queue: Queue, work: Path
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    number = submit(
+        queue, work, "bash", "-c", "ulimit -Sn", limits={"NOFILE": hard + 1}, stderr="err"
+    )
+    assert (await ran(queue, number)).how == "exit"
+    assert f"{hard}\n" == (work / f"job-{number}.out").read_text()
+    assert (
+        f"grain: RLIMIT_NOFILE is {hard + 1} where the job was submitted, and {hard} here, as the "
+        "hard limit of this host is not higher\n"
+    ) == (work / "err").read_text()
+    assert (soft, hard) == resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+@pytest.mark.parametrize("limits", [{}, {"NOFILE": 99}])
+async def test_a_program_that_cannot_be_run_is_named_with_any_limits(
+    queue: Queue, work: Path, limits: dict[str, int]
+) -> None:
+    (work / "text").write_text("echo $0 $1\n")
+    (work / "text").chmod(0o755)
+    (work / "odd").write_text("#!/no/such/sh\n")
+    (work / "odd").chmod(0o755)
+    number = submit(queue, work, "./text", "a", limits=limits)  # by sh, as a shell runs it
+    assert (await ran(queue, number)).how == "exit"
+    assert "./text a\n" == (work / f"job-{number}.out").read_text()
+    for program, message in (
+        ("none", "program not found on PATH: none"),
+        ("./none", "program not found: ./none"),
+        ("./odd", "cannot run ./odd: the interpreter that its first line or header names is missi"),
+    ):
+        ended = await ran(queue, submit(queue, work, program, limits=limits))
+        assert ("start", 127) == (ended.how, ended.status)
+        assert ended.message.startswith(message)
+
+
+async def test_a_program_with_limits_can_be_ended_and_leaves_nothing(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(
+        queue, work, "sh", "-c", "sleep 1000 & echo x > began; wait", limits={"NOFILE": 99}
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        await begun_at(work / "began")
+        queue.wish(Wish(what="cancel", jobs=((number, number),), by="ann"))
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert "cancelled" == ended.how
 
 
 async def test_a_script_can_trap_the_warning_before_its_time_limit(

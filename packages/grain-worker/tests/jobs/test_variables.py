@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from grain.queue.records import ArraySpec, Job
 from grain.queue.selectors import plain_number
-from grain.worker.jobs.variables import Place, job_environment, threads_each
+from grain.worker.jobs.variables import Place, inherited, job_environment, threads_each
+from grain.worker.processes.environment import MARKS, note_given
+from grain.worker.processes.environment import environment as programs_environment
 
 JOB = Job(name="opt", at=0.0, host="login1", user="ann", directory="/home/ann/work")
 PLACE = Place(host="n07", cpus=4, queue="queue")
@@ -39,13 +44,15 @@ def test_a_job_has_the_variables_that_scripts_for_slurm_use() -> None:
         "SLURM_PROCID": "0",
         "SLURM_LOCALID": "0",
         "SLURM_TASKS_PER_NODE": "4",
-        "OMPI_MCA_hwloc_base_binding_policy": "none",
-        "PRTE_MCA_hwloc_default_binding_policy": "none",
         "GRAIN_QUEUE": "queue",
         "GRAIN_JOB_ID": "12",
         "GRAIN_JOB_NAME": "opt",
         "GRAIN_ATTEMPT": "1",
         "GRAIN_NODES": "n07",
+        "GRAIN_GIVEN": (
+            "OMPI_MCA_hwloc_base_binding_policy=none\nPRTE_MCA_hwloc_default_binding_policy=none\n"
+        ),
+        "PWD": "/home/ann/work",
     }
 
 
@@ -74,6 +81,39 @@ def test_the_job_in_which_one_submits_does_not_leak_into_the_job() -> None:
     assert not {"SLURM_NTASKS", "PMI_RANK", "PBS_JOBID"} & set(found)
 
 
+@pytest.mark.parametrize("trace", ["SLURM_JOBID", "GRAIN_JOB_ID"])
+def test_a_job_whose_number_was_removed_does_not_leak_either(trace: str) -> None:
+    assert "SLURM_NTASKS" not in environment(environment={trace: "1", "SLURM_NTASKS": "64"})
+
+
+def test_what_a_user_has_set_for_a_batch_system_reaches_the_job() -> None:
+    chosen = {"SGE_ROOT": "/opt/sge", "SBATCH_ACCOUNT": "chem", "SLURM_MPI_TYPE": "pmix"}
+    assert chosen.items() <= environment(environment=chosen).items()
+
+
+def test_what_grain_has_given_to_an_outer_job_does_not_reach_an_inner_one() -> None:
+    user = {"PATH": "/bin", "LANG": "C", "BASH_FUNC_module%%": "() {  echo\n}", "my.var": "1"}
+    outer = environment(environment=user, task=3, array=ArraySpec(ranges=((1, 3, 1),)))
+    program = programs_environment(
+        SimpleNamespace(c=(4, 5), g=(3,)), inherited(outer, MARKS), {"MKL_NUM_THREADS": "2"}
+    ) | {MARKS: b"mark:"}
+    note_given(program, launched := {b"OMPI_MCA_plm": b"rsh", b"GRAIN_RSH": b"/tmp/rsh"})
+    shell = {os.fsdecode(name): os.fsdecode(value) for name, value in (program | launched).items()}
+    assert {"OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "SLURM_ARRAY_TASK_ID"} <= shell.keys()
+
+    inner = environment(environment=shell)
+
+    assert environment(environment=user) == inner
+
+
+def test_what_an_outer_job_has_changed_reaches_an_inner_one() -> None:
+    given = "OMP_NUM_THREADS=8\nCUDA_VISIBLE_DEVICES=0\n"
+    shell = {"GRAIN_GIVEN": given, "OMP_NUM_THREADS": "2", "CUDA_VISIBLE_DEVICES": "0"}
+    inner = environment(environment=shell)
+    assert "2" == inner["OMP_NUM_THREADS"]
+    assert "CUDA_VISIBLE_DEVICES" not in inner
+
+
 def test_a_task_of_an_array_that_submits_a_job_does_not_make_it_a_task() -> None:
     outer = {"GRAIN_ARRAY_TASK_ID": "7", "GRAIN_ENTRY": "H2O", "GRAIN_CONFIG": "grain.toml"}
     found = environment(environment=outer)
@@ -96,11 +136,6 @@ def test_open_mpi_finds_a_slot_for_each_rank() -> None:
     assert environment(options={"ntasks": "2"})["SLURM_TASKS_PER_NODE"] == "2"
     by_sbatch = environment(options={"submit-dir": "/home/ann"})
     assert by_sbatch["SLURM_TASKS_PER_NODE"] == "1"
-
-
-def test_a_binding_that_the_user_has_chosen_stays() -> None:
-    chosen = {"OMPI_MCA_hwloc_base_binding_policy": "core"}
-    assert environment(environment=chosen)["OMPI_MCA_hwloc_base_binding_policy"] == "core"
 
 
 @pytest.mark.parametrize(
@@ -155,8 +190,11 @@ def test_ranks_are_spread_over_workers(options: dict[str, str], ranks: str, thre
 
 
 def test_the_workers_of_the_job_in_which_one_submits_do_not_leak_into_the_job() -> None:
-    outer = {"GRAIN_RSH": "/tmp/rsh", "OMPI_MCA_plm_rsh_agent": "/tmp/rsh", "HYDRA_HOST_FILE": "f"}
+    given = {"OMPI_MCA_plm_rsh_agent": "/tmp/rsh", "HYDRA_HOST_FILE": "f"}
+    noted = "".join(f"{name}={value}\n" for name, value in given.items())
+    outer = {"GRAIN_RSH": "/tmp/rsh", **given, "GRAIN_GIVEN": noted}
 
-    assert not set(outer) & set(environment(environment=outer))
+    found = environment(environment=outer)
+    assert not {"GRAIN_RSH", *given} & set(found)
     chosen = environment(environment={"OMPI_MCA_btl": "tcp,self"})
     assert "tcp,self" == chosen["OMPI_MCA_btl"]

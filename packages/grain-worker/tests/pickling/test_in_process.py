@@ -91,7 +91,7 @@ BELONGS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "temporary file": (
         lambda: tempfile.NamedTemporaryFile("w"),  # noqa: SIM115
-        r"\.file cannot.*an open file belongs to this process",
+        "an open file belongs to this process. Pass the path",
     ),
     "memory map": (lambda: mmap.mmap(-1, 10), "a mmap.mmap belongs to this process"),
     "socket": (socket.socket, "a socket.socket belongs to this process. Pass its path or address"),

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from grain import GVAR
-from grain.resource import Cores, GPUs, Memory, Supply
+from grain.resource import ZERO, Cores, GPUs, Memory, Supply
 from grain.worker.external import mpi_prefix, run_external
 from grain.worker.gang import rank
-from grain.worker.processes.environment import THREADS, binding, environment
+from grain.worker.processes.environment import NOT_BATCH, THREADS, binding, environment
 
 if TYPE_CHECKING:
     from grain.resource import Resource
 
 
 def allocation(**ids: list[int]) -> Resource:
-    return cast("Resource", SimpleNamespace(**ids))
+    return cast("Resource", SimpleNamespace(**ids)) if ids else ZERO
 
 
 def test_a_part_of_a_core_or_gpu_is_one_device_and_one_thread() -> None:
@@ -74,6 +74,43 @@ def test_the_allocation_wins_over_what_is_inherited_and_the_caller_over_both() -
     assert env[b"NAME"] == b"\xff"
     assert b"GONE" not in env
     assert set(map(str.encode, THREADS)) <= set(env)
+
+
+def test_launchers_are_told_to_leave_ranks_on_the_cpus_of_the_task_and_how_many_fit() -> None:
+    env = environment(Cores([4, 5, 9]), {}, {}, threads=1)
+
+    assert env[b"OMPI_MCA_hwloc_base_binding_policy"] == b"none"
+    assert env[b"PRTE_MCA_hwloc_default_binding_policy"] == b"none"
+    slots = b"OMPI_MCA_orte_set_default_slots", b"PRTE_MCA_prte_set_default_slots"
+    assert [b"3"] * 2 == [env[name] for name in slots]
+    assert not set(map(str.encode, NOT_BATCH)) & set(env)
+    # Also where CPUs are not what a task asks for.
+    unbound = environment(Memory(1), dict.fromkeys(slots, b"7"), {})
+    assert unbound[b"OMPI_MCA_hwloc_base_binding_policy"] == b"none"
+    assert unbound[slots[0]] == b"7"
+
+
+def test_steps_that_a_task_starts_in_the_job_of_its_worker_have_the_cpus_of_the_task() -> None:
+    cpu = max(os.sched_getaffinity(0))
+    in_step = {b"SLURMD_NODENAME": b"n1", b"SLURM_CPU_BIND": b"quiet,mask_cpu:0xff"}
+
+    env = environment(Cores([cpu]), in_step, {})
+
+    assert env[b"SLURM_OVERLAP"] == b"1"
+    assert env[b"SLURM_CPU_BIND"] == f"mask_cpu:{1 << cpu:#x}".encode()
+    # The ids are mere numbers.
+    assert environment(Cores([9999]), in_step, {})[b"SLURM_CPU_BIND"] == b"none"
+    # A job of Grain's queue has variables of Slurm, too.
+    assert b"SLURM_OVERLAP" not in environment(Cores([cpu]), {b"SLURM_JOB_ID": b"7"}, {})
+
+
+def test_a_binding_that_the_user_has_chosen_stays() -> None:
+    chosen = {b"OMPI_MCA_hwloc_base_binding_policy": b"core", b"HYDRA_RMK": b"slurm"}
+
+    env = environment(Cores([4]), {b"SLURM_JOB_ID": b"7", **chosen}, {})
+
+    assert chosen == {name: env[name] for name in chosen}
+    assert env[b"OMPI_MCA_ras"].startswith(b"^slurm")
 
 
 @pytest.mark.parametrize("inherited", [{}, {b"GRAIN_SUBREAPERS": b"ours:"}])

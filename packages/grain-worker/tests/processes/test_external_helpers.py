@@ -15,6 +15,7 @@ import trio.testing
 from grain.worker.external import ExternalLostError, run_external
 from grain.worker.processes import fork_server_client
 from grain.worker.processes.fork_server_client import ForkServerClient
+from grain_testkit.local_processes import stop
 from grain_testkit.program_trees import (
     PYTHON,
     TREE,
@@ -66,7 +67,7 @@ async def test_many_calls_at_once_wait_for_a_slow_fork_server() -> None:
     fork_server = ForkServerClient.of_this_run()
     assert fork_server.pid is not None
     fork_server.control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the least there is
-    os.kill(fork_server.pid, signal.SIGSTOP)
+    stop(fork_server.pid)
     async with trio.open_nursery() as nursery:
         try:
             for _ in range(40):

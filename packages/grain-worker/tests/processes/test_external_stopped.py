@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 import subprocess
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -17,7 +15,7 @@ from grain.worker.external import run_external
 from grain.worker.processes import fork_server_client
 from grain.worker.processes.fork_server_client import ForkServerClient
 from grain.worker.processes.supervisor_client import SupervisorClient
-from grain_testkit.local_processes import wait_for_file
+from grain_testkit.local_processes import stop, wait_for_file
 from grain_testkit.program_trees import PYTHON, marked
 
 if TYPE_CHECKING:
@@ -90,7 +88,7 @@ async def test_a_program_begins_although_the_fork_server_is_stopped() -> None:
             await trio.sleep(0.01)
         pid = ForkServerClient.of_this_run().pid
         assert pid is not None
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
 
         with trio.fail_after(60):
             done = await run_external(["echo", "next"])

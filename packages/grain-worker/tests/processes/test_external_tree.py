@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
 import socket
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 import trio.testing
 
-from grain.worker.external import ExternalError, ExternalTimeoutError, run_external
+from grain.worker.external import (
+    ExternalError,
+    ExternalTimeoutError,
+    ending_programs,
+    run_external,
+    run_on_members,
+)
+from grain_testkit.local_processes import stop
 from grain_testkit.program_trees import PYTHON, TREE, marked, wait_for_count, wait_until_grown
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable
+
+    from grain.worker.external import Completed
 
 pytestmark = pytest.mark.usefixtures("no_allocation")
 
@@ -73,7 +82,7 @@ async def test_a_stopped_program_is_ended_within_the_grace(marker: str) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one)
         await wait_for_count(1, marker)
-        os.kill(marked(marker)[0], signal.SIGSTOP)
+        stop(marked(marker)[0])
         began = trio.current_time()
         nursery.cancel_scope.cancel()
 
@@ -128,6 +137,82 @@ async def test_daemons_that_a_program_leaves_behind_are_ended(marker: str) -> No
 
     assert done.returncode == 0
     assert marked(marker) == []
+
+
+# It leaves a process behind that goes on after SIGTERM, until it is let go.
+LEAVES = """
+exec 2>/dev/null
+setsid sh -c 'trap "echo >told" TERM; echo >there; until test -e go; do sleep 0.02; done' &
+until test -e there; do sleep 0.02; done
+echo done
+"""
+
+
+async def let_go_once_cancelled(cancel: Callable[[], object]) -> None:
+    """Cancel once a program that has left something behind has ended; then let that go."""
+    while not Path("told").exists():
+        await trio.to_thread.run_sync(time.sleep, 0.01)
+    cancel()
+    while not ending_programs():
+        await trio.to_thread.run_sync(time.sleep, 0.01)
+    Path("go").touch()
+
+
+async def first_of_members(argv: list[str], **options: Any) -> Completed:
+    (done,) = await run_on_members(argv, **options)
+    return done
+
+
+@pytest.mark.parametrize("run", [run_external, first_of_members])
+async def test_the_end_of_what_a_program_left_behind_is_not_in_its_time_limit(
+    run: Callable[..., Awaitable[Completed]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(let_go_once_cancelled, lambda: mock_clock.jump(100))
+        done = await run(["sh", "-c", LEAVES], timeout=99, grace=600)
+
+    assert (0, "done\n") == (done.returncode, done.stdout_text)
+
+
+@pytest.mark.parametrize("end", ["exit 3", "kill -SEGV $$"])
+async def test_a_program_that_failed_in_time_is_not_late(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_clock: trio.testing.MockClock
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(let_go_once_cancelled, lambda: mock_clock.jump(100))
+        done = await run_external(["sh", "-c", LEAVES + end], timeout=99, grace=600, check=False)
+
+    assert done.returncode == (3 if end == "exit 3" else -signal.SIGSEGV)
+
+
+async def test_a_cancellation_takes_no_result_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes when the program has ended, and something that it left behind has not."""
+    monkeypatch.chdir(tmp_path)
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            nursery.start_soon(let_go_once_cancelled, scope.cancel)
+            done = await run_external(["sh", "-c", LEAVES], grace=600)
+    assert done.stdout == b"done\n"
+
+
+@pytest.mark.parametrize("end", ["kill -TERM $$", "exit 143"])
+async def test_a_signal_that_came_before_the_cancellation_may_belong_to_it(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch system that ends its job sends one to each process."""
+    monkeypatch.chdir(tmp_path)
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            nursery.start_soon(let_go_once_cancelled, scope.cancel)
+            await run_external(["sh", "-c", LEAVES + end], grace=600)
+    assert scope.cancelled_caught
 
 
 async def test_a_time_limit_that_is_met_changes_nothing() -> None:

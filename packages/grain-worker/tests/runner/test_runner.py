@@ -18,16 +18,15 @@ from grain.resource import ZERO
 from grain.subproc.errors import BrokenSubprocessError
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.errors import ExternalError, Failure
-from grain.worker.messages import Cancel, Ended, StartRun
-from grain.worker.runner.runner import LATE_SIGNAL, by_sigterm
+from grain.worker.messages import AskEnding, Cancel, Ended, EndingTold, StartRun
+from grain.worker.runner.runner import signal_behind
+from grain.worker.runner.services import worker_ends
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
-
-    from trio.testing import MockClock
 
     from grain.edge.channel import MemoryChannel
     from grain.edge.messages import Message
@@ -156,48 +155,76 @@ async def raises(error: Exception) -> None:
     raise error
 
 
-@pytest.mark.parametrize(
-    ("returncode", "interruptible", "expected"),
-    [(-15, False, LATE_SIGNAL), (143, False, LATE_SIGNAL), (1, False, 0.0), (-15, True, 0.0)],
-)
-async def test_a_worker_reports_a_program_that_sigterm_ended_when_it_has_the_signal_itself(
-    autojump_clock: MockClock, returncode: int, interruptible: bool, expected: float
-) -> None:
+@asynccontextmanager
+async def asking_runner() -> AsyncGenerator[HeadChannel]:
+    """A runner that asks its agent, which is the test."""
     head: HeadChannel
     theirs: RunnerChannel
     head, theirs = memory_channels()
-    error = ExternalError(Failure(("xtb",), "n17", returncode=returncode))
-    serves = Runner("w", theirs, MemoryTranslation(), interruptible=interruptible)
+    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serves.serve)
-        began = trio.current_time()
-        # One after the other: the second is executed in another way.
-        for number in (1, 2):
-            head.post([(StartRun((number, 1), ZERO), call(raises, error))])
-            ((ended, _),) = await head.receive()
-            assert isinstance(ended, Ended)
-            assert ((number, 1), True) == (ended.attempt, ended.failed)
-            assert expected * number == pytest.approx(trio.current_time() - began)
+        yield head
         nursery.cancel_scope.cancel()
 
 
-async def test_a_run_that_is_cancelled_after_its_program_died_ends_once(
-    autojump_clock: MockClock,
+def died(returncode: int) -> ExternalError:
+    return ExternalError(Failure(("xtb",), "n17", returncode=returncode))
+
+
+@pytest.mark.parametrize(
+    ("error", "number"),
+    [(died(-15), 15), (died(128 + 12), 12), (died(1), 0), (died(-11), 0), (ValueError("x"), 0)],
+)
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_run_that_fails_asks_its_agent_and_is_handed_back_if_the_worker_ends(
+    error: Exception, number: int, ends: bool
 ) -> None:
-    head: HeadChannel
-    theirs: RunnerChannel
-    head, theirs = memory_channels()
-    error = ExternalError(Failure(("xtb",), "n17", returncode=-15))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(Runner("w", theirs, MemoryTranslation(), interruptible=False).serve)
-        for number in (1, 2):
-            head.post([(StartRun((number, 1), ZERO), call(raises, error))])
-            await trio.sleep(LATE_SIGNAL / 2)
-            head.post([(Cancel((number, 1)), None)])
+    async with asking_runner() as head:
+        # One after the other: the second is executed in another way.
+        for attempt in ((1, 1), (2, 1)):
+            head.post([(StartRun(attempt, ZERO), call(raises, error))])
+            assert [(AskEnding(attempt, number), None)] == await head.receive()
+            head.post([(EndingTold(attempt, ends), None)])
+            ((ended, payload),) = await head.receive()
+            assert isinstance(ended, Ended)
+            assert attempt == ended.attempt
+            assert ("returned" if ends else "done", not ends) == (ended.status, ended.failed)
+            assert (payload is None) == ends
+
+
+async def test_a_run_in_the_process_of_its_mission_asks_nobody() -> None:
+    async with runner() as (head, _):
+        head.post([(StartRun((1, 1), ZERO), call(raises, died(-15)))])
+        ((ended, _payload),) = await head.receive()
+        assert isinstance(ended, Ended)
+        assert ended.failed
+
+
+async def test_a_run_that_is_cancelled_while_it_asks_ends_once() -> None:
+    async with asking_runner() as head:
+        for attempt in ((1, 1), (2, 1)):
+            head.post([(StartRun(attempt, ZERO), call(raises, died(-15)))])
+            await head.receive()
+            head.post([(Cancel(attempt), None), (EndingTold(attempt, False), None)])
             ((ended, _),) = await head.receive()
             assert isinstance(ended, Ended)
-            assert ((number, 1), True) == (ended.attempt, ended.failed)
-        nursery.cancel_scope.cancel()
+            assert (attempt, True) == (ended.attempt, ended.failed)
+
+
+@pytest.mark.parametrize("number", [15, 0])
+async def test_an_agent_that_is_gone_was_ended_as_the_program_was(number: int) -> None:
+    found = []
+
+    async def asks() -> None:
+        found.append(await worker_ends(number))
+
+    async with asking_runner() as head:
+        head.post([(StartRun((1, 1), ZERO), call(asks))])
+        await head.receive()
+        await head.aclose()
+        await wait_all_tasks_blocked()
+    assert [number > 0] == found
 
 
 class Odd(Exception):
@@ -209,16 +236,17 @@ class Odd(Exception):
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (subprocess.CalledProcessError(-15, "xtb"), True),
-        (subprocess.CalledProcessError(1, "xtb"), False),
-        (BrokenSubprocessError("f", "it ended", -15, "", "n17"), True),
-        (ExceptionGroup("", [ValueError(), subprocess.CalledProcessError(143, "sh")]), True),
-        (Odd(), False),
+        (subprocess.CalledProcessError(-15, "xtb"), 15),
+        (subprocess.CalledProcessError(1, "xtb"), 0),
+        (BrokenSubprocessError("f", "it ended", -15, "", "n17"), 15),
+        (ExceptionGroup("", [ValueError(), subprocess.CalledProcessError(143, "sh")]), 15),
+        (subprocess.CalledProcessError(-11, "xtb"), 0),
+        (Odd(), 0),
     ],
 )
-def test_the_signal_is_found_in_errors_of_every_sort(error: Exception, expected: bool) -> None:
+def test_the_signal_is_found_in_errors_of_every_sort(error: Exception, expected: int) -> None:
     behind = ValueError("no energy")
     behind.__cause__ = error
     behind.__context__ = behind
 
-    assert [expected] * 2 == [by_sigterm(one) for one in (error, behind)]
+    assert [expected] * 2 == [signal_behind(one) for one in (error, behind)]

@@ -24,6 +24,7 @@ from grain.worker.messages import StartRun
 from grain.worker.runner.main import BlockingReporter
 from grain.worker.runner.watchdog import BlockedTime, _instead, was_stopped
 from grain.worker.runner.wire import LARGEST_REPORT, BlockingReport
+from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -273,7 +274,7 @@ def test_a_process_survives_that_it_is_looked_at_while_it_runs() -> None:
     )
     assert busy.stdout is not None
     assert busy.stdout.readline() == "ready\n"
-    os.kill(busy.pid, signal.SIGSTOP)
+    stop(busy.pid)
     time.sleep(2)
     os.kill(busy.pid, signal.SIGCONT)
     output, errors = busy.communicate(timeout=60)

@@ -193,6 +193,7 @@ class Witness:
     def __init__(self): self.left = {}
     def ended(self, runs):
         for ended, payload in runs: self.left.pop(ended.attempt)(payload)
+    async def is_ending(self, _): return False
     def died(self, death): sys.exit(str(death))
     def blocked(self, *_): pass  # nor does it get a processor at times
     def unblocked(self, *_): pass

@@ -19,7 +19,7 @@ import trio.testing
 
 from grain.subproc import BrokenSubprocessError, subprocess_pool_scope, subprocify
 from grain.worker.errors import TaskletError
-from grain_testkit.local_processes import alive, descendants
+from grain_testkit.local_processes import alive, descendants, stop
 from grain_testkit.pool_scope import process_id
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ async def test_a_process_killed_while_idle_is_replaced() -> None:
             assert pid != await process_id()
         # One that is stopped dies with the call in its socket.
         pid = await process_id()
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(process_id)
             await trio.testing.wait_all_tasks_blocked()

@@ -42,6 +42,7 @@ Map:
 - ``hostile_peers``: grain-head: members that talk nonsense
 - ``asyncio_programs``: grain-delayed: missions in asyncio programs
 - ``kept_calls``: grain-delayed: cached functions that record their calls
+- ``desk_world``: grain-delayed: the desk of a dispatcher in the world of a queue
 - ``staged_campaign``: grain-delayed: a campaign of dependent stages in virtual time
 - ``quiet_executor``: grain-delayed: an executor without progress lines
 """

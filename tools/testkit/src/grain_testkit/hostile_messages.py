@@ -152,6 +152,7 @@ for _values in (SENSE, ODD):
     for _name, _one in (
         ("int", _values["int"]),
         ("bytes", _values["bytes"]),
+        ("str", _text),
         ("Attempt", _values["Attempt"]),
         ("Crash", _values["Crash"]),
         ("InventoryRun", _built(InventoryRun, _values)),

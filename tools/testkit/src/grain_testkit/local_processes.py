@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,20 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def stop(pid: int) -> None:
+    """Stop a process, and wait until it is stopped.
+
+    SIGSTOP is not delivered yet when `os.kill` returns: the process may run on for a moment. Of two
+    signals that are pending the kernel delivers the lower number first, so that a SIGTERM that
+    follows at once ends the process instead.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    end = time.monotonic() + 120
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < end, f"process {pid} does not stop"
+        time.sleep(0.001)
 
 
 def wait_until_idle(pid: int) -> None:

@@ -101,6 +101,7 @@ def mission(number: int, running: int | None = 0, **more: Any) -> MissionRow:
         "left": 4000,
         "running": running,
         "outlook": outlook(),
+        "rate": 1.2 * (number + 1),
     }
     return MissionRow(**{**known, **more})
 

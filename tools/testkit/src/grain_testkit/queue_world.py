@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable  # noqa: TC003 - of SCENARIOS
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -51,6 +51,17 @@ class Kit:
 
     def keep_house(self, book: Book) -> None:
         packing.keep_house(book)
+
+    def dispatcher(self, world: World, queue: Queue) -> Dispatcher:
+        """Return a new dispatcher; errors as of `Book.read` and of a disk."""
+        return BookDispatcher(world, queue)
+
+
+class Dispatcher(Protocol):
+    """A dispatcher of a queue in a world."""
+
+    def look(self) -> None:
+        """Do all that is to be done now, and offer what may begin; errors as of a disk."""
 
 
 class World:
@@ -158,27 +169,22 @@ class World:
         self.ended[key] = ended
 
     def dispatch(self, host: Host, rounds: int = 3) -> None:
-        queue = self.queue(host)
-        book = Book(queue)
-        for _ in range(rounds):
-            try:
-                book.refresh(safe=True)
-                for entry in book.entries.values():
-                    self._note_final(book, entry.number)
-                for entry, task, attempt in ready(book, self.server.clock):
-                    self.offers.append((entry.number, task, attempt))
-                for entry, task, run in list(running(book)):
-                    if run.worker in self.dead_workers:
-                        lost = Ended(how="lost", at=3.0)
-                        key = (entry.number, task, run.attempt)
-                        if queue.end(*key, lost):
-                            self._has_ended(key, lost)
-                self.kit.keep_house(book)
-                book.write_view()
-            except (CannotWrite, OSError):
-                continue
+        with suppress(CannotWrite, OSError):
+            dispatcher = self.dispatcher(host)
+            for _ in range(rounds):
+                with suppress(CannotWrite, OSError):
+                    dispatcher.look()
 
-    def _note_final(self, book: Book, number: int) -> None:
+    def dispatcher(self, host: Host) -> Dispatcher:
+        return self.kit.dispatcher(self, self.queue(host))
+
+    def end_lost(self, queue: Queue, key: tuple[int, int | None, int]) -> None:
+        """Note that an attempt is lost."""
+        lost = Ended(how="lost", at=3.0)
+        if queue.end(*key, lost):
+            self._has_ended(key, lost)
+
+    def note_final(self, book: Book, number: int) -> None:
         entry = book.entries[number]
         for task in entry.task_numbers():
             standing = entry.standing(task, self.server.clock)
@@ -318,18 +324,17 @@ class World:
         self.check()
         self.submit(Host(self.server))
         chance = random.Random(1)
+        # One that lives on: the next one would make good what it forgets.
+        dispatcher = self.dispatcher(Host(self.server))
         for _ in range(60):
+            self.server.clock += 100.0
             self.offers.clear()
-            self.dispatch(Host(self.server), 1)
-            if not self.offers:
-                break
+            dispatcher.look()
             self.work(Host(self.server), "last", chance, 2 * len(self.offers))
+            if not self.check().open_entries():
+                break
         book = self.check()
-        waiting = [
-            entry.number
-            for entry in book.open_entries()
-            if not any(wish.what == "cancel" for wish in entry.wishes)
-        ]
+        waiting = [entry.number for entry in book.open_entries()]
         waiting += [
             number
             for number in self.printed
@@ -352,6 +357,40 @@ def _has_ended(queue: Queue, number: int, task: int | None, attempt: int) -> boo
     return begun is not None and (
         bool(begun.cancelled) or queue.ended(number, task, attempt) is not None
     )
+
+
+class BookDispatcher:
+    """The least that a dispatcher does."""
+
+    def __init__(self, world: World, queue: Queue) -> None:
+        self._world = world
+        self._queue = queue
+        self._book = Book(queue)
+
+    def look(self) -> None:
+        world, book = self._world, self._book
+        book.refresh(safe=True)
+        for entry in book.entries.values():
+            world.note_final(book, entry.number)
+        for entry, task, attempt in unwanted(book):
+            begun = Begun(at=1.0, host="h", cancelled="me")
+            self._queue.cancel_waiting(entry.number, [(task, attempt)], begun)
+        for entry, task, attempt in ready(book, world.server.clock):
+            world.offers.append((entry.number, task, attempt))
+        for entry, task, run in list(running(book)):
+            if run.worker in world.dead_workers:
+                world.end_lost(self._queue, (entry.number, task, run.attempt))
+        world.kit.keep_house(book)
+        book.write_view()
+
+
+def unwanted(book: Book) -> Iterator[tuple[Entry, int | None, int]]:
+    """Yield the tasks that wait and are cancelled, with the attempts that never begin."""
+    for entry in book.open_entries():
+        for task in entry.task_numbers():
+            standing = entry.standing(task, 0.0)
+            if standing.reason == "cancel":
+                yield entry, task, standing.attempt
 
 
 def ready(
@@ -531,6 +570,21 @@ class Meanwhile(Faults):
                     self._actions.pop(end)()
 
 
+class Together(Faults):
+    """Several faults at once."""
+
+    def __init__(self, *faults: Faults) -> None:
+        self._faults = faults
+
+    def before(self, host: Host, operation: str, name: str) -> None:
+        for fault in self._faults:
+            fault.before(host, operation, name)
+
+    def after(self, host: Host, operation: str, name: str) -> None:
+        for fault in self._faults:
+            fault.after(host, operation, name)
+
+
 class _AllDie(Faults):
     """All processes are killed with the first one."""
 
@@ -687,6 +741,18 @@ def run_again(world: World, faults: Faults) -> None:
     )
 
 
+def cancelled_while_it_runs(world: World, faults: Faults) -> None:
+    """One job, which is cancelled just before it fails, or its worker dies; it has retries left."""
+    late = Together(Meanwhile({".1.ended": lambda: world.cancel(world.host(faults), 1)}), faults)
+    each(
+        lambda: world.submit(world.host(faults), retries=3),
+        lambda: world.dispatch(world.host(faults), 1),
+        lambda: world.work(world.host(late), "one", _Always("exit", 1), 1),
+        lambda: world.dispatch(world.host(faults), 2),
+        lambda: world.work(world.host(faults), "two", _Always("exit"), 1),
+    )
+
+
 def next_bucket(world: World, faults: Faults) -> None:
     """Three submitters, at the end of a bucket."""
     each(*[lambda: world.submit(world.host(faults))] * 3)
@@ -751,12 +817,14 @@ def given_up(kit: Kit) -> None:
 class _Always(random.Random):
     """A chance that is none: offers come in turn, and runs end in one way."""
 
-    def __init__(self, how: str) -> None:
+    def __init__(self, how: str, status: int = 0) -> None:
         super().__init__(0)
-        self._how = how
+        self._ends = (how, status)
 
     def choice(self, seq: Any) -> Any:
-        return seq[0] if isinstance(seq, list) else (self._how if self._how in seq else seq[0])
+        if isinstance(seq, list):
+            return seq[0]
+        return next((end for end in self._ends if end in seq), seq[0])
 
 
 def empty() -> Server:
@@ -773,6 +841,7 @@ SCENARIOS: dict[str, tuple[Callable[[World, Faults], None], Callable[[], Server]
     "one day": (one_day, empty),
     "one job": (one_job, empty),
     "run again": (run_again, empty),
+    "cancelled while it runs": (cancelled_while_it_runs, empty),
     "next bucket": (next_bucket, nearly_full),
     "old bucket": (old_bucket, nearly_full),
 }

@@ -36,6 +36,8 @@ class Witness:
         self.blocking_code: list[tuple[Attempt | None, BlockingCode]] = []
         self.lines: list[tuple[Attempt, tuple[str, ...], int]] = []
         self.lost = ""
+        self.asked: list[int] = []
+        self.ending = False
         self.changed = trio.Event()
 
     def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
@@ -47,6 +49,11 @@ class Witness:
 
     def inspected(self, answer: Inspected) -> None:
         raise AssertionError(f"no question for programs is asked here: {answer}")
+
+    async def is_ending(self, signal: int) -> bool:
+        self.asked.append(signal)
+        self._tell()
+        return self.ending
 
     def seat_open(self, seat: SeatOpen) -> None:
         """Take the invitation of a seat, of which there are none here."""

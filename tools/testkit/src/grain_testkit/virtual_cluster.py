@@ -62,6 +62,7 @@ class VirtualCluster:
         shapes: the sorts of workers, by name.
         delay: returns the seconds that a job waits in the queue.
         fails: returns True if the next job is to fail at once.
+        drain: the seconds before its end from which on a worker takes no more tasks.
         doubt: returns "there" or "absent" if the next submission has no answer, and whether
             there is a job all the same; empty if all is well.
 
@@ -78,12 +79,14 @@ class VirtualCluster:
         delay: Callable[[], float],
         fails: Callable[[], bool] = lambda: False,
         doubt: Callable[[], str] = lambda: "",
+        drain: float = 0.0,
     ) -> None:
         self.scaler = scaler
         self.shapes = {shape.name: shape for shape in shapes}
         self.delay = delay
         self.fails = fails
         self.doubt = doubt
+        self.drain = drain
         self.now = 0.0
         self.jobs: dict[str, VirtualJob] = {}
         self.waiting: dict[int, deque[VirtualTask]] = {}
@@ -208,10 +211,14 @@ class VirtualCluster:
             if job.fails:
                 job.phase = JobPhase.GONE
                 self.failures += 1
-            elif self.now >= job.began + job.walltime:
+                continue
+            end = job.began + job.walltime
+            job.draining |= self.now >= end - self.drain
+            if self.now >= end:
                 self.walltimes += 1
                 self._end(job)
             elif job.draining and not job.tasks:
+                self.walltimes += self.now >= end - self.drain
                 self._end(job)
 
     def _end(self, job: VirtualJob) -> None:

@@ -102,6 +102,19 @@ class Lazy(click.Group):
         with guarded():
             return super().main(None, *others, **options)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C ends it with the exit status that shells have for that.
+
+        Raises:
+            Interrupted: on Ctrl-C; a command that leaves something behind has said that itself.
+        """
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            from grain.cli.plugin import Interrupted
+
+            raise Interrupted("interrupted") from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

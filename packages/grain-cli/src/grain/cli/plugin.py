@@ -19,7 +19,7 @@ command's name::
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -35,6 +35,16 @@ def chosen_config(ctx: click.Context) -> str | None:
     """Return the file of ``grain -c FILE``, for `grain.config.load`; None without ``-c``."""
     chosen = ctx.find_root().obj
     return chosen if isinstance(chosen, str) else None
+
+
+class Interrupted(click.ClickException):
+    """A command that Ctrl-C has ended; the message says what goes on, and what ends that."""
+
+    exit_code = 130
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message, below the line in which the terminal shows ``^C``."""
+        click.echo(f"\n{self.format_message()}", file, err=True)
 
 
 @contextlib.contextmanager

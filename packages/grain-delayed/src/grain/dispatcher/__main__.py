@@ -40,8 +40,8 @@ async def serve(folder: Path, lifetime: Lifetime | None = None) -> None:
     """
     queue = Queue.open(folder)
     # Before it takes charge, as the dispatcher before ends then.
-    load()
-    desk = Desk(queue)
+    address = load().head.listen
+    desk = Desk(queue, address=address)
     lasting = LastingMission(
         lasting_id(queue.name, queue.mission), desk.number, desk.number * TICKETS
     )

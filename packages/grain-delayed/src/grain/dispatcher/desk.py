@@ -9,7 +9,7 @@ import logging
 import math
 import socket
 import time
-from collections import deque
+from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +41,7 @@ DOUBT = 120.0
 
 _VIEW_SHARE = 20  # times the seconds that a view took to write, until the next one
 _REFRESH = 30.0  # seconds between two looks at all receipts
+_CRASHES = 10_000  # that are kept, of the last ones
 _HOUSE = 3600.0  # seconds between two times at which old files are packed
 
 
@@ -74,6 +75,7 @@ class Desk:
 
     Args:
         clock: returns seconds, which only move on.
+        address: that of the scheduler.
 
     Attributes:
         book: what they say.
@@ -82,11 +84,13 @@ class Desk:
         number: of this dispatcher.
     """
 
-    def __init__(self, queue: Queue, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, queue: Queue, clock: Callable[[], float] = time.monotonic, address: str = ""
+    ) -> None:
         self._queue = queue
         self._clock = clock
         self._dispatchers = Dispatchers(queue.files)
-        self.me = this_dispatcher()
+        self.me = this_dispatcher(address)
         # Before it takes charge, as the dispatcher before ends then: if the files cannot be read,
         # that one goes on.
         self.book = Book.read(queue)
@@ -106,14 +110,13 @@ class Desk:
         # The runs of which only their batch systems may know more, and since when that is so.
         self._doubts: dict[TaskAttempt, tuple[float, WorkerJob]] = {}
         self._told: dict[TaskAttempt, str] = {}
+        # How runs have crashed, by ticket and run.
+        self._crashes: dict[tuple[int, tuple[int, int]], str] = {}
         # What the plan knows of the book, and what is to be done for it: whatever fails between
         # the two is done with the next look.
         self._next_job = self.book.next_job
-        wishes = self.book.wishes()
-        self._wishes = len(wishes)
+        self._wishes = len(self.book.wishes())
         self._stops: list[TaskAttempt] = []
-        # The dispatcher before may have been killed between a wish and its receipts.
-        self._cancels = deque(wish for wish in wishes if wish.what == "cancel")
 
     def adopted(self) -> list[Adopted]:
         """Return the attempts that are under way, by ascending tickets."""
@@ -139,9 +142,7 @@ class Desk:
         finally:
             self._take_in()
         self._halt()
-        while self._cancels:
-            self._cancel(self._cancels[0])
-            self._cancels.popleft()
+        self._cancel()
         for start in self.plan.awaited():
             self.read(start)
         if now >= self._refreshed + _REFRESH:
@@ -204,8 +205,6 @@ class Desk:
             self._changed = True
         for wish in self.book.wishes()[self._wishes :]:
             self._stops += self.plan.wish(wish)
-            if wish.what == "cancel":
-                self._cancels.append(wish)
             self._wishes += 1
             self._changed = True
 
@@ -262,11 +261,6 @@ class Desk:
     def give_back(self, start: TaskAttempt) -> None:
         """Let an attempt be tried again that was handed over and has not begun."""
         self.plan.give_back(start)
-        entry = self.book.entries.get(start.number)
-        cancelled = None if entry is None else entry.asked(start.task).cancelled
-        if cancelled is not None:
-            # Whoever asked for that may have been killed before it could make the receipt.
-            self._cancels.append(cancelled)
 
     def note_tickets(self) -> None:
         """Have a view written soon, as the tickets of the book have changed."""
@@ -287,8 +281,8 @@ class Desk:
     def end_lost(self, starts: Iterable[TaskAttempt]) -> list[TaskAttempt]:
         """Look at attempts that no executor knows; return those that have ended.
 
-        One is lost if its process is known to be gone, see `grain.queue.dispatchers.fate_of` and
-        `note_death`.
+        One is lost if its process is known to be gone, see `grain.queue.dispatchers.fate_of`,
+        `note_death` and `note_crash`.
 
         Raises:
             OSError, grain.queue.errors.QueueError: it cannot be noted that one is lost.
@@ -309,10 +303,24 @@ class Desk:
         """Note how it is known that the process of a run is gone, as its batch job is over."""
         self._told[start] = why
 
+    def note_crash(self, ticket: int, run: tuple[int, int], how: str) -> None:
+        """Note how a run has crashed, as its worker reports it when nothing is left of it."""
+        self._crashes[ticket, run] = how
+        if len(self._crashes) > _CRASHES:
+            del self._crashes[next(iter(self._crashes))]
+
+    def has_crashed(self, start: TaskAttempt) -> bool:
+        """Return True if the run has crashed that has begun an attempt."""
+        begun = self._queue.begun(*start)
+        return begun is not None and (begun.ticket, begun.run) in self._crashes
+
     def _end_if_lost(self, start: TaskAttempt) -> bool:
         begun = self._queue.begun(*start)
         if begun is None:
             return False
+        # Another run of the same task may crash, which has found the attempt taken.
+        if crash := self._crashes.get((begun.ticket, begun.run), ""):
+            return self._end_as_lost(start, crash)
         now = self._clock()
         why = self._told.get(start, "") or _death(begun)
         if not why:
@@ -323,29 +331,44 @@ class Desk:
             return False
         if now < self._gone.setdefault(start, now) + GONE:
             return False
+        return self._end_as_lost(start, why)
+
+    def _end_as_lost(self, start: TaskAttempt, why: str) -> bool:
         self._queue.end(*start, Ended(how="lost", at=time.time(), message=why))
         return self.read(start)
 
-    def _cancel(self, wish: Wish) -> None:
-        begun = Begun(
-            at=time.time(),
-            host=socket.gethostname(),
-            cancelled=wish.by or "a user",
-            why=wish.why,
+    def _cancel(self) -> None:
+        """Make the cancellations of all that waits final."""
+        failed: OSError | QueueError | None = None
+        for number, waiting in self.plan.to_cancel().items():
+            try:
+                self._cancel_waiting(number, waiting)
+            except (OSError, QueueError) as error:  # one job does not hold up the others
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _cancel_waiting(self, number: int, waiting: Mapping[int | None, int]) -> None:
+        entry = self.book.entries[number]
+        by_wish: defaultdict[Wish | None, list[tuple[int | None, int]]] = defaultdict(list)
+        for task, attempt in waiting.items():
+            by_wish[entry.asked(task).cancelled].append((task, attempt))
+        for wish, tasks in by_wish.items():
+            assert wish is not None  # as they are unwanted
+            begun = Begun(
+                at=time.time(),
+                host=socket.gethostname(),
+                cancelled=wish.by or "a user",
+                why=wish.why,
+            )
+            self._queue.cancel_waiting(number, tasks, begun)
+        # Those that another one has cancelled, or begun, are read again, too.
+        self._settled(
+            {
+                TaskAttempt(number, *one): self.book.read_task(number, one[0])
+                for one in waiting.items()
+            }
         )
-        for first, last in wish.jobs:
-            for number in range(first, min(last, self.book.next_job - 1) + 1):
-                waiting = self.plan.to_cancel(number)
-                if not waiting:
-                    continue
-                # Those that another one has cancelled, or begun, are read again, too.
-                self._queue.cancel_waiting(number, waiting.items(), begun)
-                # If one cannot be read, the wish is carried out once more.
-                found = {
-                    TaskAttempt(number, *one): self.book.read_task(number, one[0])
-                    for one in waiting.items()
-                }
-                self._settled(found)
 
 
 def next_pause(plan: Plan, most: float) -> float:

@@ -18,7 +18,7 @@ from grain.head import collapsing
 from grain.queue.errors import QueueError
 from grain.resource import Cores, ResourceError, WTime, from_data
 from grain.worker import Call
-from grain.worker.jobs.run import GRACE, AttemptCall, AttemptEnd, JobFunction
+from grain.worker.jobs.run import GRACE, AttemptCall, JobError, JobFunction, NotRun
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from grain.dispatcher.batch_jobs import WorkerJob
     from grain.dispatcher.plan import TaskAttempt
+    from grain.head.messages import Crash
     from grain.queue.folder import Queue
     from grain.queue.records import Job
     from grain.remote_exer import RemoteExecutor
@@ -82,14 +83,22 @@ class DispatchLoop:
         # Commands find there which task of the mission an attempt is.
         self._tickets = desk.book.tickets
         self._tickets.clear()
+        self._starts: dict[int, TaskAttempt] = {}  # by ticket
         self._ticket = desk.number * TICKETS
         self._functions: dict[str, JobFunction] = {}
         self._away: set[TaskAttempt] = set()
         self._kinds: dict[TaskAttempt, str] = {}
         self._handed: defaultdict[str, int] = defaultdict(int)
         self._tries: dict[TaskAttempt, int] = {}
+        # The attempts under way after which another one follows if they fail; and the tickets of
+        # the first calls of those tasks of which another call follows. All that is shown of the
+        # mission counts a further call as one at the same thing.
+        self._followed: set[TaskAttempt] = set()
+        self._first: dict[tuple[int, int | None], int] = {}
         self._later: deque[tuple[float, TaskAttempt]] = deque()
-        self._ends: list[tuple[TaskAttempt, outcome.Outcome[AttemptEnd]]] = []
+        self._crashes: list[tuple[int, Crash]] = []
+        executor.on_crash = self._on_crash
+        self._ends: list[tuple[TaskAttempt, outcome.Outcome[None]]] = []
         self._woken = trio.Event()
         self._one_thread = trio.CapacityLimiter(1)
         self.busy_at = trio.current_time()
@@ -126,6 +135,7 @@ class DispatchLoop:
                 for stop in news.stops:
                     if stop in self._tickets:
                         self._executor.cancel(self._tickets[stop])
+                await self._take_crashes()
                 await self._take_ends()
                 self._give_back()
                 if trio.current_time() >= look_away:
@@ -156,8 +166,11 @@ class DispatchLoop:
             self._desk.book.next_wish, self._queue.mission,
         )  # fmt: skip
         self._tickets[start] = ticket
+        self._starts[ticket] = start
         kind = self._kinds[start] = self._desk.plan.kind(start.number)
         self._handed[kind] += 1
+        if self._desk.plan.goes_on(start):
+            self._followed.add(start)
         self._desk.note_tickets()
         try:
             self._executor.submit_call(
@@ -168,6 +181,8 @@ class DispatchLoop:
                 priority=max(-MOST_PRIORITY, min(job.priority, MOST_PRIORITY)),
                 number=ticket,
             )
+            if first := self._first.get((start.number, start.task), 0):
+                self._executor.note_further(ticket, first)
         except (ResourceError, ValueError) as error:
             self._tries[start] = _REFUSED  # it does not pass
             self._ends.append((start, outcome.Error(error)))
@@ -178,9 +193,40 @@ class DispatchLoop:
             name = "other jobs"
         return self._functions.setdefault(name, JobFunction(name))
 
-    def _deliver(self, start: TaskAttempt, ended: outcome.Outcome[AttemptEnd]) -> None:
+    def _deliver(self, start: TaskAttempt, ended: outcome.Outcome[None]) -> None:
+        task, ticket = (start.number, start.task), self._tickets.get(start)
+        error = ended.error if isinstance(ended, outcome.Error) else None
+        over = error is None or (isinstance(error, JobError) and start not in self._followed)
+        if over or ticket is None:
+            self._first.pop(task, None)
+        else:
+            self._first.setdefault(task, ticket)
+            self._executor.note_retry(ticket)
+        self._followed.discard(start)
         self._ends.append((start, ended))
         self._woken.set()
+
+    def _on_crash(self, ticket: int, crash: Crash) -> None:
+        if crash.known:
+            self._crashes.append((ticket, crash))
+            self._woken.set()
+
+    async def _take_crashes(self) -> None:
+        """End the attempts of runs that have crashed, and what has come of their calls since.
+
+        The scheduler runs such a call again, which finds its attempt taken, perhaps after hours.
+        """
+        while self._crashes:
+            ticket, crash = self._crashes[0]
+            await self._blocking(partial(self._desk.note_crash, ticket, crash.attempt, crash.how))
+            start = self._starts.get(ticket)
+            if (
+                start is not None
+                and await self._blocking(partial(self._desk.has_crashed, start))
+                and await self._blocking(partial(self._desk.end_lost, [start]))
+            ):
+                self._executor.cancel(ticket)
+            del self._crashes[0]
 
     async def _take_ends(self) -> None:
         ends, self._ends = self._ends, []
@@ -195,27 +241,27 @@ class DispatchLoop:
                 if not over[start]:
                     await self._go_on(start, ended)
                 ends.pop()
-                if self._tickets.pop(start, None) is not None:
+                if (ticket := self._tickets.pop(start, None)) is not None:
+                    del self._starts[ticket]
                     self._handed[self._kinds.pop(start)] -= 1
         finally:
             self._ends += ends + unread
         if unread:
             await trio.sleep(_UNREAD)
 
-    async def _go_on(self, start: TaskAttempt, ended: outcome.Outcome[AttemptEnd]) -> None:
+    async def _go_on(self, start: TaskAttempt, ended: outcome.Outcome[None]) -> None:
         """Decide about an attempt whose call has ended, and which has no end."""
         if await self._blocking(partial(self._desk.has_begun, start)):
             # Its worker is lost to the scheduler; only files or a death end it.
             self._away.add(start)
             return
-        if isinstance(ended, outcome.Error):
-            why, passing = str(ended.error), False
-        else:
-            end = ended.unwrap()
-            why, passing = end.why, end.passing
+        error = ended.error if isinstance(ended, outcome.Error) else NotRun("taken")
+        why, passing = str(error), False
+        if isinstance(error, NotRun):
+            passing = error.passing
             # Another one has begun it, and names here are old; or its worker's are, which did not
             # see the end of the attempt before.
-            if end.what == "taken":
+            if error.what == "taken":
                 why, passing = "another worker has it, or its last end is not seen yet", True
         tries = self._tries[start] = self._tries.get(start, 0) + (not passing)
         if tries < _REFUSED:

@@ -16,7 +16,7 @@ from collections import OrderedDict, defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.queue.states import next_attempt
+from grain.queue.states import Run, next_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,6 +56,9 @@ class Plan:
         self._dependents: defaultdict[int, set[int]] = defaultdict(set)
         self._until_begun: defaultdict[int, set[int]] = defaultdict(set)
         self._by_task: defaultdict[int, set[int]] = defaultdict(set)
+        # Jobs of which a task may wait that is cancelled: by a wish, or since its attempt came to
+        # nothing after the wish.
+        self._cancelled: set[int] = set()
 
     @property
     def has_jobs(self) -> bool:
@@ -92,6 +95,8 @@ class Plan:
                     self._until_begun[other].add(entry.number)
                 elif dependency.until == "each":
                     self._by_task[other].add(entry.number)
+        if any(wish.what == "cancel" for wish in entry.wishes):
+            self._cancelled.add(entry.number)
         self._reopen(turn)
 
     def wish(self, wish: Wish) -> list[TaskAttempt]:
@@ -106,6 +111,8 @@ class Plan:
                     continue
                 turn.look_again()
                 self._reopen(turn)
+                if wish.what == "cancel":
+                    self._cancelled.add(number)
                 stops += [
                     TaskAttempt(number, task, attempt)
                     for task, attempt in turn.active.items()
@@ -119,6 +126,7 @@ class Plan:
         if turn is None:
             return
         turn.note(task)
+        self._note_waiting(turn, task)
         if turn.entry.is_final:
             self._forget(turn)
             for dependent in self._dependents.get(number, ()):
@@ -137,7 +145,16 @@ class Plan:
         if turn is not None and turn.active.get(start.task) == start.attempt:
             del turn.active[start.task]
             turn.put_back(start.task)
+            self._note_waiting(turn, start.task)
             self._open_again(turn)
+
+    def goes_on(self, start: TaskAttempt) -> bool:
+        """Return True if another attempt follows if this one, which is under way, fails."""
+        entry = self._book.entries[start.number]
+        runs = [run for run in entry.runs.get(start.task, ()) if run.attempt < start.attempt]
+        failed = Run(start.attempt, 0.0, how="exit", status=1)
+        asked = entry.asked(start.task)
+        return asked.cancelled is None and next_attempt(entry.job, [*runs, failed], asked) > 0
 
     # ---- decisions
 
@@ -177,8 +194,17 @@ class Plan:
         """Return when the next job may begin that waits for its time, in Unix seconds."""
         return self._at[0][0] if self._at else None
 
-    def to_cancel(self, number: int) -> dict[int | None, int]:
-        """Return the tasks of a job that wait and are not wanted any more, with their attempts."""
+    def to_cancel(self) -> dict[int, dict[int | None, int]]:
+        """Return by job the tasks that wait and are not wanted any more, with their attempts.
+
+        A task is among them until the book says that it is cancelled.
+        """
+        found = {number: self._unwanted(number) for number in self._cancelled}
+        found = {number: tasks for number, tasks in found.items() if tasks}
+        self._cancelled = set(found)
+        return found
+
+    def _unwanted(self, number: int) -> dict[int | None, int]:
         turn = self._jobs.get(number)
         if turn is None:
             return {}
@@ -218,6 +244,13 @@ class Plan:
                 heapq.heappush(self._at, (entry.job.not_before, entry.number))
             return None
         return None
+
+    def _note_waiting(self, turn: _Turn, task: int | None) -> None:
+        """Note that a task may wait again; if it is cancelled, its wish has come before."""
+        if task in turn.active or turn.entry.asked(task).cancelled is None:
+            return
+        if turn.entry.standing(task, 0.0).state == "PENDING":
+            self._cancelled.add(turn.entry.number)
 
     def _reopen(self, turn: _Turn) -> None:
         turn.unpark()

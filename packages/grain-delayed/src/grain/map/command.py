@@ -294,6 +294,8 @@ def _plan(ctx: click.Context, **given: Any) -> MapOptions:
             f"--header {given['header']}: write --header : for the first line; cut other headers, "
             "as by tail -n +3"
         )
+    for key, option in (("joblog", "--joblog"), ("results", "--results"), ("workdir", "--wd")):
+        given[key] = _place(option, given[key])
     at_once = None
     if given["jobs"] is not None:
         at_once = parse_jobs(given["jobs"], len(os.sched_getaffinity(0)))
@@ -422,6 +424,21 @@ def _seconds(option: str, text: str | None) -> float:
         percent = " A share of the median, as 200%, is not known here." if "%" in text else ""
         raise MapError(f"{option} {text}: write seconds, or 90s, 10m, 2h, 1d.{percent}")
     return seconds or 0.0
+
+
+def _place(option: str, text: str | None) -> str | None:
+    """Return a name with ~ and variables filled in: in quotes, as {} needs, no shell does so.
+
+    Raises:
+        MapError: a variable is not set.
+    """
+    from grain.config import Unfit, expand_place
+    from grain.eventlog.names import with_home
+
+    try:
+        return None if text is None else expand_place(text, with_home(os.environ))
+    except Unfit as error:
+        raise MapError(f"{option} {text}: {error}") from None
 
 
 def _sentence(error: Exception) -> str | None:

@@ -25,7 +25,7 @@ from grain.map.job_log.file import JobLog
 from grain.map.job_log.table import ResultTable, is_table
 from grain.map.jobs import Jobs, MapJob
 from grain.map.output import OutputPrinter
-from grain.map.results import Results, Tag, WorkingDirectory
+from grain.map.results import JobPlaces, Results, Tag, WorkingDirectory
 from grain.worker.errors import printable
 
 if TYPE_CHECKING:
@@ -45,6 +45,34 @@ async def check(plan: MapOptions) -> None:
     """
     async with _inputs(plan) as inputs:
         _template(plan, inputs)
+    await _check_places(plan)
+
+
+async def _check_places(plan: MapOptions) -> bool:
+    """Look for files and directories that two jobs would share, before any runs.
+
+    Returns:
+        False if the inputs can be read only once, so that this has to be done on the way.
+
+    Raises:
+        InputsError: two jobs would write to one file; or see `check`.
+        OSError: a file of inputs cannot be read.
+    """
+    if not all(one.can_be_read_twice() for one in plan.sources):
+        return False
+    async with _inputs(plan) as inputs:
+        places = _JobMaker(plan, inputs).places
+        if places.can_be_shared:
+            async with aclosing(_numbered(inputs, shuffle=False)) as numbered:
+                async for seq, record in numbered:
+                    places.add(seq, record)
+    _remark(places)
+    return True
+
+
+def _remark(places: JobPlaces) -> None:
+    if places.remark:
+        print(f"grain map: {places.remark}", file=sys.stderr)
 
 
 async def dry_run(plan: MapOptions) -> None:
@@ -80,6 +108,7 @@ async def run_map(plan: MapOptions, tally: Tally) -> None:
         grain.resource.Infeasible: no worker can ever run such a job.
         KeyboardInterrupt: on Ctrl-C, when no process is left; jobs that ended are written down.
     """
+    checked = await _check_places(plan)
     async with _inputs(plan) as inputs:
         maker = _JobMaker(plan, inputs)
         with ExitStack() as stack:
@@ -90,7 +119,7 @@ async def run_map(plan: MapOptions, tally: Tally) -> None:
                 go_on = plan.resume != "no"
                 table = stack.enter_context(ResultTable(plan.results, inputs.names, go_on=go_on))
             output = stack.enter_context(OutputPrinter(in_order=plan.keep_order))
-            feed = _Feed(plan, maker, history, tally, output)
+            feed = _Feed(plan, maker, history, tally, output, None if checked else maker.places)
             error: Exception | None = None
             # The routine lines of a mission are noise around a command's own output.
             reporter = Reporter(
@@ -110,6 +139,7 @@ async def run_map(plan: MapOptions, tally: Tally) -> None:
                                 slots=maker.uses_slot,
                             )  # fmt: skip
                             error = await feed.all(inputs, jobs)
+                            _remark(maker.places)
                             if error is None:
                                 reporter.expect(Total(feed.started))
                     error = jobs.error or error
@@ -141,6 +171,7 @@ class _JobMaker:
         self._results: Results | None = None
         if plan.results is not None and not is_table(plan.results):
             self._results = Results(plan.results, *columns)
+        self.places = JobPlaces(self._results, self._where)
         self._tag = None if plan.tag is None else Tag(plan.tag, *columns)
         makers = (self._template, self._where, self._results, self._tag)
         self.uses_slot = any(one.uses_slot for one in makers if one is not None)
@@ -179,8 +210,10 @@ class _Feed:
         history: History | None,
         tally: Tally,
         output: OutputPrinter,
+        places: JobPlaces | None,
     ) -> None:
         self.started = 0
+        self._places = places
         self._again = plan.resume == "succeeded"
         self._shuffle = plan.shuffle
         self._maker = maker
@@ -198,6 +231,8 @@ class _Feed:
             try:
                 async with aclosing(_numbered(inputs, shuffle=self._shuffle)) as numbered:
                     async for seq, record in numbered:
+                        if self._places is not None:
+                            self._places.add(seq, record)
                         command = self._maker.command(seq, record)
                         if self._is_over(seq, command):
                             await self._output.put(seq, b"", b"")

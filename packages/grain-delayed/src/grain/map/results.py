@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.inputs.errors import InputError
 from grain.inputs.template import Template
+from grain.map.failures import job_text, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,7 @@ class Results:
             inside = f"{name.rstrip('/') or name}/{{#}}"
             self._template = Template([inside], names=names, width=width, path=True)
             self._folder = True
-        self.uses_slot = self._template.uses_slot
+        self.uses_slot, self.uses_seq = self._template.uses_slot, self._template.uses_seq
         self._root = _root(name)
 
     def files(self, seq: int, record: Sequence[str], slot: int | None = None) -> Files:
@@ -62,6 +63,9 @@ class WorkingDirectory:
     Args:
         name: its name, with replacements or without; None for the current directory.
 
+    Attributes:
+        is_one: True if it is the same for all jobs.
+
     Raises:
         TemplateError: a replacement that no input can fill.
     """
@@ -72,7 +76,8 @@ class WorkingDirectory:
         template = Template([name or "."], names=names, width=width, path=True)
         # A name without replacements is made absolute once.
         self._directory = Path(name or ".").absolute() if template.plain else template
-        self.uses_slot = template.uses_slot
+        self.uses_slot, self.uses_seq = template.uses_slot, template.uses_seq
+        self.is_one = template.plain
         self._root = _root(name or "")
 
     def of(self, seq: int, record: Sequence[str], slot: int | None = None) -> Path:
@@ -106,6 +111,59 @@ def _within(root: str, name: str) -> Path:
             "it. {/} is an input without its directories"
         )
     return path
+
+
+class JobPlaces:
+    """The files and directories of the jobs so far, to find those that two of them share.
+
+    The number of a slot does not count: jobs one after the other have the same.
+
+    Args:
+        results: the files of jobs; None if they have none.
+        where: their directories.
+
+    Attributes:
+        remark: a line on the first directory that two jobs share; "" for none.
+    """
+
+    def __init__(self, results: Results | None, where: WorkingDirectory) -> None:
+        self.remark = ""
+        # With the number of the job in the name each has its own.
+        self._results = None if results is None or results.uses_seq else results
+        self._where = None if where.is_one or where.uses_seq or where.uses_slot else where
+        self._files: dict[str, tuple[int, Sequence[str]]] = {}
+        self._directories: dict[str, tuple[int, Sequence[str]]] = {}
+
+    @property
+    def can_be_shared(self) -> bool:
+        """True if there is anything to look at."""
+        return self._results is not None or self._where is not None
+
+    def add(self, seq: int, record: Sequence[str]) -> None:
+        """Note the places of a job.
+
+        Raises:
+            InputError: it would overwrite a file of another job, or a name leads elsewhere.
+        """
+        job = seq, record
+        for path in self._results.files(seq, record) if self._results else ():
+            if (other := self._files.setdefault(os.path.normpath(path), job))[0] != seq:
+                raise InputError(
+                    f"{_both(other, job)} would write to one file, {path}. With {{#}}, the number "
+                    "of the job, in its name each has its own: --results 'out/{#}.log'"
+                )
+        if self._where is not None:
+            path = self._where.of(seq, record)
+            other = self._directories.setdefault(os.path.normpath(path), job)
+            if other[0] != seq and not self.remark:
+                self.remark = (
+                    f"{_both(other, job)} run in one directory, {path}, where files of the same "
+                    "name overwrite each other. {#} is the number of the job"
+                )
+
+
+def _both(*jobs: tuple[int, Sequence[str]]) -> str:
+    return " and ".join(job_text(seq, shortened(record)) for seq, record in jobs)
 
 
 class Tag:

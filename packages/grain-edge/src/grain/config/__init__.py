@@ -28,6 +28,8 @@ Map:
 
 from grain.config.errors import ConfigError as ConfigError
 from grain.config.errors import Mistake as Mistake
+from grain.config.expansion import Unfit as Unfit
+from grain.config.expansion import expand_place as expand_place
 from grain.config.expansion import split_defer as split_defer
 from grain.config.expansion import stamp as stamp
 from grain.config.loading import load as load

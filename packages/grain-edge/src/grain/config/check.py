@@ -180,9 +180,10 @@ def _with_defaults(table: type[ConfigTable], given: Plain, context: ExpansionCon
             try:
                 plain[name] = sort.read(defaults[name], context)
             except Unfit:
-                # Without HOME there is no default place to meet. The error is raised by the process
-                # that goes there; a mission that runs all by itself does not.
-                plain[name] = defaults[name]
+                # Without a home directory there is no default place to meet. The error is raised by
+                # the process that goes there; a mission that runs all by itself does not. A file
+                # has no place then: no directory may get the name $HOME.
+                plain[name] = defaults[name] if sort.check is not None else ""
     return plain
 
 

@@ -16,6 +16,7 @@ from grain.config.check import check
 from grain.config.errors import ConfigError, Mistake
 from grain.config.kinds import ExpansionContext, without_key
 from grain.config.search import NAME, find, untrusted
+from grain.eventlog.names import with_home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +55,7 @@ def load(
             understood. Its text names file, key and remedy.
         TypeError: ``config_file`` is none of the above.
     """
+    env = with_home(env)
     chosen = choose(config_file, env, cwd)
     if chosen is None:
         return _config({}, ExpansionContext(env, Path()), "the defaults")

@@ -40,6 +40,7 @@ Map:
 - ``bridge/``: meetings at a bridge, where processes meet that share no file system
 - ``relay/``: the server of a bridge
 - ``connecting/``: dialling and serving: routes, offers, greeting
+- ``machine/``: this machine: CPUs that workers have taken, copies of processes
 - ``framing/``: channels: frames and the writer
 - ``meeting/``: the meeting file: who leads, and how it is reached
 - ``transports/``: trio streams over Unix sockets, TLS and files

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
+
+from grain.eventlog.names import home_folder
 
 if TYPE_CHECKING:
     from grain.edge.errors import AddressError
@@ -132,8 +134,6 @@ def parse_address(text: str, home: str | None = None) -> Address:
     Raises:
         AddressError: the text is in none of these forms; its message says why, and has the forms.
     """
-    if home is None:
-        home = str(Path.home())
     scheme, separator, rest = text.partition("://")
     if not separator:
         raise _wrong(f"{text!r} is no address: {_FORMS}")
@@ -177,9 +177,16 @@ def _wrong(message: str) -> AddressError:
     return AddressError(message)
 
 
-def _path(text: str, rest: str, home: str) -> str:
+def _home(text: str) -> str:
+    try:
+        return str(home_folder())
+    except RuntimeError as error:
+        raise _wrong(f"{text!r}: {error}: set HOME, or write an absolute path") from None
+
+
+def _path(text: str, rest: str, home: str | None) -> str:
     if rest == "$HOME" or rest.startswith("$HOME/"):
-        rest = home + rest[len("$HOME") :]
+        rest = (_home(text) if home is None else home) + rest[len("$HOME") :]
     if not rest.startswith("/") or "\0" in rest:
         raise _wrong(f"{text!r}: the path must be absolute or begin with $HOME/; {_FORMS}")
     if "$" in rest:
@@ -191,7 +198,7 @@ def _path(text: str, rest: str, home: str) -> str:
     return "/" + str(path).lstrip("/")
 
 
-def _tcp(text: str, rest: str, home: str) -> TcpAddress:
+def _tcp(text: str, rest: str, home: str | None) -> TcpAddress:
     where, _, query = rest.partition("?")
     edge = _path(DEFAULT, DEFAULT.removeprefix("edge://"), home)
     if query:
@@ -202,7 +209,7 @@ def _tcp(text: str, rest: str, home: str) -> TcpAddress:
     return TcpAddress(host, port, edge)
 
 
-def _bridge(rest: str, home: str) -> BridgeAddress:
+def _bridge(rest: str, home: str | None) -> BridgeAddress:
     # No message has the text: there is a key in it.
     where, _, query = rest.partition("?")
     key, separator, place = where.rpartition("@")

@@ -378,6 +378,7 @@ class MissionRow(Part, frozen=True):
         left: how many of its tasks have no outcome.
         running: how many of these run; None where there are too many different requests to count.
         outlook: None if it does not state any.
+        rate: how many of its tasks end in a second.
     """
 
     number: int
@@ -394,6 +395,7 @@ class MissionRow(Part, frozen=True):
     left: int
     running: int | None
     outlook: MissionOutlook | None
+    rate: float = 0.0
 
 
 class QueueRow(Part, frozen=True):

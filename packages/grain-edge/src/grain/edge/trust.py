@@ -210,6 +210,48 @@ def open_appended(path: str) -> int:
     return fd
 
 
+def open_output(path: str, flags: int) -> int:
+    """Open a file that users name for writing, and return its descriptor.
+
+    A link there is followed, as a shell does, unless another user has made it: where others may
+    write they could lead us to a file of our own.
+
+    Args:
+        path: the file; it gets the mode that the umask leaves of 0666.
+        flags: of open(2); a child never inherits the file.
+
+    Raises:
+        PermissionError: another user has made the link.
+        OSError: it cannot be opened.
+    """
+    flags |= os.O_CLOEXEC
+    place = path
+    for _ in range(_LINKS):
+        try:
+            return os.open(place, flags | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        # By a descriptor, so that the link whose owner is looked at is the one that is followed.
+        link = os.open(place, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            owner = os.fstat(link).st_uid
+            if owner not in {0, os.geteuid()}:
+                raise PermissionError(
+                    errno.EPERM,
+                    f"{place} is a link of {_user(owner)}, and could lead to a file of yours: "
+                    "remove it, or choose another name",
+                    path,
+                )
+            if place.startswith("/proc/"):  # whose links, as of an open file, have no path
+                return os.open(place, flags, 0o666)
+            target = os.fsdecode(os.readlink(b"", dir_fd=link))
+            place = str(Path(place).parent / target)
+        finally:
+            os.close(link)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
 def write_script(path: Path, text: str) -> None:
     """Write an executable file, only for its owner, in place of a file that is there.
 

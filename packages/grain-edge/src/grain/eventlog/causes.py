@@ -117,15 +117,26 @@ def cause_of(text: str) -> str:
 def pattern_of(message: str) -> str:
     """Return a message without what differs: dots for paths, numbers, and arguments of programs.
 
-    >>> pattern_of("/opt/xtb aspirin --opt: exit code 128; on host nodea; SCF did not converge")
-    'xtb …: exit code 128; on host …; SCF did not converge'
+    The name of the program stays, though it may look like a number or the name of a file.
+
+    >>> pattern_of("/opt/pw.x -in si.in: exit code 128; on host nodea; pw.x did not converge")
+    'pw.x …: exit code 128; on host …; pw.x did not converge'
     """
-    return _VARIES.sub(_dots, _PLACE.sub(r"\1…", _COMMAND.sub(r"\1 …", message, count=1)))
+    command = _COMMAND.match(message)
+    program = "" if command is None else command[1]
+    first = "" if command is None else program + (" …" if command[2] else "")
+
+    def varied(match: re.Match[str]) -> str:
+        return program if match[0] == program else _dots(match)
+
+    rest = message if command is None else message[command.end() :]
+    return first + _VARIES.sub(varied, _PLACE.sub(r"\1…", rest))
 
 
 # A failed program, as `grain.worker.errors.ExternalError` puts it: its name, and its arguments.
 _COMMAND = re.compile(
-    r"^(?:[^\s:]*/)?([^\s/:]+) .*?(?=: (?:exit code|exit status|ended by signal|ended after) )"
+    r"^(?:[^\s:]*/)?([^\s/:]+)( .*?)?(?=: (?:killed for want|exit code|exit status|ended by signal"
+    r"|ended after) )"
 )
 
 # Where it ran, as a line of its own, which the log has after a semicolon.

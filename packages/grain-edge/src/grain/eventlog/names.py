@@ -55,12 +55,44 @@ class LogName(NamedTuple):
     number: int = 0
 
 
+def home_folder(env: Mapping[str, str] = os.environ) -> Path:
+    """Return the user's home directory, absolute: ``HOME``, or else that of the password database.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    if (given := env.get("HOME", "")).startswith("/"):
+        return Path(given)
+    import pwd  # which is not needed elsewhere
+
+    try:
+        found = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        found = ""
+    if not found.startswith("/"):
+        raise RuntimeError(
+            "there is no home directory: HOME is not set to one, and the password database has none"
+        )
+    return Path(found)
+
+
+def with_home(env: Mapping[str, str]) -> Mapping[str, str]:
+    """Return variables in which ``HOME`` is the home directory; without it if there is none."""
+    try:
+        return {**env, "HOME": str(home_folder(env))}
+    except RuntimeError:
+        return {name: env[name] for name in env if name != "HOME"}
+
+
 def state_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of Grain's files that outlive a process: ``$XDG_STATE_HOME/grain``."""
+    """Return the directory of Grain's files that outlive a process: ``$XDG_STATE_HOME/grain``.
+
+    Raises:
+        RuntimeError: the user has no home directory.
+    """
     # The XDG Base Directory Specification says to ignore a relative path.
     given = env.get("XDG_STATE_HOME", "")
-    home = Path(env["HOME"]) if env.get("HOME") else Path.home()
-    base = Path(given) if given.startswith("/") else home / ".local" / "state"
+    base = Path(given) if given.startswith("/") else home_folder(env) / ".local" / "state"
     return base / "grain"
 
 

@@ -31,6 +31,7 @@ from grain.eventlog.schema import (
     TaskSubmitted,
     WorkerJoined,
 )
+from grain.eventlog.usage import RunMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -126,6 +127,13 @@ class EndedRun(NamedTuple):
         return self.submission.workers(self.line.alternative)
 
     @property
+    def members(self) -> tuple[RunMember, ...]:
+        """Its workers, as far as the log names them; the one that ran it first."""
+        line = self.line
+        own = RunMember(worker=line.worker, host=line.host, cpus=line.cpus)
+        return line.members or (own,)
+
+    @property
     def core_seconds(self) -> float:
         """The cores that it has, for as long as it ran."""
         return self.cores * self.seconds
@@ -160,10 +168,13 @@ class OpenTask:
         request: the amounts that it asks for on each worker. If it has alternatives, these are the
             amounts of the last one by which it ran.
         workers: the number of workers that it takes at once, likewise.
+        members: the names of those that it has, as far as the log names them; none while it waits.
         ran_before: True if an earlier run of it had begun.
     """
 
-    __slots__ = ("queued", "ran_before", "request", "started", "submission", "worker", "workers")
+    __slots__ = (
+        *("members", "queued", "ran_before", "request", "started", "submission", "workers"),
+    )
 
     def __init__(self, submission: Submission) -> None:
         self.submission = submission
@@ -171,8 +182,13 @@ class OpenTask:
         self.workers = submission.workers(0)
         self.queued = submission.time
         self.started: float | None = None
-        self.worker = ""
+        self.members: tuple[str, ...] = ()
         self.ran_before = False
+
+    @property
+    def worker(self) -> str:
+        """The name of the worker that runs it; empty while it waits."""
+        return self.members[0] if self.members else ""
 
 
 class OpenCounts:
@@ -244,7 +260,8 @@ class RunAssembly:
                 self._count(task.submission.function, waiting=-1, running=1)
             # Of brief tasks, this line comes as late as that of the end.
             given = min(line.time - self.clock_change, now)
-            task.started, task.worker = max(given, task.queued), line.worker
+            task.started = max(given, task.queued)
+            task.members = line.members or (line.worker,)
             task.request = task.submission.alternative(line.alternative)
             task.workers = task.submission.workers(line.alternative)
         elif isinstance(line, RunEnded):
@@ -336,7 +353,7 @@ class RunAssembly:
         if task.started is not None:
             self._count(task.submission.function, waiting=1, running=-1)
         task.ran_before = task.ran_before or started is not None
-        task.queued, task.started, task.worker = now, None, ""
+        task.queued, task.started, task.members = now, None, ()
         return run
 
     def _framed(self, line: RunEnded, task: OpenTask, now: float) -> tuple[float | None, float]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from grain.eventlog.usage import Amount, Count, Usage
+from grain.eventlog.usage import Amount, Count, RunMember, Usage
 
 VERSION = 1
 """The version of the format. It grows when readers of the old one would misread a line."""
@@ -145,11 +145,13 @@ class TaskStarted(Line, frozen=True, kw_only=True, tag="started"):
         task: its number.
         worker: the name of the worker.
         alternative: by which of the alternatives of its request; 0 is the first one.
+        members: where it has several workers, the names of all of them, that one first.
     """
 
     task: Count
     worker: str
     alternative: Count = 0
+    members: tuple[str, ...] = ()
 
 
 class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
@@ -177,6 +179,8 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
             its middle.
         final: True if the task is over with it.
         usage: what it has used; None if that is not known, as for a run that was handed back.
+        members: where it had several workers, all of them, the one that ran it first, each with its
+            host and its CPUs.
         call: for a failed run: the function with its arguments in
             one line, 160 characters at most, with "…" for what is left out; for a program its
             command line. Empty where that is not known.
@@ -196,6 +200,7 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
     message: str = ""
     final: bool = True
     usage: Usage | None = None
+    members: tuple[RunMember, ...] = ()
     call: str = ""
 
 

@@ -170,7 +170,8 @@ class FunctionTotals:
         requests: how many tasks were submitted with each request, as it was written.
         core_seconds: the cores that its runs asked for, times their length.
         wasted_core_seconds: those of runs that brought no value.
-        asked: the amounts of each kind that its tasks asked for.
+        asked: the amounts of each kind that its tasks asked for, on each of their workers.
+        workers: the numbers of workers that its tasks took at once.
         seconds: the lengths of its runs that brought a value.
         runs: its runs that began, and have ended.
         waited: the waits for its runs.
@@ -194,6 +195,7 @@ class FunctionTotals:
     wasted_core_seconds: float = 0.0
     cpu_seconds: float = 0.0
     asked: dict[str, Amounts] = field(default_factory=dict)
+    workers: Counter[int] = field(default_factory=Counter)
     seconds: Histogram = field(default_factory=Histogram)
     runs: int = 0
     waited: Histogram = field(default_factory=Histogram)
@@ -299,6 +301,8 @@ class Totals:
         (function.never_ran if run.never_ran else function.waited).add(run.waited)
         function.retried += run.is_retry
         function.core_seconds += run.core_seconds
+        if run.started is not None:
+            function.workers[run.workers] += 1
         if line.outcome == VALUE:
             function.done += 1
             function.seconds.add(run.seconds)
@@ -342,7 +346,7 @@ class Totals:
                 cause = Cause("", line.outcome, OTHER_CAUSES, "")
             failures = self.failures.setdefault(cause, Failures(cause, run))
         failures.runs += 1
-        failures.workers[line.worker] += 1
+        failures.workers.update(member.worker for member in run.members)
         if line.final:
             function.failed += 1
             failures.final += 1

@@ -86,12 +86,27 @@ class ProgramState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     memory: float | None = None
 
 
+class RunMember(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A worker of a run, with what it had there.
+
+    Attributes:
+        worker: its name.
+        host: its host.
+        cpus: the numbers of the CPUs; empty if they are not known.
+    """
+
+    worker: str
+    host: str = ""
+    cpus: tuple[int, ...] = ()
+
+
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A run of a task, as its worker saw it.
 
     Attributes:
         started: when its tasklet began, in Unix seconds by the worker's clock.
         cpus: the numbers of the CPUs that it had; empty if they are not known.
+        members: of a run on several workers, all of them, the first of which is this one.
     """
 
     started: float
@@ -100,6 +115,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     worker: str = ""
     cpus: tuple[int, ...] = ()
     usage: Usage = Usage()
+    members: tuple[RunMember, ...] = ()
 
 
 Report = bytes | Annotated[float, msgspec.Meta(ge=0.0, le=BRIEF)]

@@ -92,6 +92,7 @@ class Template:
     Attributes:
         plain: True if it was written without holes.
         uses_slot: True if there is a `{%}` in it.
+        uses_seq: True if there is a `{#}` in it.
 
     Raises:
         TemplateError: no program, a hole that no input can fill, or a hole that cannot be quoted.
@@ -122,6 +123,7 @@ class Template:
             )
         holes = [part for word in self._words for part in word if isinstance(part, Hole)]
         self.uses_slot = any(hole.column == SLOT for hole in holes)
+        self.uses_seq = any(hole.column == SEQ for hole in holes)
         self._places: list[ValuePlace] = []
         # The words that a shell reads as a script, though the template is none.
         self._scripts: set[int] = set()

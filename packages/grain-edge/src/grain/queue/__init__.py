@@ -17,7 +17,7 @@ Map:
 - ``sequence``: numbers without gaps
 - ``dispatchers``: who is in charge, and which processes still run
 - ``packing``: old jobs take little room, and go
-- ``book``: all jobs that are not packed, and the view that makes lists fast
+- ``book``: all jobs that are not packed, the view that makes lists fast, and who never begins
 - ``states``: the state of a task, from what happened and what was asked
 - ``arrays``: arrays as users write them
 - ``selectors``: jobs and tasks as users name them

@@ -10,22 +10,32 @@ import heapq
 import time
 from contextlib import suppress
 from operator import itemgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from grain.queue.arrays import count_tasks, has_task, task_numbers
 from grain.queue.errors import Damaged, NoSuchJob, QueueError
 from grain.queue.folder import is_unreadable, parse_receipt, receipt_name
-from grain.queue.records import UNREADABLE, Begun, Job, Wish, encode_record
+from grain.queue.records import (
+    UNREADABLE,
+    Begun,
+    Dependency,
+    Job,
+    Until,
+    Wish,
+    encode_record,
+)
 from grain.queue.states import (
     Asked,
+    DependencyState,
     Run,
     Standing,
     State,
     StateCounts,
     asked_of,
     dependency_state,
+    dependency_states,
     run_of,
     task_state,
 )
@@ -226,7 +236,7 @@ class Entry:
         self,
         task: int | None,
         now: float,
-        dependency: Literal["met", "waits", "never"] = "met",
+        dependency: DependencyState = "met",
         running: int | None = None,
     ) -> Standing:
         """Return the state of a task; see `states.task_state`."""
@@ -402,11 +412,15 @@ class Book:
             self._packed[number] = None if entry is None else entry.counts
         return self._packed[number]
 
-    def dependency(self, entry: Entry, task: int | None) -> Literal["met", "waits", "never"]:
+    def dependency(self, entry: Entry, task: int | None) -> DependencyState:
         """Return how it stands with what a task waits for."""
-        if not entry.job.after:
-            return "met"
-        return dependency_state(
+        return dependency_state(self.dependencies(entry, task)) if entry.job.after else "met"
+
+    def dependencies(
+        self, entry: Entry, task: int | None
+    ) -> Iterator[tuple[Dependency, int, DependencyState]]:
+        """Yield how it stands with each job that a task waits for."""
+        return dependency_states(
             entry.job.after, self.counts, self._states_of, task, self._has_begun
         )
 
@@ -582,6 +596,107 @@ class Book:
         except QueueError:  # removed, or not readable
             pass
         return None
+
+
+class Block(NamedTuple):
+    """The reason for which a task never begins.
+
+    Attributes:
+        job: a job that did not end as wanted.
+        until: the end that was wanted.
+        by_way_of: jobs that wait, each for the next one, between the task and that job.
+    """
+
+    job: int
+    until: Until
+    by_way_of: tuple[int, ...] = ()
+
+
+class Blocks:
+    """The tasks that never begin, for a book as it is now; after a change, make a new one.
+
+    A job that is on hold is not blocked: whoever has it on hold will release it. But if what it
+    waits for has failed, that does not help either.
+    """
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._known: dict[tuple[int, int | None], Block | None] = {}
+
+    def of(self, entry: Entry, chosen: Callable[[int | None], bool] | None = None) -> Block | None:
+        """Return why no task of a job begins any more; None if one may, or runs, or none waits.
+
+        Args:
+            chosen: returns True for a task that counts; None for all.
+        """
+        # A job waits for smaller numbers. A chain may be longer than Python's stack is deep.
+        above, left = {entry.number: entry}, [entry]
+        while left:
+            for other in self._waits_for(left.pop()):
+                if other.number not in above:
+                    above[other.number] = other
+                    left.append(other)
+        del above[entry.number]
+        for number in sorted(above):
+            self._find(above[number])
+        return self._find(entry, chosen)
+
+    def _find(
+        self, entry: Entry, chosen: Callable[[int | None], bool] | None = None
+    ) -> Block | None:
+        if not entry.job.after or entry.is_final or (entry.running and chosen is None):
+            return None
+        one_by_one = any(dependency.until == "each" for dependency in entry.job.after)
+        found = None
+        for task in entry.task_numbers():
+            if chosen is not None and not chosen(task):
+                continue
+            state = entry.standing(task, 0.0).state if task in entry.runs else "PENDING"
+            if state == "PENDING":
+                found = self._of_task(entry, task)
+            if state == "RUNNING" or (state == "PENDING" and found is None):
+                return None
+            if found is not None and not one_by_one and not entry.running:
+                break  # all others wait for the same
+        return found
+
+    def _of_task(self, entry: Entry, task: int | None) -> Block | None:
+        key = entry.number, task
+        if key not in self._known:
+            self._known[key] = self._look(entry, task)
+        return self._known[key]
+
+    def _look(self, entry: Entry, task: int | None) -> Block | None:
+        if not entry.job.after or entry.asked(task).cancelled is not None:
+            return None  # a cancellation ends it
+        waits = []
+        for dependency, number, state in self._book.dependencies(entry, task):
+            if state == "never":
+                return Block(number, dependency.until)
+            if state == "waits":
+                waits.append((number, dependency.until == "each"))
+        for number, each in waits:
+            other = self._book.entries.get(number)
+            if other is None or number >= entry.number:
+                continue
+            if not each:
+                block = self._find(other)
+            elif other.standing(task, 0.0).state == "PENDING":
+                block = self._of_task(other, task)
+            else:
+                continue
+            if block is not None:
+                return block._replace(by_way_of=(number, *block.by_way_of))
+        return None
+
+    def _waits_for(self, entry: Entry) -> list[Entry]:
+        entries = self._book.entries
+        return [
+            entries[number]
+            for dependency in entry.job.after
+            for number in dependency.jobs
+            if number in entries and number < entry.number and not entries[number].is_final
+        ]
 
 
 def _bare(job: Job) -> Job:

@@ -29,6 +29,11 @@ SILENT_AFTER = 300.0
 """Seconds without a sign of life after which a dispatcher that cannot be seen from here is taken
 for dead."""
 
+QUIET_AFTER = 100.0
+"""Seconds without a sign of life after which a process that watches a dispatcher starts another
+one: three signs are missing, or those that came are seen a minute late, as on NFS. The other one
+ends if it lives after all."""
+
 _KEPT = 10  # earlier dispatchers whose files stay
 
 
@@ -65,12 +70,12 @@ def fate_of(process: ProcessRecord, here: ProcessIdentity | None = None) -> Fate
     return "rebooted" if same else "unknown"
 
 
-def this_dispatcher() -> Dispatcher:
-    """Return this process as a dispatcher."""
+def this_dispatcher(address: str = "") -> Dispatcher:
+    """Return this process as a dispatcher, whose scheduler is at an address."""
     me = this_process()
     return Dispatcher(
         host=me.host, machine=me.machine, boot=me.boot, space=me.space, pid=me.pid,
-        pid_began=me.start, at=time.time(),
+        pid_began=me.start, at=time.time(), address=address,
     )  # fmt: skip
 
 
@@ -129,6 +134,7 @@ class Dispatchers:
                 for name in (
                     f"dispatchers/{earlier}.alive",
                     f"dispatchers/{earlier}.gone",
+                    f"dispatchers/{earlier}.asked",
                     f"dispatchers/{earlier}",
                 ):
                     with suppress(OSError):
@@ -153,7 +159,41 @@ class Dispatchers:
 
         On a full disk nothing happens.
         """
-        name = f"dispatchers/{number}.alive"
+        self._mark(f"dispatchers/{number}.alive")
+
+    def ask_for_sign(self, number: int) -> None:
+        """Note that a process here relies on a dispatcher of another host, see `has_answered`.
+
+        On a full disk nothing happens.
+        """
+        self._mark(f"dispatchers/{number}.asked")
+
+    def has_answered(self, number: int) -> bool:
+        """Return True if a dispatcher has given a sign of life after it was last asked for one.
+
+        Both times are those of the file server, so clocks of hosts may differ.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        try:
+            asked = self._files.disk.age(f"dispatchers/{number}.asked")
+        except FileNotFoundError:
+            return True  # it has taken charge since
+        return self.silence(number) < asked
+
+    def silence(self, number: int) -> float:
+        """Return the seconds since a dispatcher gave a sign of life, by the file server's clock.
+
+        Raises:
+            OSError: it has given none, or that cannot be read.
+        """
+        try:
+            return self._files.disk.age(f"dispatchers/{number}.alive")
+        except FileNotFoundError:
+            return self._files.disk.age(f"dispatchers/{number}")
+
+    def _mark(self, name: str) -> None:
         with suppress(OSError):
             try:
                 self._files.disk.touch(name)
@@ -199,9 +239,8 @@ class Dispatchers:
     def _has_given_sign(self, number: int) -> bool:
         if self._files.disk.exists(f"dispatchers/{number}.gone"):
             return False
-        for name in (f"dispatchers/{number}.alive", f"dispatchers/{number}"):
-            with suppress(OSError):
-                return self._files.disk.age(name) < SILENT_AFTER
+        with suppress(OSError):
+            return self.silence(number) < SILENT_AFTER
         return False
 
     def _numbers(self) -> list[int]:

@@ -663,7 +663,11 @@ def decode_job(content: bytes) -> Job:
     Raises:
         QueueError: it cannot be read by this Grain.
     """
-    return _decode(content, Job, "a job")
+    job = _decode(content, Job, "a job")
+    if not job.raw_environment:
+        return job
+    raw = {os.fsdecode(name): os.fsdecode(value) for name, value in job.raw_environment}
+    return msgspec.structs.replace(job, environment=job.environment | raw, raw_environment=())
 
 
 def is_unreadable(job: Job) -> bool:
@@ -700,12 +704,18 @@ def encode_job(job: Job) -> bytes:
     )  # fmt: skip
     if null := next((text for text in given if "\0" in text), None):
         raise BadInput(f"{null!a} has a null character, and no command, path or variable may")
+    environment = {name: value for name, value in job.environment.items() if is_text(name + value)}
+    if len(environment) < len(job.environment):
+        raw = tuple(
+            (os.fsencode(name), os.fsencode(value))
+            for name, value in job.environment.items()
+            if name not in environment
+        )
+        job = msgspec.structs.replace(job, environment=environment, raw_environment=raw)
     try:
         return msgspec.json.encode(job)
     except UnicodeEncodeError as error:
-        odd = [name for name, value in job.environment.items() if not is_text(name + value)]
-        what = f"the environment variable {odd[0]!a}" if odd else "a text of the job"
-        raise BadInput(f"{what} is not UTF-8: change or unset it") from error
+        raise BadInput("a text of the job is not UTF-8") from error
 
 
 def is_text(text: str) -> bool:

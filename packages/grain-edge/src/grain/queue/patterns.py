@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.queue.arrays import task_numbers
+
+if TYPE_CHECKING:
+    from grain.queue.records import Job
 
 _SYMBOL = re.compile(r"%(\d*)([%AaJjNnstux])", re.ASCII)
 _MOST_DIGITS = 10
@@ -51,6 +57,54 @@ def path(pattern: str, facts: Facts, directory: str) -> Path:
     else:
         name = _SYMBOL.sub(lambda match: _value(match[1], match[2], facts), pattern)
     return Path(directory, name)
+
+
+class SharedOutput(NamedTuple):
+    """A file to which two tasks of an array write.
+
+    Attributes:
+        path: the file.
+        tasks: the two tasks.
+        appended: True if all tasks append to it, so that nothing is lost; False if it is the
+            stdout of the one and the stderr of the other, and one empties it when it begins.
+    """
+
+    path: Path
+    tasks: tuple[int, int]
+    appended: bool
+
+
+def is_shared(pattern: str, job: Job) -> bool:
+    """Return True if all tasks of an array write to one file: each appends to it."""
+    if job.array is None:
+        return False
+    pair = itertools.islice(task_numbers(job.array), 2)
+    found = [_of(pattern, job, task) for task in pair]
+    return len(found) == 2 and found[0] == found[1]
+
+
+def shared_outputs(job: Job) -> list[SharedOutput]:
+    """Return the files to which several tasks of an array write, were all of them on one host."""
+    tasks = [] if job.array is None else list(task_numbers(job.array))
+    patterns = [pattern for pattern in (job.stdout, job.stderr) if pattern]
+    common = {_of(one, job, tasks[0]) for one in patterns if is_shared(one, job)}
+    found = [SharedOutput(path, (tasks[0], tasks[1]), True) for path in common]
+    if len(patterns) == 2 and len(tasks) > 1 and not all(is_shared(one, job) for one in patterns):
+        printed: dict[Path, int] = {}
+        for task in reversed(tasks):
+            printed[_of(job.stdout, job, task)] = task
+        for task in tasks:
+            path = _of(job.stderr, job, task)
+            if path in printed and (path in common or printed[path] != task):
+                other = next(one for one in (printed[path], *tasks[:2]) if one != task)
+                found.append(SharedOutput(path, (other, task), False))
+                break
+    return found
+
+
+def _of(pattern: str, job: Job, task: int) -> Path:
+    """Return the output of a task, as if the number of its job were 1."""
+    return path(pattern, Facts(1, task, job.name, job.user, ""), job.directory)
 
 
 def _value(width: str, symbol: str, facts: Facts) -> str:

@@ -104,7 +104,10 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         columns: the names of the columns of its inputs; empty if they have none.
         directory: where it runs; absolute.
         environment: all variables that it gets, before those of the job itself.
-        umask: of the files that it makes.
+        raw_environment: in the file, those of them that are not UTF-8; empty in memory.
+        umask: of the files that it makes, its outputs among them.
+        limits: its soft limits, as ``ulimit -S`` of the submitting shell, by their names such as
+            ``NOFILE`` (getrlimit(2)); -1 for no limit. Others are those of the worker.
         request: its resources, as `grain.resource.to_data` makes them; empty for `Cores(1)`.
         priority: larger ones first.
         stdout, stderr: patterns of output files, see `grain.queue.patterns`; stderr "" for the
@@ -140,7 +143,9 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     inputs_blob: str = ""
     columns: tuple[str, ...] = ()
     environment: dict[str, str] = {}
+    raw_environment: tuple[tuple[bytes, bytes], ...] = ()
     umask: int = 0o077
+    limits: dict[str, int] = {}
     request: dict[str, object] = {}
     priority: int = 0
     stdout: str = "job-%j.out"
@@ -298,6 +303,7 @@ class Begun(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
         batch_job: that batch job, as the commands of its batch system name it; "" if that is not
             known.
         ticket: the number of the task in the queue's mission.
+        run: by which a scheduler tells this run from others of that task; zeros for none.
         cancelled: who has cancelled it before it began; "" for a run.
         why: the reason that was given for that.
         others: the hosts of the other workers of a job on several, in their order.
@@ -309,6 +315,7 @@ class Begun(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     batch_system: str = ""
     batch_job: str = ""
     ticket: int = 0
+    run: tuple[int, int] = (0, 0)
     cancelled: str = ""
     why: str = ""
     others: tuple[str, ...] = ()
@@ -347,6 +354,8 @@ class Dispatcher(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, g
 
     Attributes:
         at: Unix seconds.
+        address: that of its scheduler; "" if it is not known.
     """
 
     at: float
+    address: str = ""

@@ -33,11 +33,22 @@ class Selected(NamedTuple):
     last: int
     tasks: tuple[tuple[int, int], ...] = ()
 
+    def __str__(self) -> str:
+        """Return the jobs or tasks as a user names them."""
+        if self.tasks:
+            tasks = _ranges(self.tasks)
+            return f"{self.first}_{tasks if tasks.isdecimal() else f'[{tasks}]'}"
+        return _ranges([(self.first, self.last)])
+
     def has(self, task: int | None) -> bool:
         """Return True if a task is meant; None is that of a job that is not an array."""
         return not self.tasks or (
             task is not None and any(first <= task <= last for first, last in self.tasks)
         )
+
+
+def _ranges(ranges: Iterable[tuple[int, int]]) -> str:
+    return ",".join(str(one) if one == last else f"{one}-{last}" for one, last in ranges)
 
 
 def plain_number(number: int, task: int | None) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from grain.queue.records import Begun, Dependency, Ended, Job, Wish
 
@@ -33,6 +33,9 @@ Reason = Literal["", "held", "cancel", "dependency", "never", "begin time", "arr
 ``"cancel"``: its cancellation is asked for, and not made yet; ``"never"``: a dependency can never
 be met; ``""``: it may begin.
 """
+
+DependencyState = Literal["met", "waits", "never"]
+"""The state of a dependency on one job."""
 
 FINAL: frozenset[State] = frozenset(
     {"COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "CANCELLED", "LOST"}
@@ -247,7 +250,7 @@ def task_state(
     asked: Asked,
     *,
     now: float,
-    dependency: Literal["met", "waits", "never"] = "met",
+    dependency: DependencyState = "met",
     running: int = 0,
 ) -> Standing:
     """Return the state of a task.
@@ -340,14 +343,14 @@ def job_state(tally: StateCounts) -> State:
     return next((state for state, number in worst if number), "COMPLETED")
 
 
-def dependency_state(
+def dependency_states(
     after: Iterable[Dependency],
     tally: Callable[[int], StateCounts | None],
     task_state: Callable[[int], Callable[[int | None], State | None]] | None = None,
     task: int | None = None,
     has_begun: Callable[[int], bool] | None = None,
-) -> Literal["met", "waits", "never"]:
-    """Return how it stands with all that a task waits for.
+) -> Iterator[tuple[Dependency, int, DependencyState]]:
+    """Yield how it stands with each job that a task waits for, with its dependency and its number.
 
     Args:
         after: the dependencies of its job; all must be met.
@@ -359,7 +362,6 @@ def dependency_state(
         has_begun: returns True for a job all of whose tasks have begun once, or have ended. Only
             ``"begun"`` needs it; without it, pending tasks have not begun.
     """
-    result: Literal["met", "waits"] = "met"
     for dependency in after:
         for number in dependency.jobs:
             of = tally(number)
@@ -381,8 +383,15 @@ def dependency_state(
             else:
                 met = has_begun(number) if has_begun else not of.pending
                 never = False
-            if never:
-                return "never"
-            if not met:
-                result = "waits"
+            yield dependency, number, "never" if never else "met" if met else "waits"
+
+
+def dependency_state(states: Iterable[tuple[Dependency, int, DependencyState]]) -> DependencyState:
+    """Return how it stands with all that a task waits for, see `dependency_states`."""
+    result: DependencyState = "met"
+    for _, _, state in states:
+        if state == "never":
+            return state
+        if state == "waits":
+            result = state
     return result

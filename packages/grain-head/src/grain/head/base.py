@@ -6,12 +6,14 @@ import enum
 import math
 from abc import ABC, abstractmethod
 from collections import deque
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import outcome
 import trio
 
+from grain.edge.machine.copies import ending_copies
 from grain.head.errors import ExecutorClosed
 from grain.head.events import Statistics
 from grain.head.scheduler.numbered import Numbered
@@ -19,7 +21,7 @@ from grain.resource import ZERO, Cores, Gang, Memory, Resource
 from grain.worker import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from grain.eventlog.usage import Usage
     from grain.head.messages import Outlook
+    from grain.head.run_log import RunLog
     from grain.worker.call import Outcome
 
     Deliver = Callable[[Outcome], object]
@@ -276,6 +279,7 @@ class ExecutorBase(ABC, Generic[T]):
     """
 
     def __init__(self) -> None:
+        self._run_log: RunLog | None = None
         self._tasks: Numbered[T] = Numbered()
         self._kinds = Kinds()
         # The last task that has failed, and its kind: it may be tried again.
@@ -286,7 +290,7 @@ class ExecutorBase(ABC, Generic[T]):
         self._idle = trio.Event()
         self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
         # Not begun before it is entered, when the subclass is complete.
-        self._context = self._living()
+        self._context = self._living_alone()
 
     def submit(
         self, res: Resource, fn: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
@@ -330,6 +334,15 @@ class ExecutorBase(ABC, Generic[T]):
 
     def note_outlook(self, outlook: Outlook) -> None:
         """Take note of how far the mission is, for users who watch it from elsewhere."""
+
+    def note_further(self, task: int, first: int) -> None:
+        """Take note that a task, which was just submitted, is a further attempt at the same call.
+
+        Args:
+            first: the number of the first attempt.
+        """
+        if self._run_log is not None:
+            self._run_log.retried(task, first)
 
     def note_retry(self, task: int) -> None:
         """Take note that the task which has failed last is going to be submitted again.
@@ -376,6 +389,12 @@ class ExecutorBase(ABC, Generic[T]):
         traceback: TracebackType | None,
     ) -> bool | None:
         return await self._context.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _living_alone(self) -> AsyncGenerator[None]:
+        with ending_copies():
+            async with self._living():
+                yield
 
     @abstractmethod
     def _living(self) -> AbstractAsyncContextManager[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -293,3 +294,67 @@ class Statistics:
     cached: int = 0
     computing: float | None = None
     others: bool = False
+
+
+_SPANS = 32  # points in time that are kept at most, and half as many at least
+_LATELY = 60.0  # seconds that are lately, at least
+_ENOUGH = 10  # ends from which a rate follows
+_MISSING = 30.0  # ends that a mean foretells, and that do not come if it holds no more
+
+
+class Pace:
+    """The rate at which tasks end, from looks at how many have ended. Pure.
+
+    Times are in seconds, by any one clock.
+    """
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._at = 0.0
+        self._ended = 0
+        # How many tasks had ended at points in time that are evenly spread, and when the next one
+        # is due.
+        self._points: deque[tuple[float, int]] = deque()
+        self._spread = _LATELY / _SPANS * 2
+        self._due = 0.0
+
+    def look(self, at: float, ended: int, *, idle: bool = False) -> None:
+        """Look at a point in time, which is not before the last one.
+
+        Args:
+            ended: how many tasks have ended, in all.
+            idle: True while there was no task yet: the time until the first one does not count.
+        """
+        if self._began is None or (idle and not ended):
+            self._began = at
+            self._points.clear()
+            self._due = at
+        self._at, self._ended = at, ended
+        if at < self._due:
+            return
+        self._points.append((at, ended))
+        if len(self._points) > _SPANS:  # every second one stays
+            self._points = deque(list(self._points)[::2])
+            self._spread *= 2
+        self._due = at + self._spread
+
+    @property
+    def rate(self) -> float:
+        """The number of tasks that end in a second, at the last look.
+
+        On average since the first one came; or over the last quarter of that time, which is a
+        minute at least, where enough have ended in it: workers come and go, and what began slowly
+        need not go on so. Enough are also few, or none, where the average foretells many: it is no
+        longer true.
+        """
+        if self._began is None or self._at <= self._began:
+            return 0.0
+        since = self._at - self._began
+        mean = self._ended / since
+        before = [point for point in self._points if point[0] <= self._at - max(since / 4, _LATELY)]
+        if before:
+            at, ended = before[-1]
+            count, seconds = self._ended - ended, self._at - at
+            if count >= _ENOUGH or mean * seconds >= _MISSING:
+                return count / seconds
+        return mean

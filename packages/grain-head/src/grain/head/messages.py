@@ -34,6 +34,8 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         at: seconds since the epoch of Unix, by the head's clock, only for display.
         outlived: for how long it had run when the time of its worker was over, as it cannot be
             blamed for that; None for a crash in the proper sense.
+        known: True if its worker has reported it, which it does when nothing is left of the run;
+            False if the worker is lost to the scheduler, and the run may go on.
     """
 
     attempt: Attempt
@@ -41,6 +43,7 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     how: str
     at: float
     outlived: Outlived | None = None
+    known: bool = False
 
 
 # ---- mission to head
@@ -297,6 +300,17 @@ class Started(Message, frozen=True):
     over: bool = False
 
 
+class Seated(Message, frozen=True):
+    """The workers that a gang has; after the `Started` of its task, and only for displays.
+
+    Attributes:
+        workers: the ids of the members beside the root, in their order.
+    """
+
+    task: int
+    workers: tuple[str, ...]
+
+
 class Crashed(Message, frozen=True):
     """A crash of a run of a task; the task goes on.
 
@@ -517,6 +531,7 @@ grain.edge.questions."""
 HEAD = (
     MissionRegistered,
     Started,
+    Seated,
     Crashed,
     Resolved,
     Retracted,

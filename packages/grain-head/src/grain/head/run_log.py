@@ -31,9 +31,9 @@ import msgspec
 import trio
 
 from grain.eventlog import schema
-from grain.eventlog.usage import RunReport, decode_report
+from grain.eventlog.usage import RunMember, RunReport, decode_report
 from grain.head.log_words import RequestWords, amounts, cores_held, one_line
-from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
+from grain.head.messages import Crashed, Seated, Started, WorkerEnded, WorkerFacts
 from grain.resource import ZERO, Either
 from grain.worker.call import CallLabels
 
@@ -113,6 +113,7 @@ class CurrentRun(msgspec.Struct, eq=False):
         began: when the task was given to the worker, by the clock of the log.
         listed: True if there is a line of that.
         alternative: by which alternative of its request it has what it holds.
+        others: the ids of the further workers that it has at once.
         crash: how the run ended, if it has crashed.
         report: of its worker on it, likewise.
     """
@@ -122,8 +123,14 @@ class CurrentRun(msgspec.Struct, eq=False):
     began: float = 0.0
     listed: bool = False
     alternative: int = 0
+    others: tuple[str, ...] = ()
     crash: Crash | None = None
     report: Report | RunReport = b""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The ids of all of its workers, if there are several."""
+        return (self.worker, *self.others) if self.others else ()
 
 
 class RunLog:
@@ -242,6 +249,8 @@ class RunLog:
         match message:
             case Started(over=False):
                 self.started(message.tasks, message.worker, self.now, message.alternative)
+            case Seated():
+                self.seated(message.task, message.workers)
             case WorkerFacts():
                 self.worker_joined(message)
             case WorkerEnded():
@@ -289,6 +298,12 @@ class RunLog:
             alternative: by which of the alternatives of their request, counted from 0.
         """
         self._starts.append((now, worker, tasks, alternative))
+
+    def seated(self, task: int, workers: tuple[str, ...]) -> None:
+        """Note the other workers that a task has which has just started, by their ids."""
+        self._look_at_starts()
+        if (run := self._runs.get(task)) is not None:
+            run.others = workers
 
     def count(self, record: SubmittedTask, tasks: int, seconds: float, submitted: float) -> None:
         """Count tasks that have ended with a value after brief runs, while there is no `room`.
@@ -398,6 +413,7 @@ class RunLog:
                 error=kind,
                 message=text,
                 usage=usage,
+                members=self._members(run, read),
                 call=label,
             )
         )
@@ -436,6 +452,7 @@ class RunLog:
         if worker:
             run.attempt += 1
             run.began, run.listed, run.alternative = now, False, alternative
+            run.others = ()
             self._unlisted.append(task)
 
     def _list_tasks(self, horizon: float, most: float) -> bool:
@@ -509,6 +526,7 @@ class RunLog:
                     task=task,
                     worker=self._name(run.worker),
                     alternative=run.alternative,
+                    members=tuple(map(self._name, run.members)),
                 )
             )
 
@@ -540,11 +558,18 @@ class RunLog:
                 cpus=_NO_CPUS if report is None else report.cpus,
                 cores=self._cores(self._tasks.get(task), run),
                 usage=None if report is None else report.usage,
+                members=self._members(run, report),
                 message=message,
                 final=False,
                 call="" if outcome == "returned" else call(),
             )
         )
+
+    def _members(self, run: CurrentRun, report: RunReport | None) -> tuple[RunMember, ...]:
+        """Return the workers of a run on several, as its worker or the scheduler names them."""
+        if report is not None and report.members:
+            return report.members
+        return tuple(RunMember(worker=self._name(one), host=self._host(one)) for one in run.members)
 
     def _name(self, worker: str) -> str:
         facts = self._workers.get(worker)

@@ -224,7 +224,8 @@ def simulate(
             scheduler.on_submitted(task, scheduler.queue(tasks[task].request))
         for start in scheduler.dispatch(now):
             started[start.task] = now
-            heappush(ends, (now + tasks[start.task].duration, start.task))
+            for number in (start.task, *(seat for _, seat, _ in start.seats)):
+                heappush(ends, (now + tasks[start.task].duration, number))
     assert not scheduler.tasks, "some tasks never started"
     return WorkloadResult(now, started)
 
@@ -590,7 +591,8 @@ def _check_reservations(scheduler: Scheduler) -> None:
         assert scheduler.wants_room or not queue.reservations  # as `has_room` supposes
         assert len({id(one.party) for one in queue.reservations}) <= queue.waiting
         for reservation in queue.reservations:
-            assert len(reservation.party) == reservation.by.count
+            assert 1 <= len(reservation.party) <= reservation.by.count
+            assert reservation.sticky or not reservation.lacking
             assert reservation in reservation.party
             for other in reservation.party:
                 assert other in queue.reservations
@@ -696,18 +698,65 @@ def _check_due(scheduler: Scheduler, now: float) -> None:
         due = [t for t in waiting if sum(age > t.age for age in overtakers) >= limit]
         if queue.shared:
             del due[1:]
-        if len(due) > len({id(one.party) for one in queue.reservations}):
+        parties = [one.party for one in queue.reservations if one.party[0] is one]
+        lacking = [(k, party) for k, party in enumerate(parties) if party[0].lacking]
+        if lacking:
+            _check_gathered(scheduler, queue, *lacking[0], now)
+        elif len(due) > len(parties):
             for one in queue.opened():
-                able = Counter(
-                    worker.in_common(one.same)
-                    for worker in scheduler.workers.values()
-                    if not worker.draining
-                    and worker.reservation is None
-                    and one.fits(worker.shape.interpreter, worker.supply.total)
-                    and worker.has_time(one, now)
-                )
-                most = max(able.values(), default=0)
-                assert most < one.count, f"{able} could be reserved for {one}"
+                if one.count > 1:
+                    _check_gathered(scheduler, queue, len(parties), [], now)
+                    continue
+                for worker in scheduler.workers.values():
+                    assert worker.reservation is not None or not _could_serve(one, worker, now), (
+                        f"{worker.name} could be reserved for {one}"
+                    )
+
+
+def _check_gathered(
+    scheduler: Scheduler, queue: TaskQueue, place: int, party: Sequence[Reservation], now: float
+) -> None:
+    """Check that a due gang has all workers that it can get, and none where it can never start."""
+    waiting = [t for t in queue.tasks if not t.cancelled]
+    rank = (-queue.priority, waiting[place].age)
+    order = [one for *_, one in scheduler._queues.order]
+    first = [one.reservations[0] for one in order[: order.index(queue)] if one.reservations]
+    if not party and any(one.by.count > 1 and not one.sticky for one in first):
+        return  # what goes first has a known start
+    for one in queue.opened():
+        if one.count == 1:
+            continue
+        serving: Counter[str] = Counter()
+        left: Counter[str] = Counter()
+        for worker in scheduler.workers.values():
+            if not _could_serve(one, worker, now):
+                continue
+            common = worker.in_common(one.same)
+            serving[common] += 1
+            reservation = worker.reservation
+            left[common] += reservation is None or (
+                reservation not in party and _rank_of(reservation) > rank
+            )
+        where = [party[0].worker.in_common(one.same)] if party else [*serving]
+        for common in where:
+            if serving[common] >= one.count:
+                assert not left[common], f"{queue} could collect another worker"
+            else:
+                assert not party or party[0].by is not one, f"{queue} waits in vain for workers"
+
+
+def _could_serve(by: Alternative, worker: WorkerAccount, now: float) -> bool:
+    """Return True if a worker could serve a task by an alternative if it were empty."""
+    able = not worker.draining and worker.has_time(by, now)
+    return able and by.fits(worker.shape.interpreter, worker.supply.total)
+
+
+def _rank_of(reservation: Reservation) -> tuple[int, int]:
+    """Return the place in the order of all tasks of the one that has a reservation."""
+    queue = reservation.queue
+    parties = [one.party for one in queue.reservations if one.party[0] is one]
+    waiting = [t for t in queue.tasks if not t.cancelled]
+    return -queue.priority, waiting[parties.index(reservation.party)].age
 
 
 def _possible(scheduler: Scheduler, queue: TaskQueue) -> bool:

@@ -159,6 +159,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         number: that of the mission's label; 0 if it has none.
         lasting: the mission that this is a process of, if it outlives its processes.
 
+    Attributes:
+        on_crash: called with each task of which a run has crashed, and the crash.
+
     Raises:
         ValueError: ``env`` is too large.
         grain.head.errors.MissionReplaced: while it is open, in its block: a later process of the
@@ -183,6 +186,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._run_log = run_log
         self.name = name or socket.gethostname()
         self._on_event = on_event or (lambda _: None)
+        self.on_crash: Callable[[int, Crash], object] | None = None
         mission = secrets.token_hex(8) if run_log is None else run_log.id
         own, generation, first = mission, 0, 1
         if lasting is not None:
@@ -489,8 +493,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             run_log.on_messages(taken(session.reports or []))
         if session.unconfirmed >= _MANY:
             self._link.wake()
-        if session.outlived:
-            self._report_outlived()  # while they are among the tasks
+        if session.crashed:
+            self._report_crashed()  # while they are among the tasks
         if session.lanes_started or session.lanes_over or session.calls_cancelled:
             self._lanes.on_news(session.now)
             self._on_lanes()
@@ -552,10 +556,12 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             tasks = sum(worker.tasks for worker in stopped)
             self._on_event(WorkersStopped(names, tasks, stopped[0].why))
 
-    def _report_outlived(self) -> None:
-        """Report the first task of each function that has outlived its worker."""
-        for task, crash in taken(self._session.outlived):
+    def _report_crashed(self) -> None:
+        """Report crashes, and the first task of each function that has outlived its worker."""
+        for task, crash in taken(self._session.crashed):
             record, outlived = self._tasks.get(task), crash.outlived
+            if self.on_crash is not None:
+                self.on_crash(task, crash)
             if record is None or outlived is None:
                 continue
             most = had_most(outlived)

@@ -18,7 +18,13 @@ from grain.worker import Computing, Runner
 from grain.worker.errors import RunnerUnusable
 from grain.worker.messages import Ended, Inspected, Leaving, SeatOpen
 from grain.worker.payload import whole
-from grain.worker.session import RunnerSettings, WireTranslation, WorkerSession, keep_looking
+from grain.worker.session import (
+    LATE_SIGNAL,
+    RunnerSettings,
+    WireTranslation,
+    WorkerSession,
+    keep_looking,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -197,6 +203,12 @@ class LocalWorker:
         """Take the programs of a run, the answer to a question."""
         self._session.on_inspected(answer)
         self._flush()
+
+    async def is_ending(self, signal: int) -> bool:
+        """Return False: a signal that ends this worker ends its mission, which may have it soon."""
+        if signal:
+            await trio.sleep(LATE_SIGNAL)
+        return False
 
     def seat_open(self, seat: SeatOpen) -> None:
         """Take the invitation of a seat, which is for the root of its gang."""

@@ -223,7 +223,7 @@ class MissionSession:
         notifications: requests that cannot start, by number, with the reason, workers of other
             versions, and troubles of the head.
         blocked: reports of tasks that block their worker.
-        outlived: tasks that have outlived their worker, each with that run.
+        crashed: tasks of which a run has crashed, or outlived its worker, each with that run.
         reports: messages on starts, crashes and workers; None if they are not wanted.
         printed: lines that tasks have printed.
         lost: workers that are lost.
@@ -282,7 +282,7 @@ class MissionSession:
         self._troubles_before: set[str] = set()
         self._other_versions: set[Versions] = set()
         self.blocked: list[Blocked] = []
-        self.outlived: list[tuple[int, Crash]] = []
+        self.crashed: list[tuple[int, Crash]] = []
         self.printed: list[Printed] = []
         self.lost: list[LostWorker] = []
         self.stopped: list[StoppedWorker] = []
@@ -662,8 +662,7 @@ class MissionSession:
                     self._report(message)
                 if record is not None and message.crash not in record.crashes:
                     record.crashes = (*record.crashes, message.crash)
-                    if message.crash.outlived is not None:
-                        self.outlived.append((message.task, message.crash))
+                    self.crashed.append((message.task, message.crash))
             case Answer() if message.about == "load":
                 self.load = unpack(payload, LoadAnswer)
                 self.others = self.load.given > 0 and not (self.running or self._lanes)

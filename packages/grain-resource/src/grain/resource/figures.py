@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 _NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_BRIEF = 0.0005  # seconds below which a span is in microseconds: no call takes 0 s
 
 
 def span(seconds: float) -> str:
     """Return a span of time for a sentence, in its two largest units.
 
-    >>> [span(s) for s in (0, 0.21, 4.25, 45, 600, 11_530, 200_000)]
-    ['0 s', '0.21 s', '4.2 s', '45 s', '10 min', '3 h 12 min', '2 d 8 h']
+    >>> [span(s) for s in (0, 17e-6, 0.21, 4.25, 45, 600, 11_530, 200_000)]
+    ['0 s', '17 µs', '0.21 s', '4.2 s', '45 s', '10 min', '3 h 12 min', '2 d 8 h']
     """
-    if seconds < 0.0005:
-        return "0 s"
+    if seconds < _BRIEF:
+        return _brief(seconds)
     if seconds < 9.95:
         return f"{seconds:.2g} s" if seconds < 1 else f"{seconds:.1f} s".replace(".0 s", " s")
     whole = round(seconds)
@@ -47,13 +48,15 @@ def clock(seconds: float | None) -> str:
     Args:
         seconds: the span; None where there is none, or where it is not known.
 
-    >>> [clock(s) for s in (None, 0.3, 44.51, 2530.9, 183_600)]
-    ['-', '0.3 s', '44.5 s', '00:42:10', '2-03:00:00']
+    >>> [clock(s) for s in (None, 17e-6, 0.3, 44.51, 2530.9, 183_600)]
+    ['-', '17 µs', '0.3 s', '44.5 s', '00:42:10', '2-03:00:00']
     """
     if seconds is None:
         return "-"
+    if seconds < _BRIEF:
+        return _brief(seconds)
     if seconds < _MINUTE:
-        return f"{min(max(seconds, 0.0), 59.9):.3g} s" if seconds > 0.0005 else "0 s"
+        return f"{min(seconds, 59.9):.3g} s"
     return on_clock(int(seconds))
 
 
@@ -69,6 +72,23 @@ def counted(count: int, noun: str, several: str = "") -> str:
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"
 
 
+def rate(per_second: float) -> str:
+    """Return a rate in the unit that suits it.
+
+    >>> rate(6.12), rate(0.25), rate(0.002), rate(0)
+    ('6.1/s', '15/min', '7.2/h', '0')
+    """
+    if not per_second:
+        return "0"
+    for factor, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        amount = per_second * factor
+        if amount >= 1 or unit == "h":
+            break
+    return (
+        f"{amount:.1f}/{unit}" if amount < 10 and amount != int(amount) else f"{amount:.0f}/{unit}"
+    )
+
+
 def signal_name(number: int) -> str:
     """Return the name of a signal.
 
@@ -79,6 +99,11 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
+
+
+def _brief(seconds: float) -> str:
+    """Return a span in microseconds; one that is shorter, or negative, is none."""
+    return f"{1e6 * seconds:.3g} µs" if seconds >= 5e-8 else "0 s"
 
 
 def _two(whole: int, large: int, large_unit: str, small_unit: str) -> str:

@@ -15,11 +15,12 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import outcome
 
 from grain import GVAR
+from grain.edge.machine.copies import Origin
 from grain.subproc import wire
 from grain.worker.call import Call, aborted
 from grain.worker.errors import PayloadError
@@ -86,16 +87,15 @@ class CallServer:
         name = "this call"
         try:
             cpus, res, instance, cwd, env = self._allocation(allocation)
+            self._bind(cpus)  # before its libraries are loaded, which may look
             target = self._target(digest)
             name = repr(target)
             args, kwargs = self._payloads.load_arguments(arguments)
-            self._bind(cpus)
         except (OSError, PayloadError) as error:
             result: Outcome = outcome.Error(error)
         else:
             with GVAR.scope(res, instance, cwd=cwd, env=env):
                 result = run(Call(target.fn, args, kwargs))
-        flush()
         pieces = self._payloads.outcome_pieces(result, name)
         with wire.body_of(pieces) as body:
             wire.send(self._socket, b"", body)
@@ -131,36 +131,24 @@ class CallServer:
 
 
 def run(call: Call) -> Outcome:
-    """Call a synchronous function and capture its outcome."""
-    process = os.getpid()
+    """Call a synchronous function and capture its outcome.
+
+    A process that the function has forked, and that returns from it as well, ends. It has a copy of
+    the socket, and its answer would be taken for the outcome of the next call.
+    """
+    origin = Origin()
     try:
         result: Outcome = outcome.Value(call.fn(*call.args, **call.kwargs))
     except BaseException as error:
         if error.__traceback__ is not None:
             error.__traceback__ = error.__traceback__.tb_next  # without this frame
-        if os.getpid() != process:
-            exit_fork(error)
+        flush()
+        origin.check(error)
         # SIGINT has no effect on this process, so a KeyboardInterrupt is the function's own.
-        result = outcome.Error(error) if isinstance(error, Exception) else aborted(call, error)
-    if os.getpid() != process:
-        exit_fork()
-    return result
-
-
-def exit_fork(error: BaseException | None = None) -> NoReturn:
-    """End a process that the function has forked, and that has returned from it as well.
-
-    It has a copy of the socket, but must not answer: its answer would be taken for the outcome of
-    the next call.
-    """
-    status = 0
-    if isinstance(error, SystemExit):
-        status = error.code if isinstance(error.code, int) else int(error.code is not None)
-    elif error is not None:
-        sys.excepthook(type(error), error, error.__traceback__)
-        status = 1
+        return outcome.Error(error) if isinstance(error, Exception) else aborted(call, error)
     flush()
-    os._exit(status & 0xFF)
+    origin.check()
+    return result
 
 
 def flush() -> None:

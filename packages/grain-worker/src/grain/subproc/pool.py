@@ -13,12 +13,13 @@ import trio
 
 from grain import GVAR
 from grain.edge.buffers import LARGE, Buffer
+from grain.edge.machine.copies import Origin, ending_copies
 from grain.resource import Resource
 from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError
 from grain.subproc.process import PoolProcess
 from grain.worker.payload import Function, Payloads
-from grain.worker.processes.environment import binding, environment
+from grain.worker.processes.environment import PINNED_BY, USABLE, binding, environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -46,7 +47,8 @@ class Placement(NamedTuple):
     Attributes:
         env: the variables that the mission passes to programs.
         cpus: the CPUs to bind the process to; None for no binding.
-        key: the environment variables that the process has to be started with.
+        key: the environment variables that the process has to be started with, and the CPUs if it
+            keeps to those of its first call.
         pickled: all of that, as the process gets it with the call.
     """
 
@@ -85,6 +87,7 @@ class Pool:
         self._changed = trio.lowlevel.ParkingLot()
         self._ending_idle = trio.CancelScope()
         self._ended = trio.Event()
+        self._origin = Origin()
 
     # ---- calls
 
@@ -92,6 +95,7 @@ class Pool:
     @trio.lowlevel.enable_ki_protection
     async def call(self, target: Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Call a function in a process; `grain.subproc.subprocify` has the errors."""
+        self._origin.check()
         function = self._function(target)
         placement = self._placement(GVAR.res, GVAR.instance)
         pieces = self._payloads.argument_pieces(args, kwargs)
@@ -134,15 +138,16 @@ class Pool:
 
     def _placement(self, res: Any, instance: str) -> Placement:
         """Return the placement of a call; successive calls mostly share a few allocations."""
-        available = frozenset(os.sched_getaffinity(0))
         env, cwd = GVAR.env, ""
         with suppress(FileNotFoundError):  # the directory of this process was removed
             cwd = GVAR.cwd
-        key = (id(res), instance, available, cwd, id(env))
+        key = (id(res), instance, cwd, id(env))
         placement = self._placements.get(key)
         if placement is None:
-            cpus = binding(res, available)
+            cpus = binding(res, USABLE)
             variables = frozenset(environment(res, {}, {}).items())
+            if not PINNED_BY.isdisjoint(os.environb):  # it can have no other CPUs any more
+                variables |= {(b"", repr(cpus).encode())}
             pickled = b"".join(
                 self._payloads.argument_pieces((cpus, res, instance, cwd, dict(env)), {})
             )
@@ -301,7 +306,7 @@ async def _run_pool(
     """Run the tasks of a pool until it is closed; cancellation has no effect."""
     pool: Pool | None = None
     try:
-        with trio.CancelScope(shield=True):
+        with trio.CancelScope(shield=True), ending_copies():
             async with trio.open_nursery() as nursery:
                 pool = Pool(idle_timeout, grace, limit, nursery)
                 task_status.started(pool)

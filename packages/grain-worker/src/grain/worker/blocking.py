@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import trio
 
 from grain import GVAR
+from grain.edge.machine.copies import Origin
 from grain.worker.call import name_of
 from grain.worker.node.library_threads import library_threads
 from grain.worker.processes.environment import allocated
@@ -91,10 +92,21 @@ async def call_in_thread(
     """
     # No limit of threads: the resources of tasks limit how many of them run at a time.
     limiter = trio.CapacityLimiter(math.inf)
-    call = fn if kwargs is None else lambda *args: fn(*args, **kwargs)
+    call = functools.partial(_call, Origin(), fn, kwargs or {})
     if cores := len(allocated(GVAR.res, "c")):
         call = functools.partial(_call_on_cores, library_threads(), cores, call)
     return await trio.to_thread.run_sync(call, *args, limiter=limiter)
+
+
+def _call(origin: Origin, fn: Callable[..., T], kwargs: Mapping[str, Any], *args: object) -> T:
+    __tracebackhide__ = True
+    try:
+        value = fn(*args, **kwargs)
+    except BaseException as error:
+        origin.check(error)
+        raise
+    origin.check()
+    return value
 
 
 def _call_on_cores(threads: LibraryThreads, cores: int, call: Callable[..., T], *args: object) -> T:

@@ -19,6 +19,7 @@ import outcome
 import trio
 
 from grain import GVAR
+from grain.edge.machine.copies import Origin
 from grain.worker.errors import TaskletAborted, add_note_once
 from grain.worker.processes.account import RunAccount
 
@@ -143,11 +144,13 @@ async def capture(call: Call, *, leaf: bool = False) -> Outcome:
     """
     __tracebackhide__ = True
     fn, args, kwargs = call
+    origin = Origin()
     try:
         awaitable = fn(*args, **kwargs)
         if not hasattr(awaitable, "__await__"):
             return outcome.Error(not_async(fn))
         value = await awaitable
+        origin.check()
         if type(value) is CoroutineType:
             value.close()  # or Python warns that it was never awaited
             return outcome.Error(_not_awaited(fn, value))
@@ -155,6 +158,7 @@ async def capture(call: Call, *, leaf: bool = False) -> Outcome:
             return outcome.Error(_generates(fn))
         return outcome.Value(value)
     except BaseException as error:
+        origin.check(error)
         return failure(call, error)
 
 

@@ -304,6 +304,11 @@ def explain_start(step: str, path: str, code: int) -> str:
         return f"not an executable file: {path}"
     if step == "exec" and code == 8:
         return f"cannot run {path}: {why} (a script without a #! line, or another architecture?)"
+    if step == "link":
+        return (
+            f"cannot write to {path}: another user has made this link, and it could lead to a file "
+            "of yours: remove it, or choose another name"
+        )
     what = {
         "exec": "run",
         "bind": "bind it to the CPUs",

@@ -53,9 +53,9 @@ from grain.worker.errors import (
 )
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.account import RunAccount
-from grain.worker.processes.environment import binding, environment
+from grain.worker.processes.environment import USABLE, binding, environment, note_given
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
-from grain.worker.processes.mpi import UNBOUND, members, mpi_prefix
+from grain.worker.processes.mpi import members, mpi_prefix
 from grain.worker.processes.out_of_memory import ran_out_of_memory
 from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, StuckError
 
@@ -172,7 +172,8 @@ async def run_external(
             default.
         stdout: `CAPTURE`, or the path of a file to write, relative to `cwd`.
         stderr: the same, or `STDOUT`.
-        timeout: seconds after which the program is ended and `ExternalTimeoutError` raised.
+        timeout: seconds after which the program is ended and `ExternalTimeoutError` raised. The
+            end of what it left behind does not count.
         grace: seconds between SIGTERM and SIGKILL wherever processes have to be ended.
         check: raise if the exit code is not 0, or a signal ended the program.
         bind: set the CPU affinity to the allocated CPUs (sched_setaffinity(2)).
@@ -198,8 +199,8 @@ async def run_external(
     On cancellation, and on Ctrl-C, the whole tree of processes is ended before the exception
     goes on: SIGTERM to all, SIGKILL after `grace`, including processes that have left the
     session, were orphaned, or have changed their environment. When a program ends normally, what
-    it left running in the background is ended likewise. When the calling process is killed, so
-    are the programs.
+    it left running in the background is ended likewise, and a cancellation meanwhile does not
+    take its result away. When the calling process is killed, so are the programs.
     """
     if timeout is not None and not isinstance(timeout, Real):
         raise TypeError(f"timeout={timeout!r}: write a number of seconds, as in timeout=60")
@@ -313,6 +314,9 @@ async def run_program_call(
         return call.completed(await call.run(), check)
     with trio.move_on_after(timeout):
         return call.completed(await call.run(), check)
+    late = call.cancelled_result
+    if late is not None and isinstance(late.report, ProgramExit) and late.report.by_itself:
+        return call.completed(late, check)  # only what it left behind took so long
     raise call.timed_out(f"ended after its time limit of {timeout:g} s")
 
 
@@ -386,6 +390,9 @@ class ProgramCall:
         inherited: the environment that the program inherits; by default that of this process.
         warned: True for a program for which SIGUSR1 and SIGUSR2 have their default action: it
             handles warnings by itself, as a batch job does that traps them.
+        append: True for `stdout`, and for `stderr`, to append to the file instead of emptying it.
+        of_shell: the umask and the soft limits of the shell from which a job was submitted, see
+            `grain.worker.guards.protocol.ProgramRequest`; None for those of this process.
     """
 
     def __init__(
@@ -403,6 +410,8 @@ class ProgramCall:
         *,
         inherited: Mapping[bytes, bytes] = os.environb,
         warned: bool = False,
+        append: tuple[bool, bool] = (False, False),
+        of_shell: tuple[int, dict[int, int]] | None = None,
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:
             raise ValueError(_argv_text(argv))
@@ -431,14 +440,16 @@ class ProgramCall:
             "argv": _encode(self.argv),
             "env": variables,
             "cwd": None if self.cwd is None else os.fsencode(self.cwd),
-            "cpus": binding(res, os.sched_getaffinity(0)) if bind else None,
+            "cpus": binding(res, USABLE) if bind else None,
             "stdin": None if stdin is None or self.input is not None else os.fsencode(stdin),
             "stdout": None if self.stdout is None else os.fsencode(self.stdout),
             "stderr": None if self.stderr is None else os.fsencode(self.stderr),
             "merged": self.merged,
+            "append": append,
             "grace": float(grace),
             "scratch": _temporary(variables) if scratch else None,
             "warned": warned,
+            "shell": of_shell,
         }
 
     # So that no KeyboardInterrupt strikes between two lines that belong together.
@@ -451,9 +462,9 @@ class ProgramCall:
         # What it has started on other members ends with it; and only then it has ended.
         async with gang.call() as call:
             own = self.request["env"]
-            defaults = {os.fsencode(name): value.encode() for name, value in UNBOUND.items()}
-            own |= {name: value for name, value in defaults.items() if name not in own}
-            own |= {os.fsencode(name): os.fsencode(v) for name, v in call.variables.items()}
+            found = {os.fsencode(name): os.fsencode(v) for name, v in call.variables.items()}
+            own |= found
+            note_given(own, found)
             result = await self._accounted()
             if not call.refused:
                 return result

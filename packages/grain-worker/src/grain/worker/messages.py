@@ -158,7 +158,7 @@ class Ended(Message, frozen=True):
 
     Attributes:
         status: ``"done"``: the payload is the outcome. ``"cancelled"``: `Cancel` ended it.
-            ``"returned"``: it never began, or it failed while the batch system ended the job.
+            ``"returned"``: it never began, or it failed as its worker was being ended.
         failed: True if the payload is an exception.
         crash: why the run counts as crashed, though it has an outcome; empty if it does not.
         error: the class and the first line of the exception that it raised, as text; empty where it
@@ -177,6 +177,29 @@ class Ended(Message, frozen=True):
     report: Any = b""
     error: str = ""
     lost: str = ""
+
+
+class AskEnding(Message, frozen=True):
+    """A run has failed, and asks if its worker is being ended, by which it may have failed.
+
+    Attributes:
+        signal: the number of the signal that has ended its program, if batch systems send it; 0 for
+            any other failure.
+    """
+
+    attempt: Attempt
+    signal: int
+
+
+class EndingTold(Message, frozen=True):
+    """The answer to `AskEnding`.
+
+    Attributes:
+        ends: True if the worker is being ended: the failure is not the run's own.
+    """
+
+    attempt: Attempt
+    ends: bool
 
 
 class Ready(Message, frozen=True):

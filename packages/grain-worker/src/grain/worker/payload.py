@@ -38,6 +38,8 @@ from grain.worker.errors import PayloadError, short_tracebacks
 from grain.worker.errors import add_note as add_note
 from grain.worker.pickling.blame import find_large, find_unpicklable
 from grain.worker.pickling.by_value import Classes
+from grain.worker.pickling.in_process import acts as acts
+from grain.worker.pickling.in_process import refusal as refusal
 from grain.worker.pickling.origin import ForeignCode
 from grain.worker.pickling.pickler import dump_pieces, dump_small, dumps, gathered, has_code, loads
 from grain.worker.pickling.pickler import whole as whole

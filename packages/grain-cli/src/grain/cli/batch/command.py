@@ -30,6 +30,8 @@ _IN_DOUBT = (
     "Broken pipe",
     "closed by remote host",
 )
+# Words of an error message that users have chosen, and that no remedy is for: paths.
+_PATH = re.compile(r"""(?<![^\s"'(=:])(?:~|\.{0,2})/[^\s"')]*""")
 _SCRIPT = re.compile(r"[^/]+-\d+\.sh")
 _KEPT = 100 * 86400.0  # seconds for which the script of a job that may wait is kept
 
@@ -50,7 +52,8 @@ class Commands(NamedTuple):
         names: the commands that must be there.
         question: a command that changes nothing, and fails where the batch system is down;
             ``{user}`` stands for this user.
-        remedies: pairs of a text in an error message, and the change that helps.
+        remedies: pairs of a text in an error message, and the change that helps; the first that is
+            found counts, so what says more comes first.
         silent: texts in error messages of a batch system that could not be reached.
         tried: the version with which Grain was tried; empty if there was none.
         install: what to do on a host without them; empty for the usual advice.
@@ -204,7 +207,8 @@ class Commands(NamedTuple):
     def refusal(self, command: str, done: CommandResult) -> BatchError:
         """Make the error for a failed command, from its own text and the remedy."""
         output = done.err.strip() or done.out.strip()
-        remedy = next((text for pattern, text in self.remedies if pattern in output), "")
+        words = _PATH.sub("", output)
+        remedy = next((text for pattern, text in self.remedies if pattern in words), "")
         kind = BatchUnreachable if any(pattern in output for pattern in self.silent) else BatchError
         return kind(f"{command} failed (exit code {done.code})", output, remedy)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.doctor.checks import CheckResult, fail, ok, warn
+from grain.eventlog.names import home_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +63,7 @@ def _folders(config: Config) -> Iterable[tuple[str, Path]]:
 
     # Another check reports a missing home directory.
     with suppress(RuntimeError):
-        yield "home", Path.home()
+        yield "home", home_folder()
         yield "records of jobs", state_folder()
     yield "scratch", Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - as programs choose it
     if config.worker.log_file:
@@ -103,7 +104,7 @@ def _unwritable(folder: Path) -> str:
 def locks() -> list[CheckResult]:
     """Check that locks work in the home directory: `grain scale` and users' programs need them."""
     try:
-        folder = Path.home()
+        folder = home_folder()
         handle, name = tempfile.mkstemp(prefix=".grain-doctor-", dir=folder)
     except RuntimeError:
         return [warn("locks", "there is no home directory", "Set HOME.")]

@@ -31,7 +31,7 @@ def meeting_file(address: str) -> Path | None:
     from grain.edge.errors import AddressError
 
     try:
-        parsed = parse_address(address, str(Path.home()))
+        parsed = parse_address(address)
     except AddressError:
         return None
     return None if parsed.edge is None else Path(parsed.edge)

@@ -20,7 +20,7 @@ from grain.cli.history.logs import lines_of
 from grain.cli.history.summary import LogSummary, Summariser
 from grain.edge.trust import check_private, private_folder, remove_files
 from grain.eventlog.files import open_plain
-from grain.eventlog.names import parse_folder
+from grain.eventlog.names import home_folder, parse_folder
 from grain.eventlog.reader import LogReader
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def read_summary(log: StoredLog) -> LogSummary:
 def cache_folder() -> Path:
     """Return the directory of summaries: ``$XDG_CACHE_HOME/grain/summaries``."""
     given = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".cache"
+    base = Path(given) if given.startswith("/") else home_folder() / ".cache"
     return base / "grain" / "summaries"
 
 

@@ -13,10 +13,10 @@ from grain.cli.show import minute, moment
 from grain.eventlog.reader import LogReader
 from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import BriefTasks, LogStarted, TaskSubmitted
-from grain.resource.figures import signal_name, span
+from grain.resource.figures import hostlist, signal_name, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from grain.config import Config
     from grain.eventlog.runs import EndedRun, OpenTask
@@ -193,7 +193,7 @@ def _open(past: PastTask, task: OpenTask, state: str) -> Explanation:
     ran = task.started is not None
     since = task.queued if task.started is None else task.started
     began, length = moment(since + past.clock_change), span(past.now - since)
-    where = f" on worker {task.worker}" if task.worker else ""
+    where = _on_workers(task.members)
     verb = ("ran" if over else "runs") if ran else ("waited" if over else "waits")
     until = " by the last line of the log" if over else ""
     reasons = [f"it {verb}{where} since {began}, for {length}{until}"]
@@ -248,7 +248,7 @@ def _facts(past: PastTask, last: EndedRun) -> list[str]:
         facts.append(waited)
     else:
         began = moment(last.started + past.clock_change)
-        where = f" on worker {line.worker}" if line.worker else ""
+        where = _on_workers([member.worker for member in last.members])
         facts.append(f"{waited}, and ran{where} from {began}, for {span(last.seconds)}")
     usage = line.usage
     if usage is not None and (usage.programs or usage.cpu):
@@ -264,6 +264,14 @@ def _facts(past: PastTask, last: EndedRun) -> list[str]:
     if past.later:
         facts.append(f"it was tried again, as task {past.later}")
     return facts
+
+
+def _on_workers(names: Sequence[str]) -> str:
+    """Return the clause with the workers of a run; empty if none is known."""
+    known = [name for name in names if name]
+    if not known:
+        return ""
+    return f" on {'worker' if len(known) == 1 else 'workers'} {hostlist(known)}"
 
 
 def _exit(status: int) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.eventlog.runs import EndedRun, RunAssembly
 from grain.eventlog.schema import RunEnded
+from grain.eventlog.usage import RunMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -47,6 +48,7 @@ RUN_COLUMNS: dict[str, type] = {
     "message": str,
     "after": str,
     "call": str,
+    "members": str,
 }
 """The columns of `run_rows` with their types; each may lack a value."""
 
@@ -98,6 +100,7 @@ def _row(run: EndedRun, mission: str) -> Row:
         "message": line.message,
         "after": " ".join(map(str, submission.after)),
         "call": line.call,
+        "members": " ".join(member.worker for member in line.members),
     }
     if usage is not None:
         measured = usage.measured_by != "none"
@@ -123,6 +126,7 @@ def _open_row(task: OpenTask, now: float, mission: str) -> Row:
         task=submission.task,
         outcome="value",
         worker=task.worker,
+        members=tuple(RunMember(worker=name) for name in task.members[1:] and task.members),
         final=False,
     )
     row = _row(EndedRun(submission, line, task.queued, task.started, now), mission)

@@ -17,7 +17,7 @@ from grain.cli.plugin import report_errors
 from grain.cli.queue.cancelling import cancel_jobs
 from grain.cli.queue.opening import open_queue, queue_errors, selected, warn_of_damage
 from grain.cli.show import one_line
-from grain.cli.slurm.reading import wake_dispatcher
+from grain.cli.slurm.reading import revive_dispatcher, wake_dispatcher
 from grain.cli.streams import harmless_streams
 from grain.queue.book import Book
 from grain.queue.folder import DEFAULT, queue_folder
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from grain.queue.book import Entry
+    from grain.queue.folder import Queue
 
 
 def main(words: Sequence[str]) -> int:
@@ -39,6 +40,8 @@ def _run(words: Sequence[str]) -> int:
     try:
         with report_errors(), queue_errors():
             hq.main(list(words), prog_name="hq", obj=chosen, standalone_mode=False)
+    except click.Abort:  # Ctrl-C
+        return 130
     except click.UsageError as error:
         error.show()
         return error.exit_code
@@ -157,7 +160,7 @@ def list_(ctx: click.Context, everything: bool, states: str) -> None:
 def info(ctx: click.Context, jobs: str) -> None:
     """Show jobs, as 12, 12-20,25, last or all; with --output-mode=json only."""
     queue = open_queue(_name())
-    book = Book.read(queue)
+    book = _read(queue)
     numbers = [n for one in selected(queue, [jobs]) for n in range(one.first, one.last + 1)]
     found = [answers.detail(entry) for number in numbers if (entry := book.find(number))]
     warn_of_damage(book)
@@ -184,7 +187,15 @@ def _entries() -> list[Entry]:
     """Return the jobs that are not packed; none if nothing was ever submitted."""
     if not queue_folder(_name()).exists():
         return []
-    return list(Book.read(open_queue(_name())).entries.values())
+    return list(_read(open_queue(_name())).entries.values())
+
+
+def _read(queue: Queue) -> Book:
+    """Return the book of a queue; jobs that wait are taken from now on."""
+    book = Book.read(queue)
+    if book.open_entries():
+        revive_dispatcher(queue)
+    return book
 
 
 def _say(ctx: click.Context, data: object, quiet: str, text: str) -> None:

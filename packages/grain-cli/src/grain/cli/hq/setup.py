@@ -43,8 +43,7 @@ def make_command(folder: Path, env: Mapping[str, str] = os.environ) -> None:
         OSError: it cannot be written, or another user could exchange it.
     """
     from grain.cli.slurm.setup.folder import script
-    from grain.edge.trust import private_folder, python_command, write_script
+    from grain.edge.trust import private_folder, write_script
 
     private_folder(folder)
-    text = script(python_command("grain.cli.hq"), env.get("XDG_STATE_HOME", ""))
-    write_script(folder / "hq", text)
+    write_script(folder / "hq", script("grain.cli.hq", state_home=env.get("XDG_STATE_HOME", "")))

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.jobs.dispatcher import wake_dispatcher
 from grain.cli.jobs.submission import SubmittedFrom
+from grain.cli.queue import shell
 from grain.cli.queue.explaining import STATES, outputs
 from grain.cli.queue.opening import open_queue, this_user
-from grain.cli.queue.rows import end_text
-from grain.queue.book import Book
+from grain.cli.queue.rows import block_text, end_text
+from grain.cli.slurm_words.submission import passed_on
+from grain.queue.book import Blocks, Book
 from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges
 
@@ -97,7 +99,8 @@ class QueueClient:
             NotSynced: it was submitted, but may be lost if the host crashes now.
         """
         with self._lock:
-            return self._queue.submit(self._here.job(name, **{"at": time.time(), **fields}))
+            now = {"at": time.time(), "environment": passed_on(shell.variables())}
+            return self._queue.submit(self._here.job(name, **{**now, **fields}))
 
     def wake(self) -> str:
         """Start a dispatcher if none runs; return why that is not possible, as a sentence.
@@ -126,6 +129,21 @@ class QueueClient:
                 number: entry.standing(None, 0.0)
                 for number, entry in entries.items()
                 if entry is not None and entry.is_final
+            }
+
+    def blocked(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return those jobs that never begin, as others did not end as they want, and why.
+
+        They are not among those that have `ended`, and are as of the last look. A user may still
+        have another job run again.
+        """
+        with self._lock:
+            blocks = Blocks(self._book)
+            entries = {number: self._book.entries.get(number) for number in numbers}
+            return {
+                number: block_text(self._book, entry, block)
+                for number, entry in entries.items()
+                if entry is not None and (block := blocks.of(entry)) is not None
             }
 
     def unfinished(self, directory: str) -> Iterator[tuple[int, Job]]:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from grain.cli.queue.opening import dispatcher_state
+from grain.cli.queue.opening import LATE, dispatcher_state, silence_of
 from grain.cli.show import clean
 from grain.eventlog.files import open_plain
-from grain.resource.figures import signal_name
+from grain.resource.figures import signal_name, span
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grain.cli.jobs.as_job import AsJob
+    from grain.queue.dispatchers import LiveDispatcher
     from grain.queue.folder import Queue
 
 
@@ -28,43 +35,213 @@ _ANSWER = 2.0  # seconds for the answer of a scheduler
 _LAST = 2000  # bytes of the output of a dispatcher in which its last line is looked for
 _STOPPED = "the dispatcher has stopped; jobs that run go on"
 _LOOK = 0.1  # seconds between two looks for a dispatcher that is to come
+_LOOK_FOR_SIGN = 2.0  # seconds between two looks for a sign of life
+_LOCKS = "/dev/shm"  # noqa: S108 - a directory of this host; files there are checked
 
 
 def wake_dispatcher(queue: Queue, config: str | None) -> str:
-    """Start a dispatcher, if none runs; return why that is not possible, as a sentence.
+    """Make sure that jobs are taken; return why that is not possible, as a sentence.
 
-    Two that are started at once do no harm: the first ends when it sees the second.
+    It starts a dispatcher if none runs. One on another host, which cannot be seen from here, is
+    watched by a process of its own until it gives a sign of life; if none comes, that starts one
+    here. Two that are started at once do no harm: the first ends when it sees the second.
 
     Args:
         config: the configuration file that was chosen; None for none.
     """
-    from grain.cli.jobs import as_job
     from grain.cli.plugin import report_errors
-    from grain.config import load
+    from grain.queue.dispatchers import Dispatchers
 
     try:
         # The caller has something to say beside an error: what it did stands.
         with report_errors():
-            if not dispatcher_state(queue) and not _is_starting(queue):
-                if (chosen := as_job.choice(queue)) is not None:
-                    as_job.ensure(queue, load(chosen.config or config), chosen)
-                else:
-                    start_dispatcher(queue, config)
+            alive = Dispatchers(queue.files).alive()
+            if alive is None:
+                if not _is_starting(queue):
+                    _start(queue, config)
+                return ""
+            if not alive.is_here:
+                watch_over(queue, config, alive)
     except click.ClickException as error:
         return f"no dispatcher could be started, so use `grain queue start` later: {error.message}"
-    return ""
+    return other_address(queue, config)
 
 
-def revive_dispatcher(queue: Queue, config: str | None) -> None:
-    """Start a dispatcher if the last one was killed; for commands that wait for jobs.
+def _start(queue: Queue, config: str | None) -> None:
+    """Start a dispatcher, here or as a batch job; errors as of both."""
+    from grain.cli.jobs import as_job
+    from grain.config import load
 
-    One that a user has stopped stays so.
+    if (chosen := as_job.choice(queue)) is not None:
+        as_job.ensure(queue, load(chosen.config or config), chosen)
+    else:
+        start_dispatcher(queue, config)
+
+
+def revive_dispatcher(queue: Queue, config: str | None) -> bool:
+    """Make sure that jobs are taken that wait; for commands that ask for jobs, or wait for them.
+
+    A dispatcher that a user has stopped stays so. In a job, where no process stays, nothing is
+    done.
+
+    Returns:
+        True if the last one was killed, and another one is started.
     """
     from grain.queue.dispatchers import Dispatchers
 
+    if "GRAIN_JOB_ID" in os.environ:
+        return False
     with suppress(OSError):
-        if Dispatchers(queue.files).has_died():
-            wake_dispatcher(queue, config)
+        dispatchers = Dispatchers(queue.files)
+        alive = dispatchers.alive()
+        if alive is None:
+            return dispatchers.has_died() and not wake_dispatcher(queue, config)
+        if not alive.is_here:
+            watch_over(queue, config, alive)
+    return False
+
+
+def watch_over(queue: Queue, config: str | None, alive: LiveDispatcher) -> None:
+    """Have a process of this host wait for a sign of life of a dispatcher, see `watch`.
+
+    There is one such process on a host, also for many commands. The lock that keeps it so belongs
+    to this host, as locks of a shared file system may hang.
+
+    Raises:
+        OSError: no process can be started.
+    """
+    from grain.cli.missions.logout import at_logout
+    from grain.edge.trust import python_command
+    from grain.queue.dispatchers import Dispatchers
+
+    # Before the lock: whoever has that looks once more when it has given it back.
+    Dispatchers(queue.files).ask_for_sign(alive.number)
+    lock = _lock_of(queue)
+    if lock is None:
+        return
+    words = [*python_command("grain.cli.jobs.dispatcher"), str(queue.folder), config or ""]
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our own module
+            [*at_logout().prefix, *words, str(lock)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=() if lock < 0 else (lock,),
+            start_new_session=True,
+        )
+    finally:
+        if lock >= 0:
+            os.close(lock)
+    process.returncode = 0  # it outlives this command, which does not wait for it
+
+
+def _lock_of(queue: Queue) -> int | None:
+    """Take the lock of a queue on this host; return None if another process has it.
+
+    Without a place for locks it is -1: several processes that watch do no harm.
+    """
+    name = f"{_LOCKS}/grain-{os.getuid()}-{zlib.crc32(os.fsencode(queue.folder)):08x}"
+    with suppress(OSError):
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            if os.fstat(fd).st_uid == os.getuid():
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        os.close(fd)
+    return -1
+
+
+def watch(
+    queue: Queue,
+    start: Callable[[], object],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait until the dispatcher on another host has given a sign of life; or start another one.
+
+    Clocks of hosts may differ: only times of the file server are compared with each other, and
+    times of this process.
+
+    Args:
+        start: starts a dispatcher.
+        clock: returns seconds, which only move on.
+        sleep: waits for seconds.
+    """
+    from grain.queue.dispatchers import QUIET_AFTER, Dispatchers
+
+    dispatchers = Dispatchers(queue.files)
+    last, silent, since = 0, 0.0, clock()
+    while True:
+        with suppress(OSError):
+            alive = dispatchers.alive()
+            if alive is None:
+                if dispatchers.has_died():
+                    start()
+                return
+            if alive.is_here or dispatchers.has_answered(alive.number):
+                return
+            silence = dispatchers.silence(alive.number)
+            if alive.number != last or silence < silent:
+                since = clock()  # another one, or a sign that came before we were asked again
+            last, silent = alive.number, silence
+            if silence > QUIET_AFTER:
+                break
+        if clock() > since + QUIET_AFTER:
+            break
+        sleep(_LOOK_FOR_SIGN)
+    start()
+
+
+def main(folder: str, config: str, lock: str) -> None:
+    """Watch the dispatcher of a queue for commands of this host that rely on it."""
+    from grain.queue.dispatchers import Dispatchers
+    from grain.queue.folder import Queue
+
+    queue = Queue.open(Path(folder))
+    chosen = config or None
+
+    def start() -> None:
+        if not _is_starting(queue):
+            _start(queue, chosen)
+
+    watch(queue, start)
+    if int(lock) >= 0:
+        os.close(int(lock))
+    dispatchers = Dispatchers(queue.files)
+    alive = dispatchers.alive()
+    if alive is not None and not alive.is_here and not dispatchers.has_answered(alive.number):
+        watch_over(queue, chosen, alive)  # for a command that came at the last moment
+
+
+def other_address(queue: Queue, config: str | None) -> str:
+    """Return a sentence if the dispatcher has its scheduler at another address than this process.
+
+    Workers that were started with this configuration take none of its jobs then. A configuration
+    that cannot be read has none.
+    """
+    from grain.config import ConfigError, load
+    from grain.queue.dispatchers import Dispatchers
+    from grain.queue.folder import DEFAULT
+
+    try:
+        alive = Dispatchers(queue.files).alive()
+        here = load(config).head.listen
+    except (ConfigError, OSError):
+        return ""
+    there = "" if alive is None else alive.dispatcher.address
+    if not there or there == here:
+        return ""
+    name = "" if queue.name == DEFAULT else f" --queue {queue.name}"
+    start = f"grain queue start{name}" + ("" if config is None else f" -c {config}")
+    return clean(
+        f"the dispatcher of queue {queue.name} serves workers at {there}, and this configuration "
+        f"has {here}: have it serve these by `grain queue stop{name}` and `{start}`, or give them "
+        "a queue of their own by `--queue NAME`"
+    )
 
 
 def no_workers(config: str | None) -> str:
@@ -105,6 +282,13 @@ def last_words(queue: Queue) -> str:
         lines = file.read().decode(errors="replace").strip().splitlines()
         return clean(lines[-1]) if lines else ""
     return ""
+
+
+def dispatcher_text(queue: Queue, config: str | None) -> str:
+    """Make sure that jobs are taken that wait; return what keeps them from it, as a sentence."""
+    if revive_dispatcher(queue, config):
+        return "the dispatcher was killed: another one starts now"
+    return other_address(queue, config) if dispatcher_state(queue) else no_dispatcher(queue)
 
 
 def no_dispatcher(queue: Queue) -> str:
@@ -217,7 +401,7 @@ def stop_dispatcher(queue: Queue) -> str:
     """
     from grain.cli.jobs import as_job
     from grain.config import load
-    from grain.queue.dispatchers import Dispatchers
+    from grain.queue.dispatchers import SILENT_AFTER, Dispatchers
 
     dispatchers = Dispatchers(queue.files)
     jobs = []
@@ -226,6 +410,8 @@ def stop_dispatcher(queue: Queue) -> str:
         as_job.forget(queue)
     alive = dispatchers.alive()
     if alive is None:
+        if (last := dispatchers.last()) is not None:
+            dispatchers.say_farewell(last[0])  # so that no command takes it for killed
         return _STOPPED if jobs else "no dispatcher runs"
     if not alive.is_here:
         if jobs:
@@ -233,7 +419,16 @@ def stop_dispatcher(queue: Queue) -> str:
             return _STOPPED
         host = clean(alive.dispatcher.host)
         there = f"on {host}, in another container" if host == socket.gethostname() else f"on {host}"
-        raise click.ClickException(f"it runs {there}: give this command there")
+        silence = silence_of(dispatchers, alive)
+        if silence < LATE:
+            raise click.ClickException(
+                f"it runs {there}: give this command there (its last sign of life came "
+                f"{span(silence)} ago)"
+            )
+        raise click.ClickException(
+            f"it ran {there}, and has given no sign of life for {span(silence)}: give this command "
+            f"there, or wait until it is taken for dead, which is after {span(SILENT_AFTER)}"
+        )
     with suppress(ProcessLookupError):  # that of a batch job
         os.kill(alive.dispatcher.pid, signal.SIGTERM)
     end = time.monotonic() + _STOPPING
@@ -242,3 +437,7 @@ def stop_dispatcher(queue: Queue) -> str:
             return "the dispatcher is told to stop; jobs that run go on"
         time.sleep(0.05)
     return _STOPPED
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -9,14 +9,8 @@ import click
 
 from grain.cli import completion
 from grain.cli.options import json_option
-from grain.cli.plugin import print_json, report_errors
-from grain.cli.queue.opening import (
-    dispatcher_state,
-    queue_errors,
-    queue_option,
-    queue_with_jobs,
-    warn_of_damage,
-)
+from grain.cli.plugin import chosen_config, print_json, report_errors
+from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs, warn_of_damage
 from grain.cli.show import terminal_width
 
 _RECENT = 86400.0  # seconds since the end of a job, until a plain list leaves it out
@@ -29,8 +23,14 @@ _NARROWEST = 40  # columns of a terminal
 @json_option
 @queue_option
 @click.argument("words", nargs=-1, metavar="[JOB...]", shell_complete=completion.queued)
+@click.pass_context
 def jobs(
-    everything: bool, as_csv: bool, as_json: bool, queue_name: str | None, words: tuple[str, ...]
+    ctx: click.Context,
+    everything: bool,
+    as_csv: bool,
+    as_json: bool,
+    queue_name: str | None,
+    words: tuple[str, ...],
 ) -> None:
     """List jobs, or the tasks of one job.
 
@@ -46,7 +46,7 @@ def jobs(
       grain jobs --csv 12 > results.csv
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors(), queue_errors():
-        from grain.cli.jobs.dispatcher import no_dispatcher
+        from grain.cli.jobs.dispatcher import dispatcher_text
         from grain.cli.queue.rows import as_data, job_row, jobs_text, task_rows, tasks_text
         from grain.queue.book import Book
         from grain.queue.folder import DEFAULT, queue_folder
@@ -70,6 +70,9 @@ def jobs(
                 for entry in book.entries.values()
                 if not entry.is_final or entry.ended > now - _RECENT
             ]
+        # Whoever asks for jobs that wait makes sure that they are taken.
+        waits = not all(entry.is_final for entry in entries)
+        hint = dispatcher_text(queue, chosen_config(ctx)) if waits else ""
         if as_csv:
             from grain.cli.jobs.table import table_lines
             from grain.cli.streams import write_data
@@ -94,8 +97,8 @@ def jobs(
         else:
             text = jobs_text(queue.name, [job_row(book, entry, now) for entry in entries], width)
         click.echo(text, nl=False)
-        if not all(entry.is_final for entry in entries) and not dispatcher_state(queue):
-            click.echo(no_dispatcher(queue))
+        if hint:
+            click.echo(hint)
 
 
 def _nothing(name: str, last: int, *, named: bool) -> str:

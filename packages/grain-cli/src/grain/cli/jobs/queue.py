@@ -161,7 +161,8 @@ def stop(as_json: bool, queue_name: str | None) -> None:
 @queue.command()
 @json_option
 @queue_option
-def status(as_json: bool, queue_name: str | None) -> None:
+@click.pass_context
+def status(ctx: click.Context, as_json: bool, queue_name: str | None) -> None:
     """Say where the dispatcher runs, and how many tasks wait and run.
 
     \b
@@ -170,7 +171,7 @@ def status(as_json: bool, queue_name: str | None) -> None:
       grain queue status --json
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     from grain.cli.batch import BatchError
-    from grain.cli.jobs.dispatcher import no_dispatcher
+    from grain.cli.jobs.dispatcher import no_dispatcher, other_address
 
     with report_errors(), queue_errors():
         opened = open_queue(queue_name)
@@ -186,6 +187,8 @@ def status(as_json: bool, queue_name: str | None) -> None:
             click.echo(no_dispatcher(opened))
             return
         click.echo(f"the dispatcher {state}")
+        if trouble := other_address(opened, chosen_config(ctx)):
+            click.echo(trouble)
         try:
             for one in _jobs(opened):
                 click.echo(_job_line(one))

@@ -21,7 +21,13 @@ from msgspec.structs import replace
 
 from grain.cli.jobs.errors import BadSubmission
 from grain.cli.jobs.inputs import OPTIONS, FileInputs
-from grain.cli.slurm_words.submission import plain_environment
+from grain.cli.queue import shell
+from grain.cli.slurm_words.submission import (
+    default_limits,
+    expanded,
+    passed_on,
+    plain_environment,
+)
 from grain.queue.arrays import first_and_last, parse_array
 from grain.queue.errors import BadInput
 from grain.queue.records import ArraySpec, Dependency, Job
@@ -37,8 +43,6 @@ LONGEST_SCRIPT = 10_000_000
 
 _LONGEST_NAME = 200
 _PROGRAM = b"\x7fELF"
-# Variables that belong to the shell of the submission.
-_OF_SHELL = {"_", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID"}
 _AFTER = re.compile(r"(\d+(?:,\d+)*)(?::(ok|fail|any|begun|each))?")
 
 
@@ -79,6 +83,7 @@ class SubmittedFrom:
         host: name of the machine.
         user: name of the user.
         now: Unix seconds.
+        limits: its soft limits by their names, such as ``NOFILE``.
     """
 
     directory: str
@@ -87,6 +92,7 @@ class SubmittedFrom:
     host: str
     user: str
     now: float
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def here(cls) -> SubmittedFrom:
@@ -99,10 +105,10 @@ class SubmittedFrom:
             directory = str(Path.cwd())
         except FileNotFoundError:
             raise BadSubmission("this directory was removed; change to another one") from None
-        mask = os.umask(0o077)
-        os.umask(mask)
-        host, user = socket.gethostname(), getpass.getuser()
-        return cls(directory, os.environ, mask, host, user, time.time())
+        return cls(
+            directory, shell.variables(), shell.umask(), socket.gethostname(), getpass.getuser(),
+            time.time(), shell.soft_limits(),
+        )  # fmt: skip
 
     def job(self, name: str, **fields: Any) -> Job:
         """Return a job that it submits.
@@ -117,9 +123,8 @@ class SubmittedFrom:
             "user": self.user,
             "umask": self.umask,
             "directory": self.directory,
-            "environment": {
-                name: value for name, value in self.environment.items() if name not in _OF_SHELL
-            },
+            "limits": default_limits(self.limits),
+            "environment": passed_on(self.environment),
         }
         return Job(name=name, **own | fields)
 
@@ -224,21 +229,24 @@ def make_job(
     if len(name) > _LONGEST_NAME:
         raise BadSubmission(f"--name: a name has at most {_LONGEST_NAME} characters")
     array = _array(options, inputs)
-    stdout = options.get("stdout") or ("job-%A_%a.out" if array else "job-%j.out")
+    places = {
+        option: _place(options, option, around) for option in ("stdout", "stderr", "stdin", "cwd")
+    }
+    stdout = places["stdout"] or ("job-%A_%a.out" if array else "job-%j.out")
     limit = _seconds("--time", options.get("time"))
     number, before, receivers = _warning(options.get("signal"), limit)
     job = around.job(
         name,
-        directory=os.path.normpath(Path(around.directory, options.get("cwd") or "")),
+        directory=os.path.normpath(Path(around.directory, places["cwd"])),
         command=tuple(words),
         script=script,
         script_name=script_name,
-        stdin="" if options.get("stdin") in (None, "-") else options.get("stdin"),
+        stdin="" if places["stdin"] == "-" else places["stdin"],
         environment=_environment(options, around.environment),
         request=_request(options),
         priority=options.get("priority") or 0,
         stdout=stdout,
-        stderr=options.get("stderr") or "",
+        stderr=places["stderr"],
         append=bool(options.get("append")),
         columns=inputs.names if inputs else (),
         array=array,
@@ -256,6 +264,14 @@ def make_job(
         scratch=bool(options.get("scratch")),
     )
     return replace(job, options=_ranks(options.get("ranks"), job))
+
+
+def _place(options: SubmitOptions, option: str, around: SubmittedFrom) -> str:
+    text = options.get(option) or ""
+    try:
+        return expanded(text, around.environment)
+    except ValueError as error:
+        raise BadSubmission(f"--{option} {text}: {error}") from None
 
 
 def check_files(job: Job) -> None:
@@ -400,7 +416,7 @@ def _environment(options: SubmitOptions, environment: Mapping[str, str]) -> dict
     if options.get("clean_env"):
         variables = plain_environment(environment)
     else:
-        variables = {name: value for name, value in environment.items() if name not in _OF_SHELL}
+        variables = passed_on(environment)
     for text in options.get("env") or ():
         name, equals, value = text.partition("=")
         if not equals or not name:

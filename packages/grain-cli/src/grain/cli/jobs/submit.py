@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import nullcontext
@@ -126,7 +127,7 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     if not words:
         raise click.UsageError("name a script or a command, as in: grain submit job.sh")
-    from grain.cli.jobs.wait import trouble, wait_for
+    from grain.cli.jobs.wait import going_on, trouble, wait_for
 
     with trouble() if given["wait"] else nullcontext(), report_errors(), queue_errors():
         from grain.cli.jobs.dispatcher import no_workers, wake_dispatcher
@@ -137,6 +138,7 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             make_job,
             read_script,
         )
+        from grain.cli.queue.sharing import shared_text
         from grain.queue.selectors import Selected
 
         options, script, name = _options(ctx), read_script(words[0], given["cwd"]), ""
@@ -159,6 +161,8 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             inputs=inputs,
         )  # fmt: skip
         check_files(job)
+        for line in shared_text(job, inputs.entries if inputs else ()).splitlines():
+            click.echo(f"grain submit: {line}", err=True)
         filled = inputs.filled(words, job.array, is_script=bool(script)) if inputs else b""
         # Without the option, it may be that of the environment.
         queue = open_queue(options.get("queue_name") or given["queue_name"], make=True)
@@ -168,16 +172,18 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             print_json({"job": number, "queue": queue.name})
         else:
             click.echo(number if given["parsable"] else f"job {number}")
-        config = given["config_file"] or chosen_config(ctx)
-        first = not dispatcher_state(queue)
-        why = wake_dispatcher(queue, config)
-        # A user who has just begun may not know that; a loop of submissions need not ask.
-        if not why and first and _on_terminal():
-            why = no_workers(config)
-        if why:
-            click.echo(f"job {number} waits: {why}", err=True)
-        if given["wait"]:
-            ctx.exit(wait_for(queue, [Selected(number, number)], config=config))
+        mine = [Selected(number, number)]
+        with going_on(queue, mine):
+            config = given["config_file"] or chosen_config(ctx)
+            first = not dispatcher_state(queue)
+            why = wake_dispatcher(queue, config)
+            # A user who has just begun may not know that; a loop of submissions need not ask.
+            if not why and first and _on_terminal():
+                why = no_workers(config)
+            if why:
+                click.echo(f"job {number} waits: {why}", err=True)
+            if given["wait"]:
+                ctx.exit(wait_for(queue, mine, config=config))
 
 
 def _on_terminal() -> bool:
@@ -241,7 +247,7 @@ def _of_slurm(script: str, name: str) -> SubmitOptions:
     from grain.cli.slurm_words.translation import NotTranslated, submit_options
 
     try:
-        return SubmitOptions(submit_options(script, name, time.time()))
+        return SubmitOptions(submit_options(script, name, time.time(), os.environ))
     except NotTranslated as error:
         raise click.UsageError(f"in a line #SBATCH: {error}; or use --directives off") from None
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.queue.explaining import outputs
 from grain.cli.queue.rows import WORDS, task_rows
-from grain.eventlog.files import read_plain
+from grain.eventlog.files import open_plain
 from grain.inputs.splitting import row_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from grain.cli.queue.rows import TaskRow
     from grain.queue.book import Book, Entry
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _FIRST = (
     "Job", "Task", "State", "Attempt", "Host", "Starttime", "JobRuntime", "Exitval", "Signal",
 )  # fmt: skip
+LONGEST = 1_000_000
+"""Bytes of an output in a cell."""
+
 _NO_STATUS = -1  # of a run that its time limit ended, as in tables of `grain map`
 
 
@@ -101,5 +105,21 @@ def _printed(entry: Entry, row: TaskRow) -> list[str]:
     files = outputs(entry.job, entry.number, row.task, run.host if run else "")
     for i, file in enumerate(files):
         with suppress(OSError):  # it is not there yet, or no more
-            texts[i] = os.fsdecode(read_plain(file))
+            texts[i] = os.fsdecode(_end_of(file))
     return texts
+
+
+def _end_of(file: Path) -> bytes:
+    """Return what is in an output, as far as a cell has room; of a longer one the end.
+
+    Raises:
+        OSError: it cannot be read, as a device and a named pipe.
+    """
+    with open_plain(file) as source:
+        left_out = max(os.fstat(source.fileno()).st_size - LONGEST, 0)
+        source.seek(left_out)
+        end = source.read(LONGEST)
+    if not left_out:
+        return end
+    note = f"(grain: {left_out:,} bytes before this are only in {file})\n"
+    return os.fsencode(note) + end

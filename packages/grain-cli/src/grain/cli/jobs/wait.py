@@ -11,7 +11,7 @@ import click
 
 from grain.cli import completion
 from grain.cli.options import json_option
-from grain.cli.plugin import print_json, report_errors
+from grain.cli.plugin import Interrupted, print_json, report_errors
 from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs, warn_of_damage
 from grain.cli.show import clean
 from grain.cli.streams import plain
@@ -22,13 +22,14 @@ from grain.resource.figures import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from grain.queue.book import Book, Entry
+    from grain.queue.book import Block, Blocks, Book, Entry
     from grain.queue.folder import Queue
 
 _LOOK = 0.5  # seconds between two looks, at first
 _LOOK_LATER = 3.0  # after a while
 _REVIVE = 30.0  # seconds between two looks for a dispatcher that was killed
 _MOST = 100  # the exit status for more failures than it could tell
+_NEVER = 102  # that of a task that never begins
 _TROUBLE = 255  # that of anything but a task without success
 
 
@@ -45,10 +46,34 @@ def trouble() -> Iterator[None]:
     """Give errors exit status 255, so that they do not look like failed tasks."""
     try:
         yield
+    except Interrupted:
+        raise
     except click.UsageError as error:
         raise _Misuse(error.format_message(), error.ctx) from None
     except click.ClickException as error:
         raise _Trouble(error.format_message()) from None
+
+
+@contextlib.contextmanager
+def going_on(queue: Queue, jobs: Sequence[Selected]) -> Iterator[None]:
+    """Have Ctrl-C say that jobs which are waited for go on, and which command ends them.
+
+    Raises:
+        Interrupted: on Ctrl-C.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        from grain.cli.queue.rows import number_text
+
+        text = ",".join(map(str, jobs))
+        name = number_text(queue.name, text)
+        one = text.isdecimal()
+        what, go, them = (f"job {text}", "goes", "it") if one else (f"jobs {text}", "go", "them")
+        raise Interrupted(
+            f"{what} {go} on: `grain wait {name}` waits for {them} again, `grain cancel {name}` "
+            f"ends {them}"
+        ) from None
 
 
 class _WaitCommand(click.Command):
@@ -72,8 +97,9 @@ class _WaitCommand(click.Command):
 def wait(ctx: click.Context, as_json: bool, queue_name: str | None, jobs: tuple[str, ...]) -> None:
     """Wait until jobs have ended.
 
-    The exit status is the number of tasks that did not succeed, 101 for more than 100, 255 for
-    other errors. Ctrl-C ends the waiting, not the jobs.
+    The exit status is the number of tasks that did not succeed, 101 for more than 100; 102 if a
+    job never begins, as another one did not end as it wants; 130 after Ctrl-C, which ends the
+    waiting and not the jobs; 255 for other errors.
 
     \b
     Examples:
@@ -81,7 +107,9 @@ def wait(ctx: click.Context, as_json: bool, queue_name: str | None, jobs: tuple[
       grain wait 12-20 && grain submit next.sh
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with trouble(), report_errors(), queue_errors():
-        ctx.exit(wait_for(*queue_with_jobs(jobs, queue_name), as_json=as_json))
+        queue, chosen = queue_with_jobs(jobs, queue_name)
+        with going_on(queue, chosen):
+            ctx.exit(wait_for(queue, chosen, as_json=as_json))
 
 
 class _Awaited(NamedTuple):
@@ -89,6 +117,10 @@ class _Awaited(NamedTuple):
 
     entry: Entry
     meant: Selected
+
+    def block(self, blocks: Blocks) -> Block | None:
+        """Return why none of the tasks begins any more; None if one may, or runs, or none waits."""
+        return blocks.of(self.entry, self.meant.has if self.meant.tasks else None)
 
     @property
     def counts(self) -> StateCounts:
@@ -111,7 +143,8 @@ def wait_for(
 ) -> int:
     """Wait until jobs have ended, with progress on a terminal; return the exit status.
 
-    If the dispatcher is killed meanwhile, it starts another one.
+    It does not wait for a job that never begins. If the dispatcher is killed meanwhile, it starts
+    another one.
 
     Args:
         config: the configuration file of that; None for the usual one.
@@ -122,7 +155,7 @@ def wait_for(
         grain.queue.errors.QueueError: the files of the queue cannot be read.
     """
     from grain.cli.jobs.dispatcher import revive_dispatcher
-    from grain.queue.book import Book
+    from grain.queue.book import Blocks, Book
 
     book = Book.read(queue)
     wanted = dict.fromkeys(
@@ -139,6 +172,7 @@ def wait_for(
     warn_of_damage(book)
     began, shown = time.monotonic(), ""
     revive_at = began + _REVIVE
+    _tell_held(book, found)
     progress = sys.stderr.isatty()
     try:
         while True:
@@ -146,7 +180,11 @@ def wait_for(
             if progress and (text := _progress(counts)) != shown:
                 shown = text
                 click.echo(f"\r\033[K{text}", plain(sys.stderr), nl=False)
-            if all(one.is_final for one in counts):
+            blocks = Blocks(book)
+            if all(
+                of.is_final or one.block(blocks) is not None
+                for of, one in zip(counts, found, strict=True)
+            ):
                 break
             time.sleep(_LOOK if time.monotonic() < began + 60 else _LOOK_LATER)
             book.refresh()
@@ -161,7 +199,9 @@ def wait_for(
 
         print_json([as_data(book, one.entry, time.time()) for one in found])
     else:
-        _report(book, found)
+        _report(book, found, blocks)
+    if any(one.block(blocks) is not None for one in found):
+        return _NEVER
     return min(sum(one.counts.unsuccessful for one in found), _MOST + 1)
 
 
@@ -172,12 +212,27 @@ def _progress(counts: Sequence[StateCounts]) -> str:
     return f"{text}, {failed:,} without success" if failed else text
 
 
-def _report(book: Book, found: Sequence[_Awaited]) -> None:
-    """Name the jobs that did not succeed."""
-    from grain.cli.queue.rows import job_row
+def _tell_held(book: Book, found: Sequence[_Awaited]) -> None:
+    """Name the jobs that are on hold, and what has them begin."""
+    from grain.cli.queue.rows import REASONS, job_row, number_text
+
+    for one in found:
+        if not one.entry.is_final and not one.entry.running:
+            row = job_row(book, one.entry, time.time())
+            if row.reason == REASONS["held"]:
+                name = number_text(book.queue.name, row.number)
+                text = f"job {row.number} ({row.name}) is on hold: `grain release {name}`"
+                click.echo(clean(f"{text} lets it begin"), err=True)
+
+
+def _report(book: Book, found: Sequence[_Awaited], blocks: Blocks) -> None:
+    """Name the jobs that did not succeed, or never begin."""
+    from grain.cli.queue.rows import block_text, job_row
 
     for one in found:
         counts = one.counts
+        if (block := one.block(blocks)) is not None:
+            click.echo(clean(block_text(book, one.entry, block)), err=True)
         if not counts.unsuccessful:
             continue
         row = job_row(book, one.entry, time.time())

@@ -12,10 +12,8 @@ import shutil
 from typing import TYPE_CHECKING, TextIO
 
 from grain.cli.top.link import Link, Seen
-from grain.cli.top.tables.overview import rate_text
 from grain.cli.top.tables.picture import fitted
-from grain.cli.top.tables.rates import Rates
-from grain.resource.figures import span
+from grain.resource.figures import rate, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +24,7 @@ _SECONDS = 2.0  # between two looks
 _CLEAR = "\r\x1b[K"
 
 
-def progress_text(mission: MissionRow, rate: float, columns: int) -> str:
+def progress_text(mission: MissionRow, columns: int) -> str:
     """Return the progress of a mission in so many columns."""
     left, running, outlook = mission.left, mission.running, mission.outlook
     parts = []
@@ -40,8 +38,8 @@ def progress_text(mission: MissionRow, rate: float, columns: int) -> str:
         parts.append(f"{left} running or waiting")
     else:
         parts += [f"{running} running", f"{max(left - running, 0)} waiting"]
-    if rate > 0:
-        parts.append(rate_text(rate))
+    if mission.rate > 0:
+        parts.append(rate(mission.rate))
     if left and outlook is not None and (estimate := _left(outlook)):
         parts.append(estimate)
     return fitted(parts, columns, ", ")
@@ -71,7 +69,6 @@ class ProgressLine:
     ) -> None:
         self._stream = stream
         self._mission = mission
-        self._rates = Rates()
         self._id: str | None = None
         self._shown = False
         # The last answer, which comes in the thread of the link.
@@ -83,8 +80,6 @@ class ProgressLine:
 
     def on_seen(self, seen: Seen) -> None:
         """Take an answer of the scheduler, or that there is none; from any thread."""
-        if seen.answer is not None:
-            self._rates.look(seen.answer)
         self._answer = seen.answer
 
     def hide(self) -> None:
@@ -107,7 +102,7 @@ class ProgressLine:
             return
         # The last column stays free, as some terminals begin another line there.
         columns = shutil.get_terminal_size().columns - 1
-        text = progress_text(counts, self._rates.rate(counts.id), columns)
+        text = progress_text(counts, columns)
         self._shown = True
         self._write(f"{_CLEAR}{text}")
 

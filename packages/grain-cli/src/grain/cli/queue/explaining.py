@@ -6,9 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.queue.opening import dispatcher_state
-from grain.cli.queue.rows import REASONS, as_data, end_text, task_rows
+from grain.cli.queue.rows import REASONS, as_data, block_text, end_text, task_rows
 from grain.cli.show import clean, moment
 from grain.edge.mission_ids import lasting_id
+from grain.queue.book import Blocks
 from grain.queue.states import job_state
 from grain.resource.figures import counted, hostlist, span
 
@@ -27,10 +28,14 @@ if TYPE_CHECKING:
 _LISTED = 10  # tasks at most that are explained one by one
 
 
-def explained(queue: Queue, jobs: Iterable[Selected], ask: Ask) -> list[str]:
+def explained(
+    queue: Queue, jobs: Iterable[Selected], ask: Ask, trouble: Callable[[], str] = str
+) -> list[str]:
     """Return lines that explain jobs.
 
     Args:
+        trouble: returns what is wrong with the dispatcher, if jobs wait; "" for nothing but that
+            none may run.
         ask: returns the reasons of the scheduler for a task of a mission, by id and number; nothing
             if it cannot be asked.
 
@@ -51,7 +56,9 @@ def explained(queue: Queue, jobs: Iterable[Selected], ask: Ask) -> list[str]:
                     "; ".join(book.damaged)
                     or f"job {number} ended long ago, and its files were removed"
                 )
-    if waits and not dispatcher_state(queue):
+    if waits and (text := trouble()):
+        lines.append(text)
+    elif waits and not dispatcher_state(queue):
         lines.append("no dispatcher runs, so no job begins: `grain queue status` says more")
     return lines
 
@@ -115,6 +122,8 @@ def _waiting_lines(
     for dependency in entry.job.after:
         jobs = ", ".join(map(str, dependency.jobs))
         lines.append(f"  it waits for job {jobs} ({_UNTIL[dependency.until]})")
+    if (block := Blocks(book).of(entry, lambda one: one == task)) is not None:
+        lines.append(f"  {block_text(book, entry, block)}")
     ticket = book.tickets.get((entry.number, task, attempt))
     if ticket is not None:
         lines += [f"  {line}" for line in ask(lasting_id(queue.name, queue.mission), ticket)]

@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from grain.cli.show import clean
+from grain.resource.figures import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from grain.queue.book import Book
+    from grain.queue.dispatchers import Dispatchers, LiveDispatcher
     from grain.queue.folder import Queue
     from grain.queue.selectors import Selected
 
 F = TypeVar("F", bound="Callable[..., Any]")
+
+LATE = 45.0
+"""Seconds without a sign of life of a dispatcher after which the next one is overdue."""
+
+_NOW = 5.0  # seconds since a sign of life for which it is as good as a look
 
 
 @contextlib.contextmanager
@@ -130,8 +137,26 @@ def this_user() -> str:
 
 def dispatcher_state(queue: Queue) -> str:
     """Return where the dispatcher of a queue runs, as the end of a sentence; "" if none does."""
-    host = dispatcher_host(queue)
-    return "" if host is None else f"runs on {host}"
+    from grain.queue.dispatchers import Dispatchers
+
+    dispatchers = Dispatchers(queue.files)
+    alive = dispatchers.alive()
+    if alive is None:
+        return ""
+    host = clean(alive.dispatcher.host)
+    silence = 0.0 if alive.is_here else silence_of(dispatchers, alive)
+    if silence < _NOW:
+        return f"runs on {host}"
+    if silence < LATE:
+        return f"runs on {host}, with a sign of life {span(silence)} ago"
+    return f"ran on {host}, without a sign of life for {span(silence)}"
+
+
+def silence_of(dispatchers: Dispatchers, alive: LiveDispatcher) -> float:
+    """Return for how many seconds a dispatcher has given no sign of life; 0 if it is not known."""
+    with contextlib.suppress(OSError):
+        return max(dispatchers.silence(alive.number), 0.0)
+    return 0.0
 
 
 def dispatcher_host(queue: Queue) -> str | None:

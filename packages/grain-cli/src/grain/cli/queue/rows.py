@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.show import NARROW, clean, folded, table
+from grain.queue.folder import DEFAULT
 from grain.queue.states import AT_ONCE, FINAL, job_state
 from grain.resource.figures import clock, counted, hostlist, signal_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from grain.queue.book import Book, Entry
+    from grain.queue.book import Block, Book, Entry
     from grain.queue.selectors import Selected
     from grain.queue.states import Run, Standing
 
@@ -141,6 +142,27 @@ def end_text(run: Run) -> str:
     if run.how == "returned":
         return "its worker handed it back" + (" at once" if run.elapsed < AT_ONCE else "")
     return f"exit status {run.status}" if run.how == "exit" and run.status else ""
+
+
+def block_text(book: Book, entry: Entry, block: Block) -> str:
+    """Return why a job never begins, and what a user may do."""
+    if book.counts(block.job) is None:
+        why = f"job {block.job} ended long ago, and its files were removed"
+    else:
+        wanted = {"fail": "fail", "each": "succeed in the same task"}.get(block.until, "succeed")
+        why = f"job {block.job} did not {wanted}"
+    way = "".join(f", and job {one} waits for that" for one in reversed(block.by_way_of))
+    own = number_text(book.queue.name, entry.number)
+    again = f"`grain resubmit {number_text(book.queue.name, block.job)}` runs that again, "
+    return (
+        f"job {entry.number} ({entry.job.name}) never begins: {why}{way}; {again}"
+        f"`grain cancel {own}` gives this one up"
+    )
+
+
+def number_text(queue: str, jobs: object) -> str:
+    """Return jobs as a command takes them, with the name of their queue if it is another one."""
+    return str(jobs) if queue == DEFAULT else f"{queue}:{jobs}"
 
 
 class TaskRow(NamedTuple):

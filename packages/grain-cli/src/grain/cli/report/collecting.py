@@ -32,7 +32,7 @@ from grain.eventlog.schema import (
 from grain.eventlog.totals import Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from grain.cli.report.critical_path import PathStep
     from grain.eventlog.runs import EndedRun, WorkerClocks
@@ -223,15 +223,12 @@ class Collector:
                     left.add_any((task.submission.request, *task.submission.others), WAITING)
             else:
                 start = task.started - (self._assembly.first or 0.0)
-                self._occupy(task.request, task.workers, 0.0, task.worker, start, now)
+                self._occupy(task.request, task.workers, 0.0, task.members, start, now)
                 number = self._number(task.submission.function)
                 bar = Bar(start, now, number, RUNNING, task.submission.task, 1, now - start)
-                self._timeline.add(
-                    task.worker,
-                    bar,
-                    lanes=_lanes(task.request.get("Cores", 0.0)),
-                    vague=True,
-                )
+                lanes = _lanes(task.request.get("Cores", 0.0))
+                for name in task.members:
+                    self._timeline.add(name, bar, lanes=lanes, vague=True)
         self._timeline.order(self._workers)
         self._queue.end(now)
         kinds = sorted(self._usage, key=lambda kind: (kind != "Cores", kind != "Memory", kind))
@@ -367,11 +364,11 @@ class Collector:
         first = self._assembly.first or 0.0
         assert run.started is not None
         start, end, line = run.started - first, run.ended - first, run.line
-        worker = self._workers.get(line.worker)
-        if worker is not None:
+        names = [member.worker for member in run.members]
+        for worker in filter(None, map(self._workers.get, names)):
             worker.runs += 1
             worker.core_seconds += run.own_cores * run.seconds
-        self._occupy(run.request, run.workers, line.cores, line.worker, start, end)
+        self._occupy(run.request, run.workers, line.cores, names, start, end)
         if line.usage is not None and end > start:
             cpu = line.usage.cpu / (end - start)
             # Of a task on several workers, the others are taken to be like the first one.
@@ -382,17 +379,18 @@ class Collector:
         state = VALUE if line.outcome == "value" else VAIN
         number = self._number(run.submission.function)
         bar = Bar(start, end, number, state, line.task, 1, end - start)
-        lanes = _lanes(run.own_cores)
-        self._timeline.add(
-            line.worker, bar, line.cpus, lanes=lanes, slack=run.slack, vague=not run.reported
-        )
+        lanes, vague = _lanes(run.own_cores), not run.reported
+        for member in run.members:
+            self._timeline.add(
+                member.worker, bar, member.cpus, lanes=lanes, slack=run.slack, vague=vague
+            )
 
     def _occupy(
         self,
         request: Mapping[str, float],
         workers: int,
         cores: float,
-        name: str,
+        names: Sequence[str],
         start: float,
         end: float,
     ) -> None:
@@ -401,15 +399,14 @@ class Collector:
         Args:
             request: on each of its workers.
             cores: those of all, where the request does not say so; else 0.
-            name: of its first worker.
+            names: of those of its workers that are known.
         """
         amounts = {kind: amount * workers for kind, amount in request.items() if kind != _TIME}
         if cores:
             amounts["Cores"] = cores
         for kind, amount in amounts.items():
             self._of_kind(kind).asked.add(start, end, amount)
-        worker = self._workers.get(name)
-        if worker is not None:
+        for worker in filter(None, map(self._workers.get, names)):
             worker.cores.add(start, end, amounts.get("Cores", 0.0) / workers)
 
 

@@ -10,7 +10,7 @@ from grain.resource import WTime
 from grain.resource.figures import span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from grain.eventlog.runs import EndedRun
     from grain.eventlog.totals import FunctionTotals, Histogram
@@ -90,8 +90,19 @@ def sufficient(function: FunctionTotals, overtime: Overtime = NO_OVERTIME) -> Su
         more.append(
             f"a time limit of {span(overtime.limit)} or less ended {runs}: more time is needed"
         )
-        return Sufficient(f"more than {' & '.join(parts)}", less, more)
-    return Sufficient(" & ".join(parts), less, more)
+        return Sufficient(f"more than {_of_all(parts, function)}", less, more)
+    return Sufficient(_of_all(parts, function), less, more)
+
+
+def _of_all(parts: Sequence[str], function: FunctionTotals) -> str:
+    """Return a request for all workers of a task, of what each of them needs."""
+    members = max(function.workers, key=lambda count: (function.workers[count], count), default=1)
+    if members == 1 or not parts:
+        return " & ".join(parts)
+    limits = [part for part in parts if part.startswith("WTime(")]
+    own = " & ".join(part for part in parts if part not in limits)
+    own = f"({own})" if " & " in own else own
+    return " & ".join([f"{members} * {own}", *limits] if own else limits)
 
 
 def _kinds(function: FunctionTotals) -> Iterator[tuple[str, float, float]]:

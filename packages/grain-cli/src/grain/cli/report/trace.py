@@ -26,8 +26,9 @@ from grain.eventlog.schema import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from grain.eventlog.runs import EndedRun, WorkerClocks
+    from grain.eventlog.runs import EndedRun, OpenTask, WorkerClocks
     from grain.eventlog.schema import AnyLine
+    from grain.eventlog.usage import RunMember
 
 MISSION = 0
 """The process of the mission."""
@@ -121,25 +122,29 @@ class Tracer:
         for task in self._assembly.open_tasks():
             if task.started is None:
                 continue
-            yield from self._process(task.worker)
-            process = self._processes[task.worker]
-            start = self._micro(task.started)
-            if not process.has_room(start, task.request.get("Cores", 1.0)):
-                continue  # its worker has it beside its running tasks
-            thread, _ = process.lane(start)
-            yield from self._thread(process, thread, start, now)
-            submission = task.submission
-            yield {
-                "ph": "X",
-                "name": clean(submission.function),
-                "cat": "running",
-                "ts": start,
-                "dur": now - start,
-                "pid": process.number,
-                "tid": thread,
-                "args": {"task": submission.task, "request": clean(submission.request_text)},
-            }
+            for member in task.members:
+                yield from self._running(task, member, self._micro(task.started), now)
         yield self._count(now)
+
+    def _running(self, task: OpenTask, member: str, start: int, now: int) -> Iterator[Event]:
+        """Yield the events of a task on one of its workers."""
+        yield from self._process(member)
+        process = self._processes[member]
+        if not process.has_room(start, task.request.get("Cores", 1.0)):
+            return  # its worker has it beside its running tasks
+        thread, _ = process.lane(start)
+        yield from self._thread(process, thread, start, now)
+        submission = task.submission
+        yield {
+            "ph": "X",
+            "name": clean(submission.function),
+            "cat": "running",
+            "ts": start,
+            "dur": now - start,
+            "pid": process.number,
+            "tid": thread,
+            "args": {"task": submission.task, "request": clean(submission.request_text)},
+        }
 
     def _micro(self, time: float) -> int:
         return round((time - (self._assembly.first or 0.0)) * 1e6)
@@ -166,12 +171,18 @@ class Tracer:
             yield from _thread_names(process.number, thread)
 
     def _run(self, run: EndedRun) -> Iterator[Event]:
+        for number, member in enumerate(run.members):
+            # The first worker has it all.
+            yield from self._on_member(run, member, {"task": run.line.task} if number else {})
+
+    def _on_member(self, run: EndedRun, member: RunMember, brief: Event) -> Iterator[Event]:
+        """Yield the events of a run on one of its workers; `brief` in place of what is known."""
         line = run.line
         assert run.started is not None
-        yield from self._process(line.worker, line.host)
-        process = self._processes[line.worker]
+        yield from self._process(member.worker, member.host)
+        process = self._processes[member.worker]
         begin, end = self._micro(run.started), self._micro(run.ended)
-        threads: tuple[int, ...] = line.cpus
+        threads: tuple[int, ...] = member.cpus
         if not threads:
             if not run.reported and not process.has_room(begin, run.own_cores or 1.0):
                 # As far as can be known, it waited at its worker beside running tasks.
@@ -180,7 +191,7 @@ class Tracer:
             length = end - begin
             lane, begin = process.lane(begin, round(run.slack * 1e6))
             threads, end = (lane,), begin + length
-        args = _args(run)
+        args = brief or _args(run)
         for number, thread in enumerate(threads):
             start, new = process.take(thread, begin, end)
             if new:

@@ -2,9 +2,12 @@
 
 A job counts, whether it waits or runs, from its submission until the batch system has reported
 twice that it is gone: so there are never more jobs than wanted. A job whose worker takes no more
-tasks does not count: its successor is submitted before it ends. Jobs that fail as soon as they
-start would be submitted without end. So a failure begins a pause, twice as long as the last one.
-Then a single job is tried, and the others follow when it has proven itself.
+tasks does not count: its successor is submitted before it ends. Nor does one that is reported gone
+once, if its worker has left the scheduler: it has ended in good order.
+
+Jobs that fail as soon as they start would be submitted without end. So a failure begins a pause,
+twice as long as the last one. Then a single job is tried, and the others follow when it has proven
+itself.
 """
 
 from __future__ import annotations
@@ -76,6 +79,7 @@ class PoolJob:
     Attributes:
         proven: True once it has run for that long; also when it is in the queue again.
         failed: True once it was stuck, which is a failure that was counted.
+        leaves: True once its workers take no more tasks.
     """
 
     def __init__(self, submitted: float, proven_after: float = PROVEN) -> None:
@@ -83,6 +87,8 @@ class PoolJob:
         self._proven_after = proven_after
         self.proven = False
         self.failed = False
+        self.leaves = False
+        self._joined = False  # True once its worker was with the scheduler
         self._state = PoolJobState.NEW
         # Since when it runs, or ran when it was missed: a job that comes back has run all the time.
         self._began: float | None = None
@@ -91,6 +97,18 @@ class PoolJob:
         """Note that it is in the queue: it is new, or was put back."""
         self._state = PoolJobState.WAITING
         self._began = None
+        self._joined = self.leaves = False
+
+    def on_workers(self, serves: bool | None) -> None:
+        """Note that its workers take tasks, or no more, or (None) that none is with the scheduler.
+
+        A worker that is away is with the scheduler until that gives it up, and a new scheduler
+        knows none for a moment: so the batch system has to miss the job as well.
+        """
+        if serves is not None:
+            self._joined, self.leaves = True, not serves
+        elif self._joined and self._state is PoolJobState.MISSED:
+            self.leaves = True
 
     def on_stuck(self) -> bool:
         """Note that it never starts by itself; return True if this is its first such report."""
@@ -114,9 +132,9 @@ class PoolJob:
         return self.proven and not before
 
     @property
-    def running(self) -> bool:
-        """True if it runs, by the last report."""
-        return self._state is PoolJobState.RUNNING
+    def begun(self) -> bool:
+        """True if it runs by the last report, or has run and is missed."""
+        return self._began is not None
 
     def on_unlisted(self, now: float) -> bool:
         """Note a report that it is gone; return True if it is over."""
@@ -146,7 +164,6 @@ class JobPool:
         self._size = size
         self._proven_after = proven_after
         self._jobs: dict[str, PoolJob] = {}
-        self._leaving: frozenset[str] = frozenset()
         self._not_before = 0.0
         self._failed_at = -math.inf
         self.failures = 0
@@ -159,11 +176,20 @@ class JobPool:
     @property
     def counted(self) -> int:
         """The number of the jobs that count."""
-        return len(self._jobs.keys() - self._leaving)
+        return sum(not job.leaves for job in self._jobs.values())
 
-    def leaving(self, jobs: Iterable[str]) -> None:
-        """Note the jobs whose workers take no more tasks: these, and no others."""
-        self._leaving = frozenset(jobs)
+    def look_at_workers(self, serving: Mapping[str, bool]) -> None:
+        """Take in the workers of a scheduler that answers; after `look`.
+
+        Args:
+            serving: the jobs with a worker there: True while one of its workers takes tasks.
+        """
+        for one, job in self._jobs.items():
+            job.on_workers(serving.get(one))
+
+    def leaves(self, job: str) -> bool:
+        """Return True if the workers of a job take no more tasks."""
+        return job in self._jobs and self._jobs[job].leaves
 
     @property
     def stuck(self) -> list[str]:
@@ -215,9 +241,9 @@ class JobPool:
             self._jobs[job].proven = True
 
     @property
-    def running(self) -> list[str]:
-        """The ids of the jobs that run, by the last report."""
-        return [one for one, job in self._jobs.items() if job.running]
+    def begun(self) -> bool:
+        """True if a job runs by the last report, or has run and is missed."""
+        return any(job.begun for job in self._jobs.values())
 
     @property
     def unproven(self) -> set[str]:

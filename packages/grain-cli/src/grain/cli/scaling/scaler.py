@@ -59,6 +59,7 @@ class _Job:
         apart_since: when it was first seen to run without its worker, without a break since.
         unneeded_since: when it was first not needed, without a break since.
         lost: True while its place is given away.
+        leaves: True once its workers take no more tasks; its place is given away, too.
         doubtful: True while it is unknown whether the batch system has it.
     """
 
@@ -70,6 +71,7 @@ class _Job:
     apart_since: float | None = None
     unneeded_since: float | None = None
     lost: bool = False
+    leaves: bool = False
     cancelled_at: float = -math.inf
     released: bool = False
     doubtful: bool = False
@@ -182,8 +184,8 @@ class Scaler:
 
     @property
     def alive(self) -> int:
-        """The number of jobs that wait or run and are not lost."""
-        return sum(not job.lost for job in self._jobs.values())
+        """The number of jobs that wait or run, are not lost, and have not stopped taking tasks."""
+        return sum(not (job.lost or job.leaves) for job in self._jobs.values())
 
     def shape_of(self, job: str) -> str:
         """Return the name of a job's shape."""
@@ -323,6 +325,8 @@ class Scaler:
         """Take in the workers with the scheduler; return which jobs are lost or found again."""
         news: list[str] = []
         here = {worker.job for worker in workers or ()}
+        if workers is not None:
+            self._look_at_leaving(workers)
         for worker in workers or ():
             job = self._jobs.get(worker.job or "")
             if job is None:
@@ -348,6 +352,17 @@ class Scaler:
                     f"{span(LOST)}: its place is given away"
                 )
         return news
+
+    def _look_at_leaving(self, workers: Sequence[CurrentWorker]) -> None:
+        """Note the jobs whose workers take no more tasks: their successors may come."""
+        serving: dict[str, bool] = {}
+        for worker in workers:
+            if worker.job is not None:
+                serving[worker.job] = serving.get(worker.job, False) or not worker.draining
+        for sort in self._sorts.values():
+            sort.pool.look_at_workers(serving)
+        for job in self._jobs.values():
+            job.leaves = self._sorts[job.shape].pool.leaves(job.id)
 
     def _room(self, sort: _Sort, now: float) -> int:
         """Return how many more jobs of a shape there may be now, by its own limit."""
@@ -453,14 +468,14 @@ class Scaler:
 
 
 def _is_active(job: _Job) -> bool:
-    """Return True if a job has or will have a worker that was not let go."""
-    return not (job.lost or job.released or job.cancelled_at > -math.inf)
+    """Return True if a job has or will have a worker that takes tasks and was not let go."""
+    return not (job.lost or job.leaves or job.released or job.cancelled_at > -math.inf)
 
 
 def _occupied(jobs: Iterable[_Job], most: float) -> int:
-    """Return how many places jobs take: a lost one gives its place away once."""
-    lost = [job.lost for job in jobs]
-    return len(lost) - sum(lost) + int(max(sum(lost) - most, 0))
+    """Return how many places jobs take: one that is lost, or leaves, gives its place away once."""
+    given = [job.lost or job.leaves for job in jobs]
+    return len(given) - sum(given) + int(max(sum(given) - most, 0))
 
 
 def demand(parts: Sequence[PlannedWorkers]) -> str:

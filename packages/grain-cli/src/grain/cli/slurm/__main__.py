@@ -11,6 +11,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from grain.cli.queue import shell
 from grain.cli.slurm.here import CommandFailed, Here, SlurmAnswer
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.streams import harmless_streams
@@ -30,7 +31,7 @@ def main(argv: list[str]) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Names and comments of jobs may have any bytes.
     with harmless_streams("surrogateescape"):
-        return _run(Here(name, folder), words)
+        return _run(Here(name, folder, shell.variables()), words)
 
 
 def _run(here: Here, words: list[str]) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from grain.cli.slurm.here import CommandFailed, SlurmAnswer
-from grain.cli.slurm.reading import exit_status, wait_for
+from grain.cli.slurm.reading import NeverBegins, exit_status, wait_for
 from grain.cli.slurm.sbatch import around, submit
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.steps import StepRefused, refuse
@@ -37,7 +37,7 @@ _PATIENCE = 1.0  # seconds for the first word in a pipe, which may be that of an
 def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here) -> SlurmAnswer:
     """Put a command into the queue, copy its output to this process, and wait for its end.
 
-    If it is interrupted, the job is cancelled.
+    If it is interrupted, or the job never begins, the job is cancelled.
 
     Standard input goes along, read to its end: a file, or a pipe in which there is something within
     a second.
@@ -90,11 +90,13 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     try:
         queue, number = submit(here, job, b"" if "input" in given else _stdin())
         status = exit_status(wait_for(here, queue, number, go_on))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, NeverBegins) as error:
         from grain.cli.slurm.scancel import scancel
 
         if number:
             scancel([str(number)], here)
+            if not isinstance(error, NeverBegins):
+                sys.stderr.write(f"srun: (Grain) interrupted: job {number} is cancelled\n")
         raise
     finally:
         for one in copies:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from grain.cli.slurm.here import CommandFailed
-from grain.queue.book import Book
+from grain.queue.book import Blocks, Book
 from grain.queue.errors import QueueError, Unusable
 from grain.queue.folder import DEFAULT, Queue, queue_folder
 
@@ -44,6 +44,8 @@ def open_queue(here: Here, *, make: bool = False) -> Queue | None:
 def read_book(here: Here, what: str = "slurm_load_jobs error") -> Book | None:
     """Return the book of the queue; None if nothing was ever submitted.
 
+    Whoever asks so for jobs that wait makes sure that they are taken.
+
     Args:
         here: the process.
         what: the begin of the message if it cannot be read.
@@ -56,7 +58,10 @@ def read_book(here: Here, what: str = "slurm_load_jobs error") -> Book | None:
         queue = open_queue(here)
         return None if queue is None else Book.read(queue)
 
-    return patiently(here, what, read)
+    book = patiently(here, what, read)
+    if book is not None and book.open_entries():
+        revive_dispatcher(book.queue)
+    return book
 
 
 def patiently(
@@ -99,13 +104,19 @@ def dispatcher_runs(queue: Queue) -> bool:
     return Dispatchers(queue.files).alive() is not None
 
 
+def _is_seen(queue: Queue) -> bool:
+    """Return True if a dispatcher runs for certain; its process can be seen from here."""
+    from grain.queue.dispatchers import Dispatchers
+
+    alive = Dispatchers(queue.files).alive()
+    return alive is not None and alive.is_here
+
+
 def wake_dispatcher(queue: Queue) -> str:
     """Start a dispatcher if none runs; return why that is not possible, as a sentence."""
-    try:
-        if dispatcher_runs(queue):
+    with suppress(OSError):
+        if _is_seen(queue):
             return ""
-    except OSError:
-        pass
     from grain.cli.jobs import dispatcher
 
     try:
@@ -114,12 +125,18 @@ def wake_dispatcher(queue: Queue) -> str:
         return f"no dispatcher could be started: {error}"
 
 
-def _revive_dispatcher(queue: Queue) -> None:
-    from grain.cli.jobs.dispatcher import revive_dispatcher
-
-    # Whatever fails: the files still tell when the job has ended.
+def revive_dispatcher(queue: Queue) -> None:
+    """Make sure that jobs are taken that wait, see `grain.cli.jobs.dispatcher`."""
+    # Whatever fails: the files still tell how it stands with the jobs.
     with suppress(Exception):
-        revive_dispatcher(queue, None)
+        if not _is_seen(queue):
+            from grain.cli.jobs import dispatcher
+
+            dispatcher.revive_dispatcher(queue, None)
+
+
+class NeverBegins(CommandFailed):
+    """The failure of a command that waits for a job which never begins."""
 
 
 def wait_for(
@@ -136,6 +153,7 @@ def wait_for(
         between: is called between two looks.
 
     Raises:
+        NeverBegins: it never begins, as another job did not end as it wants.
         CommandFailed: the files of the queue cannot be read.
     """
     what = f"{here.command}: error"
@@ -143,11 +161,16 @@ def wait_for(
     began = time.monotonic()
     revive_at = began + _REVIVE
     while not book.entries[number].is_final:
+        if (block := Blocks(book).of(book.entries[number])) is not None:
+            from grain.cli.queue.rows import block_text
+
+            why = block_text(book, book.entries[number], block)
+            raise NeverBegins(f"{here.command}: error: (Grain) {why}")
         time.sleep(_LOOK if time.monotonic() < began + 30 else _LOOK_LATER)
         patiently(here, what, book.refresh)
         between()
         if time.monotonic() >= revive_at:
-            _revive_dispatcher(queue)
+            revive_dispatcher(queue)
             revive_at = time.monotonic() + _REVIVE
     between()
     return book.entries[number]

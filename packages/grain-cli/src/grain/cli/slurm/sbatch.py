@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grain.cli.queue import shell
+from grain.cli.queue.sharing import shared_text
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
@@ -70,8 +71,14 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
         system = system_command("sbatch", here.environment)
         more = f"; the system's sbatch may have it: {system}" if system else ""
         raise _failed(str(refused), refused.reason + more) from None
+    try:
+        shared = "".join(
+            f"sbatch: warning: (Grain) {line}\n" for line in shared_text(job).splitlines()
+        )
+    except BadInput as error:
+        raise _failed("Unspecified error", str(error)) from None
     if "test-only" in options:
-        return SlurmAnswer()
+        return SlurmAnswer(err=shared)
     queue, number = submit(here, job)
     out = "" if "quiet" in options else f"Submitted batch job {number}\n"
     if "parsable" in options:
@@ -81,8 +88,13 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
 
         sys.stdout.write(out)
         sys.stdout.flush()
-        return SlurmAnswer(status=exit_status(wait_for(here, queue, number), otherwise=1))
-    return SlurmAnswer(out)
+        sys.stderr.write(shared)
+        try:
+            return SlurmAnswer(status=exit_status(wait_for(here, queue, number), otherwise=1))
+        except KeyboardInterrupt:
+            sys.stderr.write(f"sbatch: (Grain) job {number} goes on: `scancel {number}` ends it\n")
+            raise
+    return SlurmAnswer(out, shared)
 
 
 def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:
@@ -129,11 +141,10 @@ def around(here: Here) -> Around:
             f"{here.command}: error: getcwd failed: No such file or directory\n"
             f"{here.command}: (Grain) this directory was removed; change to another one"
         ) from None
-    mask = os.umask(0o077)
-    os.umask(mask)
     return Around(
-        directory, here.environment, mask, here.host, here.user, time.time(), here.commands
-    )
+        directory, here.environment, shell.umask(), here.host, here.user, time.time(),
+        here.commands, shell.soft_limits(),
+    )  # fmt: skip
 
 
 def _failed(text: str, reason: str, command: str = "sbatch") -> CommandFailed:

@@ -15,6 +15,7 @@ from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm_words import steps
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SRUN, merged
+from grain.edge.trust import open_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,7 +127,7 @@ def _files(step: SrunStep, rank: int, here: Here, files: ExitStack) -> list[IO[b
         # may be the last that writes.
         shared = rank and name == steps.path(pattern, 0, here.environment, directory)
         more = 0 if shared or step.append else os.O_TRUNC
-        opened = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | more, 0o666)
+        opened = open_output(str(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | more)
         return files.enter_context(open(opened, "ab"))  # noqa: PTH123 - a descriptor
 
     try:

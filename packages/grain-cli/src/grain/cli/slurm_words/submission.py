@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import posixpath
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from grain.cli.slurm_words import values
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SHOWN = ("account", "partition", "qos", "comment", "wckey", "dependency", "nice", "gres")
-# What belongs to the shell of the submission.
-_OF_SHELL = ("_", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID")
+# What a shell sets for each program: its path, and where it starts.
+_OF_SHELL = ("_", "PWD")
+# A node has its own: InfiniBand needs a high one, and that of a login node is often low.
+_OF_NODE = "MEMLOCK"
 _OF_LOGIN = ("HOME", "LOGNAME", "SHELL", "USER")
 _PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 _J = re.compile(r"%\d*[jJ]", re.ASCII)
@@ -66,6 +68,7 @@ class Around:
         user: name of the user.
         now: Unix seconds.
         commands: the directory of these commands, which is on the job's PATH; "" for none.
+        limits: its soft limits by their names, such as ``NOFILE``.
     """
 
     directory: str
@@ -75,6 +78,7 @@ class Around:
     user: str
     now: float
     commands: str = ""
+    limits: Mapping[str, int] = field(default_factory=dict)
 
 
 def make_job(
@@ -103,8 +107,8 @@ def make_job(
     limit = _value(given, "time", values.time_limit, 0.0)
     warned = _value(given, "signal", values.warning, None)
     default = "slurm-%A_%a.out" if array else "slurm-%j.out"
-    stdout = given.get("output") or default
-    stderr = given.get("error", "")
+    stdout = _place(given, "output", around, default)
+    stderr = _place(given, "error", around)
     if array:
         stdout, stderr = _J.sub(_PLAIN, stdout), _J.sub(_PLAIN, stderr)
     return Job(
@@ -112,13 +116,18 @@ def make_job(
         at=around.now,
         host=around.host,
         user=around.user,
-        directory=posixpath.normpath(posixpath.join(around.directory, given.get("chdir", ""))),
+        directory=posixpath.normpath(
+            posixpath.join(around.directory, _place(given, "chdir", around))
+        ),
         command=tuple(words),
         script=script,
         script_name=name if name.startswith("/") else "",
-        stdin="" if given.get("input", "none").lower() == "none" else given["input"],
+        stdin=""
+        if given.get("input", "none").lower() == "none"
+        else _place(given, "input", around),
         environment=_environment(given, around),
         umask=around.umask,
+        limits=_limits(given, around.limits),
         request=_request(given, nodes, tasks, cores),
         priority=-_nice(given),
         stdout=stdout,
@@ -275,9 +284,7 @@ def _open_mode(given: Mapping[str, str]) -> str:
 def _environment(given: Mapping[str, str], around: Around) -> dict[str, str]:
     """Return the variables that ``--export`` lets through, with these commands on PATH."""
     parts = _exported(given.get("export", "ALL"))
-    everything = {
-        name: value for name, value in around.environment.items() if name not in _OF_SHELL
-    }
+    everything = passed_on(around.environment)
     kinds = {part for part in parts if part.upper() in ("ALL", "NONE", "NIL")}
     if "ALL" in {kind.upper() for kind in kinds}:
         variables = dict(everything)
@@ -293,6 +300,54 @@ def _environment(given: Mapping[str, str], around: Around) -> dict[str, str]:
     if around.commands and around.commands not in path.split(":"):
         variables["PATH"] = f"{around.commands}:{path}"
     return variables
+
+
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a shell that go along with a job: all but two."""
+    return {name: value for name, value in environment.items() if name not in _OF_SHELL}
+
+
+def default_limits(limits: Mapping[str, int]) -> dict[str, int]:
+    """Return the limits of a shell that go along with a job, unless the user names others."""
+    return {name: limit for name, limit in limits.items() if name != _OF_NODE}
+
+
+def expanded(text: str, environment: Mapping[str, str]) -> str:
+    """Return a path with ``~`` at its beginning, ``$NAME`` and ``${NAME}`` filled in.
+
+    In a line of a script no shell does so. Left as they are, they would become names of
+    directories.
+
+    Raises:
+        ValueError: a variable is not set, or it is in the home directory of another user.
+    """
+    if "$" not in text and not text.startswith("~"):
+        return text
+    from grain.config import expand_place
+    from grain.eventlog.names import with_home
+
+    return expand_place(text, with_home(environment))
+
+
+def _place(given: Mapping[str, str], option: str, around: Around, default: str = "") -> str:
+    text = given.get(option) or default
+    try:
+        return expanded(text, around.environment)
+    except ValueError as error:
+        raise JobRefused("Unspecified error", f"--{option}={text}: {error}") from None
+
+
+def _limits(given: Mapping[str, str], limits: Mapping[str, int]) -> dict[str, int]:
+    """Return the limits that ``--propagate`` names."""
+    if "propagate" not in given:
+        return default_limits(limits)
+    names = [word.strip().upper() for word in (given["propagate"] or "ALL").split(",")]
+    if "NONE" in names:
+        return {}
+    names = [name.removeprefix("RLIMIT_") for name in names]
+    if "ALL" not in names and not limits.keys() >= set(names):
+        raise BadUse(f'sbatch: error: --propagate="{given["propagate"]}" is not valid.', 255)
+    return {name: limit for name, limit in limits.items() if "ALL" in names or name in names}
 
 
 def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.options import directives, merged, of_script
 from grain.cli.slurm_words.submission import Around, JobRefused, make_job
 from grain.queue.arrays import array_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _OF_CORES = (
     "ntasks", "ntasks-per-node", "cpus-per-task", "mincpus", "mem", "mem-per-cpu", "mem-per-gpu",
@@ -20,20 +23,23 @@ class NotTranslated(ValueError):
     """An option that is wrong, or that there is not here; the text is the end of a sentence."""
 
 
-def submit_options(script: str, name: str, now: float) -> dict[str, Any]:
+def submit_options(
+    script: str, name: str, now: float, environment: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the options of a script, by the names of `grain.cli.jobs.submit.submit`.
 
     Args:
         script: its text.
         name: that of its file, for messages.
         now: Unix seconds.
+        environment: the variables of the shell.
 
     Raises:
         NotTranslated: there is one that ``grain submit`` cannot obey.
     """
     try:
         given = merged([of_script(directives(script, name))])
-        job = make_job(given, script, name, (), Around("/", {}, 0, "", "", now))
+        job = make_job(given, script, name, (), Around("/", environment, 0, "", "", now))
     except BadUse as error:
         text = str(error).splitlines()[0]
         raise NotTranslated(text.removeprefix("sbatch: ").removeprefix("error: ")) from None
@@ -61,9 +67,14 @@ def submit_options(script: str, name: str, now: float) -> dict[str, Any]:
         "cwd": given.get("chdir"),
         "env": tuple(part for part in export if "=" in part) or None,
         "clean_env": not everything or None,
-        "stdout": job.stdout if "output" in given else None,
-        "stderr": job.stderr or None,
+        # Variables in these are filled in by now.
+        "stdout": _literal(job.stdout) if "output" in given else None,
+        "stderr": _literal(job.stderr),
         "append": job.append or None,
-        "stdin": job.stdin or None,
+        "stdin": _literal(job.stdin),
     }
     return {option: value for option, value in found.items() if value}
+
+
+def _literal(text: str) -> str:
+    return text.replace("$", "$$")

@@ -8,7 +8,7 @@ import click
 
 from grain.cli import completion
 from grain.cli.options import config_option, json_option, load_config, patience_option
-from grain.cli.plugin import report_errors
+from grain.cli.plugin import chosen_config, report_errors
 from grain.cli.queue.cancelling import jobs_named
 from grain.cli.queue.opening import queue_errors, queue_option
 from grain.cli.show import clean, explanation_facts, explanation_state, print_json
@@ -88,6 +88,7 @@ def _explain_jobs(
     as_json: bool,
 ) -> None:
     """Explain jobs of the queue; with the scheduler's reasons, if it can be asked."""
+    from grain.cli.jobs.dispatcher import other_address, revive_dispatcher
     from grain.cli.query import NoScheduler, explain
     from grain.cli.queue.explaining import explained, jobs_as_data
 
@@ -95,14 +96,23 @@ def _explain_jobs(
         print_json(jobs_as_data(*jobs))
         return
     config = load_config(ctx, config_file)
+    queue, chosen = jobs[0], config_file or chosen_config(ctx)
+    elsewhere = other_address(queue, chosen)
+
+    def trouble() -> str:
+        if revive_dispatcher(queue, chosen):
+            return "the dispatcher was killed: another one starts now"
+        return elsewhere
 
     def ask(mission: str, task: int) -> list[str]:
+        if elsewhere:
+            return []  # the scheduler here knows nothing of it
         try:
             return list(explain(config, mission, task, patience=patience, call=False).reasons)
         except NoScheduler as error:
             return [str(error)]
 
-    for line in explained(*jobs, ask):
+    for line in explained(*jobs, ask, trouble):
         click.echo(clean(line))
 
 

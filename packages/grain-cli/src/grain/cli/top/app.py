@@ -23,8 +23,8 @@ from grain.cli.top.prompts import Confirm, Help
 from grain.cli.top.tables.grid import next_column
 from grain.cli.top.tables.overview import PANES, functions_table, tables
 from grain.cli.top.tables.picture import UNICODE, Marks, cut, fitted, heights, marks
-from grain.cli.top.tables.rates import Rates, Trend
 from grain.cli.top.tables.tasks import Use, use_of
+from grain.cli.top.tables.trend import Trend
 from grain.cli.top.tables.verdict import LiveFinding, sums, totals, verdict
 from grain.edge.questions import Ask, DrainingWorker, FoundAnswer, OverviewAnswer, ProgramsAnswer
 
@@ -105,7 +105,6 @@ class Top(App[int]):
         self.link = Link(address, self._take, seconds=seconds, patience=patience)
         self._address = address
         self._by = by
-        self._rates = Rates()
         self._trend = Trend()
         self._answer: OverviewAnswer | None = None
         self._findings: list[LiveFinding] = []
@@ -155,7 +154,6 @@ class Top(App[int]):
         seen = message.seen
         self._problem = seen.problem
         if seen.answer is not None:
-            self._rates.look(seen.answer)
             self._trend.look(seen.answer)
             if not self._paused:
                 first, self._answer = self._answer is None, seen.answer
@@ -173,7 +171,7 @@ class Top(App[int]):
         main.query_one("#hints", TextLine).put((fitted(_HINTS, self.size.width), "dim"))
         if self._answer is None:
             return
-        shown = tables(self._answer, self._rates, self._uses, self._cause)
+        shown = tables(self._answer, self._uses, self._cause)
         for name, table in shown.items():
             main.query_one(f"#{name}", Pane).show(table)
         for screen in self.screen_stack:
@@ -185,7 +183,7 @@ class Top(App[int]):
         at = time.strftime("%H:%M:%S")
         if self._answer is None:
             return f"grain top  {at}"
-        parts = [f"grain top  {at}", *totals(self._answer, self._rates)]
+        parts = [f"grain top  {at}", *totals(self._answer)]
         return fitted(parts, self.size.width)
 
     def _notes(self) -> list[tuple[str, str]]:

@@ -13,7 +13,6 @@ from grain.cli.show import clean
 from grain.cli.top.link import Link, Seen
 from grain.cli.top.tables.overview import PANES, tables
 from grain.cli.top.tables.picture import fitted, head_line, places, row_line
-from grain.cli.top.tables.rates import Rates
 from grain.cli.top.tables.tasks import Use, use_of
 from grain.cli.top.tables.verdict import totals, verdict
 from grain.edge.questions import Ask, ProgramsAnswer
@@ -32,16 +31,14 @@ _WORKERS = 1.0  # seconds for what workers answer about the programs of their ta
 _PATIENCE = 10.0  # seconds for the first answer, beside those for finding the scheduler
 
 
-def text(
-    answer: OverviewAnswer, rates: Rates, width: int, by: Marks, uses: Uses | None = None
-) -> str:
+def text(answer: OverviewAnswer, width: int, by: Marks, uses: Uses | None = None) -> str:
     """Return an answer as text, a table below the other, without empty tables."""
-    first, *others = totals(answer, rates)
+    first, *others = totals(answer)
     lines = [fitted([f"{time.strftime('%H:%M:%S')}  {first}", *others], width, ", ")]
     lines += [f"cluster: {clean(str(one))}" for one in answer.cluster]
     lines += [f"Note: {clean(trouble)}." for trouble in answer.troubles]
     lines += [f"Note: {finding.text}" for finding in verdict(answer)]
-    by_name = tables(answer, rates, uses or {})
+    by_name = tables(answer, uses or {})
     for name in PANES:
         table = by_name[name]
         if not table.rows:
@@ -90,7 +87,6 @@ class _Printer:
         self._link = link
         self._width = width
         self._by = by
-        self._rates = Rates()
         self._uses: Uses = {}
 
     def put(self, seen: Seen) -> None:
@@ -98,13 +94,12 @@ class _Printer:
         if seen.answer is None:
             click.echo(f"{time.strftime('%H:%M:%S')}  {clean(seen.problem)}; looking again")
             return
-        self._rates.look(seen.answer)
         self._uses = self._ask(seen.answer)
-        click.echo(text(seen.answer, self._rates, self._width, self._by, self._uses))
+        click.echo(text(seen.answer, self._width, self._by, self._uses))
 
     def _ask(self, answer: OverviewAnswer) -> Uses:
         """Return what the tasks use that are printed, as far as workers answer in time."""
-        running = tables(answer, self._rates, {})["running"].rows[:_ROWS]
+        running = tables(answer, {})["running"].rows[:_ROWS]
         wanted = {(row.about.mission, row.about.number) for row in running if row.about is not None}
         answers: _Answers = queue.SimpleQueue()
         for key in wanted:

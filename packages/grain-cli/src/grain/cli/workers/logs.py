@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import time
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _LISTED = 10  # names at most in a message
 _POLL = 0.5  # seconds between two looks at a file that is followed
+_PIECE = 1 << 18  # bytes that are read at once, as a file may have gigabytes
+_LINE_END = re.compile(rb"\r\n?|\n")
 
 
 @click.command()
@@ -103,7 +106,7 @@ def _show_job(word: str, most: int, follow: bool) -> bool:
     if jobs is None:
         return False
     files = output_files(*jobs)
-    there = [file for file in files if file.exists()]
+    there = [file for file in files if file.is_file()]
     if not there and not follow:
         raise click.ClickException(
             f"nothing was written yet; the output goes to {', '.join(map(clean, files))}"
@@ -111,7 +114,7 @@ def _show_job(word: str, most: int, follow: bool) -> bool:
     places = _show(there, most)
     if follow:
         with suppress(KeyboardInterrupt):
-            _follow(lambda: [file for file in files if file.exists()], places)
+            _follow(lambda: [file for file in files if file.is_file()], places)
     return True
 
 
@@ -293,12 +296,53 @@ def _show(files: list[Path], lines: int) -> dict[Path, int]:
         if len(files) > 1:
             click.echo(("\n" if number else "") + f"==> {clean(file)} <==")
         with open_plain(file) as source:
-            rest = source.read()
-        places[file] = len(rest)
-        if lines:
-            rest = b"".join(rest.splitlines(keepends=True)[-lines:])
-        click.echo(readable(rest), nl=False)
+            begin = begin_of_last(source, lines) if lines else 0
+            places[file] = _copy(source, begin, last=True)
     return places
+
+
+def begin_of_last(source: BinaryIO, lines: int, most: int = _PIECE) -> int:
+    """Return where the last lines of a file begin, in bytes; 0 if there are no more.
+
+    Args:
+        most: bytes that are read at once.
+    """
+    size = position = source.seek(0, os.SEEK_END)
+    after = b""
+    while position:
+        before, position = position, max(position - most, 0)
+        source.seek(position)
+        piece = source.read(before - position)
+        for end in reversed([match.end() for match in _LINE_END.finditer(piece)]):
+            in_two = end == len(piece) and piece.endswith(b"\r") and after == b"\n"
+            if position + end < size and not in_two:
+                lines -= 1
+                if not lines:
+                    return position + end
+        after = piece[:1]
+    return 0
+
+
+def _copy(source: BinaryIO, at: int, *, last: bool) -> int:
+    """Print a file from a place on, in pieces; return the place behind what was printed.
+
+    Args:
+        last: False if the file may go on, so that the rest of a character is left for later.
+    """
+    source.seek(at)
+    rest = b""
+    while piece := source.read(_PIECE):
+        raw = rest + piece
+        # The end of a line may be in two pieces, as a character may.
+        whole = raw.removesuffix(b"\r")
+        text, count = readable_part(whole, last=False)
+        click.echo(text, nl=False)
+        at += count
+        rest = raw[count:]
+    if last and rest:
+        click.echo(readable(rest), nl=False)
+        at += len(rest)
+    return at
 
 
 def readable(raw: bytes) -> str:
@@ -325,10 +369,6 @@ def _follow(find: Callable[[], Iterable[Path]], places: dict[Path, int]) -> None
                 at = 0  # written again
             if size > at:
                 with open_plain(file) as source:
-                    source.seek(at)
-                    added = source.read(size - at)
-                text, count = readable_part(added, last=False)
-                click.echo(text, nl=False)
-                at += count
+                    at = _copy(source, at, last=False)
             places[file] = at
         time.sleep(_POLL)

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from grain.cli.batch import BatchError, is_mark, job_name, open_system, submitted_names
+from grain.cli.batch import BatchError, is_mark, open_system, submitted_names
 from grain.cli.query import PATIENCE, state_if_any
 from grain.cli.scaling.pool import JobPool, proven_after
 from grain.cli.workers.jobs import joined, own_jobs, report_ended
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from grain.cli.batch import JobRecord
     from grain.config import Config
-    from grain.edge.questions import WorkerState
+    from grain.edge.questions import StateAnswer
 
 BY, POOL = "scale", "gnaw"
 """The marks in the records of these jobs: a user's `grain scale` submitted them, or that of a
@@ -143,7 +143,7 @@ class PoolLoop(ScaleLoop):
     def step(self) -> None:
         """Look at everything once, and do what is to be done."""
         if self._look():
-            self._note_leaving()
+            self._look_at_workers()
             self._submit()
 
     def _count_in(self, records: list[JobRecord]) -> None:
@@ -184,27 +184,32 @@ class PoolLoop(ScaleLoop):
             self.report(f"{ended - len(failed)} ended")
         return True
 
-    def _note_leaving(self) -> None:
-        """Ask the scheduler, now and then, which workers take no more tasks, and count them out.
+    def _look_at_workers(self) -> None:
+        """Ask the scheduler, now and then, which workers take no more tasks.
 
         Their time ends, mostly: their successors are to be there by then.
         """
         now = time.monotonic()
-        running = self._pool.running
-        if not running or now < self._asked + BATCH:
+        if not self._pool.begun or now < self._asked + BATCH:
+            return
+        state = self._state()
+        if state is None:
             return
         self._asked = now
-        draining = leaving((one.name, one.state == "draining") for one in self._states())
-        self._pool.leaving(one for one in running if self.names.get(one) in draining)
+        serving = serving_jobs((one.name, one.state != "draining") for one in state.workers)
+        named = {one: self.names.get(one, "") for one in self._pool.jobs}
+        self._pool.look_at_workers(
+            {one: serving[name] for one, name in named.items() if name in serving}
+        )
 
     def _workers(self) -> list[str]:
         """Return the names of the workers with the scheduler; none if there is no scheduler."""
-        return [worker.name for worker in self._states()]
+        state = self._state()
+        return [] if state is None else [worker.name for worker in state.workers]
 
-    def _states(self) -> list[WorkerState]:
-        """Return the workers with the scheduler; none if there is no scheduler."""
-        state = state_if_any(self.config, patience=PATIENCE)
-        return [] if state is None else state.workers
+    def _state(self) -> StateAnswer | None:
+        """Return the scheduler's answer; None if there is no scheduler."""
+        return state_if_any(self.config, patience=PATIENCE)
 
     def _submit(self) -> None:
         wanted = self._pool.wanted(time.monotonic())
@@ -226,17 +231,17 @@ class PoolLoop(ScaleLoop):
             self.complain("", str(error))
 
 
-def leaving(workers: Iterable[tuple[str, bool]]) -> set[str]:
-    """Return the names of the jobs whose workers take no more tasks.
-
-    A job of several nodes is one of them when all of its workers are.
+def serving_jobs(workers: Iterable[tuple[str, bool]]) -> dict[str, bool]:
+    """Return the names of the jobs with a worker, each with True while one of them takes tasks.
 
     Args:
-        workers: the name of each that is with the scheduler, and True if it takes no more tasks.
+        workers: the name of each that is with the scheduler, and True if it takes tasks.
 
-    >>> sorted(leaving([("w1", True), ("w2.0", True), ("w2.1", False)]))
-    ['w1', 'w2.0']
+    >>> serving_jobs([("w1", False), ("w2.0", False), ("w2.1", True)])["w2"]
+    True
     """
-    listed = list(workers)
-    serving = {job_name(name) for name, drains in listed if not drains and job_name(name) != name}
-    return submitted_names(name for name, drains in listed if drains) - serving
+    serving: dict[str, bool] = {}
+    for worker, takes in workers:
+        for name in submitted_names([worker]):
+            serving[name] = serving.get(name, False) or takes
+    return serving

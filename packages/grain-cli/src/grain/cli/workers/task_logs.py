@@ -23,6 +23,7 @@ TASK = re.compile(r"(?P<mission>.+):(?P<number>[0-9]{1,18})", re.DOTALL)
 """A task as users name it."""
 
 _BLOCK = 1 << 20  # bytes that are searched at once
+_LONGEST_LINE = 1 << 24  # bytes of a line that are looked at together
 _SHORT = 8  # characters of a mission's id in front of its tasks' lines
 _LABEL = re.compile(rb"[^\n]*?:[0-9]+ \((?P<id>[0-9a-f]+)\) ")
 _OUTCOMES = {
@@ -151,6 +152,8 @@ class TaskLines:
             rest = b""
             while block := source.read(_BLOCK):
                 whole, end, rest = (rest + block).rpartition(b"\n")
+                if not end and len(rest) > _LONGEST_LINE:  # it may be one line of gigabytes
+                    whole, rest = rest, b""
                 at += len(whole) + len(end)
                 if self._prefix in whole:  # most blocks are of other tasks
                     lines += [

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import trio
 
+from grain.config import Unfit, expand_place
 from grain.delayed.cache.store import MISSING, LookupResult, Store, Unpicklable
 from grain.delayed.errors import CacheError
+from grain.eventlog.names import with_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,6 +149,7 @@ def cache_root(option: object, configured: str = "") -> tuple[Path, bool] | None
 
     Raises:
         TypeError: the option is neither a path nor False nor None.
+        CacheError: a variable in it is not set.
     """
     if option is False:
         return None
@@ -155,9 +158,22 @@ def cache_root(option: object, configured: str = "") -> tuple[Path, bool] | None
             raise TypeError(
                 f"cache={option!r}: give the directory where results are kept, or False for none"
             )
-        return Path(os.fspath(option)).expanduser(), True
-    named = os.environ.get("GRAIN_CACHE") or configured
-    return (Path(named).expanduser(), True) if named else (Path(DEFAULT), False)
+        return _place(os.fspath(option), "cache="), True
+    if named := os.environ.get("GRAIN_CACHE"):
+        return _place(named, "GRAIN_CACHE="), True
+    return (Path(configured), True) if configured else (Path(DEFAULT), False)
+
+
+def _place(text: str, setting: str) -> Path:
+    """Return a directory that is named without a shell, which would have expanded it.
+
+    Raises:
+        CacheError: a variable in it is not set, or it is in the home directory of another user.
+    """
+    try:
+        return Path(expand_place(text, with_home(os.environ)))
+    except Unfit as error:
+        raise CacheError(f"{setting}{text}: {error}") from None
 
 
 async def open_cache(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import pickle
@@ -33,6 +34,7 @@ from grain.delayed.cache.key import Key
 from grain.delayed.errors import CacheError
 from grain.delayed.times import when
 from grain.edge.trust import make_folder
+from grain.worker.payload import acts, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,6 +101,15 @@ class Unpicklable(Exception):
 
 class NoResult(Exception):
     """The reason why a file is not a result, or not a whole one."""
+
+
+class _ResultPickler(pickle.Pickler):
+    """A pickler that refuses what would act on the world when a later mission loads it."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if acts(obj):
+            raise refusal(obj)
+        return NotImplemented
 
 
 class Store:
@@ -187,14 +198,16 @@ class Store:
             OSError: no space, ...
         """
         try:
-            body = pickle.dumps(value, 5)
+            file = io.BytesIO()
+            _ResultPickler(file, 5).dump(value)
         except Exception as error:  # of any class; an OSError here is not the disk's
             raise Unpicklable(f"{type(error).__name__}: {error}") from error
         about = {
             "key": key._asdict(), "created": time.time(), "seconds": seconds, "host": self._host
         }  # fmt: skip
         record = json.dumps(about).encode()
-        rest = [_SIZES.pack(len(record), len(body)), record, body]
+        body = file.getbuffer()
+        rest: list[bytes | memoryview] = [_SIZES.pack(len(record), len(body)), record, body]
         checksum = hashlib.sha256()
         for part in rest:
             checksum.update(part)
@@ -240,7 +253,7 @@ class Store:
             with suppress(FileNotFoundError, NotADirectoryError):
                 yield from (path for path in folder.iterdir() if _RESULT.fullmatch(path.name))
 
-    def _put(self, path: Path, parts: Sequence[bytes]) -> None:
+    def _put(self, path: Path, parts: Sequence[bytes | memoryview]) -> None:
         aside = self.root / _TMP / f"{self._host}-{os.getpid()}-{os.urandom(6).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(aside, flags, 0o600)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.resource.figures import span
+from grain.resource.figures import rate, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +37,7 @@ def log_line(progress: Progress) -> str:
         parts.insert(0, _percent(progress))
     parts.append(f"{span(round(progress.elapsed))} elapsed")
     if progress.ended:
-        parts.append(rate_text(progress.rate))
+        parts.append(rate(progress.rate))
     parts += [part.text for part in cores_parts(now)]
     if now.stuck and now.absent:
         parts.append(f"no worker is there: grain why {now.stuck_task}")
@@ -112,7 +112,7 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("â”", "â”
         (4, LinePart(f"{now.cancelled} cancelled" if now.cancelled else "")),
         (5, LinePart(f"{now.running} running")),
         (7, LinePart("" if now.stuck else f"{now.queued} queued")),
-        (8, LinePart(rate_text(progress.rate) if progress.ended else "")),
+        (8, LinePart(rate(progress.rate) if progress.ended else "")),
         *((6, part) for part in cores_parts(now, "/")),
         (9, LinePart(f"{span(round(progress.elapsed))} elapsed")),
         (0, end),
@@ -176,19 +176,6 @@ def interruption(now: Statistics, away: int) -> str:
             "mission has been away for its grace period"
         )
     return f"interrupted: {', '.join(parts)}; {left}"
-
-
-def rate_text(per_second: float) -> str:
-    """Return a rate in the unit that suits it.
-
-    >>> rate_text(6.12), rate_text(0.25), rate_text(0.002)
-    ('6.1/s', '15/min', '7.2/h')
-    """
-    for factor, unit in ((1, "s"), (60, "min"), (3600, "h")):
-        rate = per_second * factor
-        if rate >= 1 or unit == "h":
-            break
-    return f"{rate:.1f}/{unit}" if rate < 10 and rate != int(rate) else f"{rate:.0f}/{unit}"
 
 
 def _done(now: Statistics) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from grain.delayed.display.estimate import estimate
 from grain.head import Statistics
+from grain.head.events import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
     from grain.head.base import CallKindNow
     from grain.head.messages import Outlook
 
-_ENOUGH = 10  # looks from which a mean of cores says something, and ends from which a rate
-_SPANS = 32  # points in time that are kept at most, and half as many at least
-_LATELY = 60.0  # seconds that are lately, at least
+_ENOUGH = 10  # looks from which a mean of cores says something
 _ESTIMATED = 1.0  # seconds between two estimates, at least
 _FEW = 5000  # running tasks with which an estimate takes a millisecond or so
 _ROOM = 5.0  # seconds for which cores that tasks had count as theirs: one ends, the next begins
@@ -47,17 +46,12 @@ class Progress:
         # The cores that this mission's tasks had lately, and when.
         self._rooms: deque[tuple[float, float]] = deque()
         self._began: float | None = None
-        self._tasks_began = 0.0
         self._looks = 0
         # The integrals over time of given cores and of all cores; and of the computing cores, with
         # the cores given meanwhile.
         self._given = self._cores = 0.0
         self._computing = self._measured = 0.0
-        # How many tasks had ended at points in time that are evenly spread, and when the next one
-        # is due.
-        self._points: deque[tuple[float, int]] = deque()
-        self._spread = _LATELY / _SPANS * 2
-        self._due = 0.0
+        self._pace = Pace()
 
     def on_opened(
         self,
@@ -92,9 +86,8 @@ class Progress:
         passed = at - self._began - self.elapsed
         self.elapsed += passed
         before, self.now = self.now, self._source()
-        if not (before.running or self.ended or before.queued):
-            self._tasks_began = self.elapsed
-        elif self.now.running or before.running:
+        begun = bool(before.running or self.ended or before.queued)
+        if begun and (self.now.running or before.running):
             # Most often, what was given at either end was given in between.
             self._looks += 1
             given = passed * (before.given + self.now.given) / 2
@@ -103,7 +96,7 @@ class Progress:
             if self.now.computing is not None:
                 self._computing += passed * self.now.computing
                 self._measured += given
-        self._keep_point()
+        self._pace.look(self.elapsed, self.ended, idle=not begun)
         if self.elapsed >= self._estimate_due:
             self._look_ahead()
 
@@ -144,16 +137,6 @@ class Progress:
         submitted = self.ended + self.unfinished + self.now.cancelled
         return submitted >= calls or self._total.by_function
 
-    def _keep_point(self) -> None:
-        """Keep this point in time if one is due; if there are too many, every second one stays."""
-        if self.elapsed < self._due:
-            return
-        self._points.append((self.elapsed, self.ended))
-        if len(self._points) > _SPANS:
-            self._points = deque(list(self._points)[::2])
-            self._spread *= 2
-        self._due = self.elapsed + self._spread
-
     def on_ended(self, at: float) -> None:
         """Look for the last time; what still counts as running has been stopped."""
         self.look(at)
@@ -181,20 +164,8 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """The number of tasks that end in a second.
-
-        On average since the first one came; or over the last quarter of that time, which is a
-        minute at least, where enough have ended in it: workers come and go, and what began slowly
-        need not go on so.
-        """
-        since = self.elapsed - self._tasks_began
-        lately = self.elapsed - max(since / 4, _LATELY)
-        before = [point for point in self._points if self._tasks_began <= point[0] <= lately]
-        if before:
-            at, ended = before[-1]
-            if self.ended - ended >= _ENOUGH:
-                return (self.ended - ended) / (self.elapsed - at)
-        return self.ended / since if since > 0 else 0.0
+        """The number of tasks that end in a second; see `Pace.rate`."""
+        return self._pace.rate
 
     @property
     def given(self) -> float | None:

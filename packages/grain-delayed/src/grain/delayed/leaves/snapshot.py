@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from grain.delayed.cache.digest import digest
 from grain.worker import Call
 from grain.worker.call import name_of, not_async
+from grain.worker.payload import acts, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,6 +159,8 @@ class _SnapshotPickler(pickle.Pickler):
         if type(obj) is MethodType:
             # Not by its name, by which its instance may have something else: a delayed function.
             return MethodType, (obj.__func__, obj.__self__)
+        if acts(obj):
+            raise refusal(obj)
         return NotImplemented
 
     def _id_in(self, kind: str, items: list[Any], obj: object, item: object) -> tuple[str, int]:

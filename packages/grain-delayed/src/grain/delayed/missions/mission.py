@@ -125,8 +125,8 @@ class Mission:
         )
         if self._total is not None and not retry_of:
             self._total.note(name_of(call.fn))
-        if retry_of and self._run_log is not None:
-            self._run_log.retried(task, retry_of)
+        if retry_of:
+            self.executor.note_further(task, retry_of)
         if task >= self._overload.look_at:
             self._overload.on_submitted(task, self.executor.statistics().queued)
         return task

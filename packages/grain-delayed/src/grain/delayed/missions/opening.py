@@ -19,6 +19,7 @@ from grain.delayed.missions.options import MissionOptions
 from grain.delayed.missions.report import Reporter
 from grain.delayed.missions.traceback_filter import shortened_tracebacks
 from grain.delayed.overload import WARN_QUEUED, Overload
+from grain.edge.machine.copies import Origin
 from grain.head import collapsing
 from grain.head.events import CancelRequested, TaskBlocks
 from grain.worker import LoopWatchdog
@@ -235,9 +236,12 @@ async def opened(
                                     None if current.runs_in_process else tell,
                                 )
                                 set_current(current)
+                                origin = Origin()
                                 try:
                                     yield current
+                                    origin.check()
                                 except BaseException as error:
+                                    origin.check(error)
                                     note_mistakes(error)
                                     raise
                         finally:

@@ -8,6 +8,7 @@ to the one before it, value by value. (GNU parallel's manual, OPTIONS: ``:::`` a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.inputs.errors import InputError
@@ -38,6 +39,10 @@ class InputSource:
         if self.values is not None:
             return "the values after :::"
         return "standard input" if self.file == STDIN else self.file
+
+    def can_be_read_twice(self) -> bool:
+        """Return True for values, and for plain files."""
+        return self.values is not None or (self.file != STDIN and Path(self.file).is_file())
 
 
 def take_apart(

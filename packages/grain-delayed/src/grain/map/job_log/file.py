@@ -6,6 +6,7 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
+from grain.edge.trust import open_output
 from grain.map.errors import ResultLogError
 from grain.map.job_log.entries import HEADER, History, JobLogEntry, read_line
 
@@ -95,7 +96,7 @@ def open_locked(path: str, instead: str) -> int:
         ResultLogError: it is in use.
         OSError: it cannot be read or written.
     """
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    fd = open_output(str(path), os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

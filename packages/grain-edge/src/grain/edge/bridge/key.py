@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from grain.edge.address import BridgeAddress, parse_address
 from grain.edge.errors import AddressError, ExposedFile, ForeignFile, MeetingError
 from grain.edge.trust import make_folder
-from grain.eventlog.names import state_folder
+from grain.eventlog.names import state_folder, with_home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,7 +128,7 @@ def without_key(address: str, env: Mapping[str, str] = os.environ) -> str:
     """
     if not address.startswith("bridge://"):
         return address
-    where = parse_address(address, env.get("HOME"))
+    where = parse_address(address, with_home(env).get("HOME"))
     assert isinstance(where, BridgeAddress)
     if where.key.startswith("@"):
         return address

@@ -20,6 +20,7 @@ from grain.edge.errors import ChannelBroken, RemoteProtocolError
 from grain.edge.framing.channel import WireBatch, WireChannel
 from grain.edge.framing.frames import FrameDecoder
 from grain.edge.framing.writer import BLOCKED, BROKEN, CLOSED, IDLE, Writer
+from grain.edge.machine.copies import Origin, ending_copies
 from grain.edge.messages import CORE, Bye, Codec, Message, Payload, Ping
 from grain.edge.transports.heartbeat import Heartbeat
 from grain.edge.transports.sockets import (
@@ -72,6 +73,7 @@ class FramedChannel(WireChannel):
         presence: Presence | None = None,
     ) -> None:
         keep_freed_memory()
+        self._origin = Origin()
         self._stream = stream
         self._heartbeat = heartbeat or Heartbeat()
         self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
@@ -102,6 +104,7 @@ class FramedChannel(WireChannel):
         return f"<FramedChannel over {self._stream!r}, {self._writer!r}>"
 
     async def __aenter__(self: _Self) -> _Self:  # noqa: PYI019  # typing.Self is younger than 3.10
+        self._background.enter_context(ending_copies())
         self._background.enter_context(self._scope)
         nursery = await self._background.enter_async_context(trio.open_nursery())
         nursery.start_soon(self._write)
@@ -164,6 +167,7 @@ class FramedChannel(WireChannel):
 
     def _write_now(self, direct: DirectWriter) -> None:
         """Write what the stream takes without waiting; there is no checkpoint in here."""
+        self._origin.check()
         buffers = self._writer.next_write()
         try:
             done = direct.write_now(buffers)

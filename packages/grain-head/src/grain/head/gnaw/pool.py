@@ -15,6 +15,7 @@ from typing import Literal
 import trio
 
 from grain.edge.trust import python_command
+from grain.eventlog.names import home_folder
 from grain.worker.logs import STANDARD_ERROR
 
 AGAIN = 60.0
@@ -49,7 +50,7 @@ def command(size: PoolSize, config: str, parent: int) -> list[str]:
 
 def _folder(config: str) -> Path:
     """Return the directory for relative outputs of workers."""
-    return Path(config).parent if config else Path.home()
+    return Path(config).parent if config else home_folder()
 
 
 async def keep_pool(size: PoolSize, config: str) -> None:

@@ -40,7 +40,7 @@ from grain.head.hub.tasks.quarantine import Quarantine
 from grain.head.hub.tasks.runs import Runs
 from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
-from grain.head.messages import MISSION, Answer, Ask, Started
+from grain.head.messages import MISSION, Answer, Ask, Seated, Started
 from grain.head.scheduler.explain import Explanation, explain, named
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import StarvationGuard
@@ -259,13 +259,17 @@ class Hub:
         leases += [self.runs.start(start, now) for start in starts]
         leases += self.runs.send_prefetched()
         started: dict[tuple[Link | None, str, int], list[int]] = {}
+        seated: list[tuple[Link | None, Seated]] = []
         taken = self.scheduler.taken
         for lease in leases:
             task = lease.task
             assert task is not None
             if lease.gang is not None:
-                for seat in lease.gang.seats.values():
-                    self._reports.on_run(task.mission, seat.worker)
+                seats = [seat.worker for _, seat in sorted(lease.gang.seats.items())]
+                for worker in seats:
+                    self._reports.on_run(task.mission, worker)
+                others = Seated(task.number, tuple(worker.id for worker in seats))
+                seated.append((task.mission.link, others))
             by = self.runs.alternative(lease) if taken else 0
             key = (task.mission.link, lease.worker.id, by)
             numbers = started.get(key)
@@ -274,10 +278,12 @@ class Hub:
                 self._reports.on_run(task.mission, lease.worker)
             else:
                 numbers.append(task.number)
-        for (link, worker, alternative), numbers in started.items():
+        for (link, name, alternative), numbers in started.items():
             for at in range(0, len(numbers), _AT_ONCE):
                 some = tuple(numbers[at : at + _AT_ONCE])
-                self._outgoing.post(link, Started(worker, some, alternative))
+                self._outgoing.post(link, Started(name, some, alternative))
+        for link, others in seated:
+            self._outgoing.post(link, others)
         if self.lanes.leases:
             self.lanes.recall()
 

@@ -134,6 +134,7 @@ class Missions:
             self._last_number += 1
             mission = self._missions[id] = MissionRecord(id, self._last_number)
             mission.since = now
+            mission.pace.look(now, 0, idle=True)
             cancelled = self._cancelled.pop(id, ("", {}, set()))
             mission.cancelled_by, mission.cancelled, mission.retracted = cancelled
             mission.deadline = now if id in self._ended else now + self._grace
@@ -505,6 +506,8 @@ class Missions:
                 self._outlast(mission, now)
             else:
                 self._give_up(mission, now)
+        for mission in self._missions.values():
+            mission.pace.look(now, mission.done + mission.failed, idle=not mission.tasks)
         if self._limbo_ends > now:
             return
         self._gangs.await_no_reports(now)

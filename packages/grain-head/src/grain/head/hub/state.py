@@ -17,6 +17,7 @@ import msgspec
 
 from grain.edge.mission_ids import lasting_name, lasts
 from grain.edge.version import Versions
+from grain.head.events import Pace
 from grain.head.scheduler.fair_share import Share
 from grain.head.scheduler.numbered import Numbered
 from grain.head.scheduler.outlived import lasts_too_long
@@ -165,6 +166,8 @@ class MissionRecord(PeerRecord):
     done: int = 0
     failed: int = 0
     retried: int = 0
+    # The rate at which its tasks end, for display; looked at with each tick.
+    pace: Pace = field(default_factory=Pace)
     # How far it is, as it estimates itself; None if it has not said so on this link.
     outlook: Outlook | None = None
     # The queues for the requests of this link, by number; `Scheduler.current` has what follows one.

@@ -75,7 +75,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     elif queue.urgent is None and queue.rank is not None and queue.rank[1] != asked.age:
         reasons.append(_before(asked))
     else:
-        reasons += _standing(queue, scheduler.max_overtakes, now)
+        reasons += _standing(scheduler, queue, now)
     reasons += _members(scheduler, queue, now)
     if not scheduler.workers:
         reasons.append("no worker is here")
@@ -127,6 +127,19 @@ def _members(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
     return sentences
 
 
+def _enough_serve(scheduler: Scheduler, queue: TaskQueue, now: float) -> bool:
+    """Return True if enough workers take tasks, and could serve the gang of a queue when empty."""
+    for one in queue.alternatives:
+        serving = Counter(
+            worker.in_common(one.same)
+            for worker in scheduler.workers.values()
+            if not worker.draining and one.bit & worker.shape.mask and worker.has_time(one, now)
+        )
+        if max(serving.values(), default=0) >= one.count:
+            return True
+    return False
+
+
 def _awaits_first(task: Task, now: float) -> str:
     """Return the sentence on the wait of a task for its first alternative."""
     queue = task.queue
@@ -172,17 +185,22 @@ def _more_urgent(task: Task) -> str:
     return f"{first} tasks that ask for the same, and are more urgent or older, go first"
 
 
-def _standing(queue: TaskQueue, limit: int, now: float) -> list[str]:
+def _standing(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
     """Return the reasons that hold for the queue's oldest task wherever it will run."""
     if queue.reservations:
         return [reserved_text(queue.reservations[0], now)]
-    count = len(queue.overtakers)
+    count, limit = len(queue.overtakers), scheduler.max_overtakes
+    several = queue.only is not None and queue.only.count > 1
     if count == limit:
-        reserved = "the next worker on which it fits is reserved for it, once no other task has it"
-        return [f"younger tasks overtook it {count} times or more: {reserved}"]
+        if not several:
+            then = "the next worker on which it fits is reserved for it, once no other task has it"
+        elif _enough_serve(scheduler, queue, now):
+            then = "it gets workers as soon as tasks before it leave them"
+        else:
+            then = "no worker is reserved for it, as too few could serve it now"
+        return [f"younger tasks overtook it {count} times or more: {then}"]
     if count:
         so_far = "once" if count == 1 else f"{count} times"
-        several = queue.only is not None and queue.only.count > 1
         then = f"after {limit} times {'workers are' if several else 'a worker is'} reserved for it"
         return [f"younger tasks used what it could not, {so_far}; {then}"]
     return []
@@ -192,6 +210,12 @@ def reserved_text(reservation: Reservation, now: float) -> str:
     """Return the sentence on the worker that is reserved for a task, or the workers for a gang."""
     workers = [one.worker.name for one in reservation.party]
     several = len(workers) > 1
+    if reservation.lacking:
+        return (
+            f"{len(workers)} of the {reservation.by.count} workers that it needs "
+            f"{'are' if several else 'is'} reserved for it, {named(workers)}; it gets the others "
+            "when tasks before it leave them"
+        )
     after = reservation.start - now
     when = "once all of them are free enough" if several else "once it is free enough"
     if 1 <= after < math.inf:

@@ -124,7 +124,7 @@ class Scheduler:
         draining = self.workers[worker]
         draining.draining = True
         self._queues.withdraw(draining)
-        self._guard.end(draining.reservation)
+        self._guard.lose(draining.reservation)
 
     def on_worker_back(self, worker: int) -> None:
         """Start tasks on a worker again that was draining; without effect on any other."""
@@ -145,7 +145,7 @@ class Scheduler:
             `on_cancelled` is among them: cancel it again, now that it waits.
         """
         lost = self.workers.pop(worker)
-        self._guard.end(lost.reservation)
+        self._guard.lose(lost.reservation)
         self._queues.leave(lost)
         self._guard.on_worker_left()
         self._require(self._queues.outlived.values())
@@ -624,7 +624,8 @@ class Scheduler:
                 self._serve_first(starts, now)
             elif not unplaced:
                 self._guard.on_dispatched(now)
-                return starts
+                if not unplaced:
+                    return starts
 
     def _open_alternatives(self, now: float) -> None:
         """Open the alternatives for which tasks have waited long enough."""
@@ -827,8 +828,10 @@ class Scheduler:
         if self._queues.order[0][2] is not queue:
             # Only now: a new reservation of this worker must account for the run that begins.
             self._guard.on_overtaken(task, worker, now)
+        if by.count > 1:
+            self._guard.on_gang_started(queue, members)
         self._rerank(queue)
-        if reservation is not None and reservation.queue is queue:
+        if by.count == 1 and reservation is not None and reservation.queue is queue:
             self._guard.on_reserved_start(reservation, now)
         allocation = self._with_limits(task.id, task.held, by)
         if self.cluster.changed:
@@ -878,7 +881,7 @@ class Scheduler:
                 reservation.on_started(task.id, by, now)
             else:
                 # A task of higher priority took the room, or an older one before a known start.
-                self._guard.end(reservation)
+                self._guard.lose(reservation)
 
     def _with_limits(self, task: int, held: Resource, by: Alternative) -> Resource:
         """Return what a run may use: of its worker, and of the cluster, and its time limits."""

@@ -19,6 +19,11 @@ it. The rules:
     same priority, too; but when one of these is due, it gets the worker at the next start.
 4.  Where hard limits say when the oldest task of a queue can start, that start is reserved at once,
     without counting. Such a reservation is not sticky, and older tasks may push it back.
+5.  A gang that is due collects workers: at once all that are reserved for no one, or for tasks that
+    come after it, and each other one when the tasks that go first have left it. What it has stays
+    reserved meanwhile. The order of the tasks decides each dispute, so two gangs never wait for
+    each other. It collects none where too few workers could be its members, and begins with none
+    while the start of a gang before it is known.
 
 Where tasks have alternatives, those count that its oldest task takes now: a worker that offers none
 of these is not one that could serve it. A reservation is for one of them. While the worker empties,
@@ -33,6 +38,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
+from collections import Counter
 from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -41,7 +47,7 @@ from grain.head.scheduler.reservation import beside_task, best_reservation, rese
 from grain.head.scheduler.state import Reservation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from grain.head.scheduler.queues import QueueTable
     from grain.head.scheduler.state import Alternative, Task, TaskQueue, WorkerAccount
@@ -81,6 +87,8 @@ class StarvationGuard:
         # task found no worker looks again only after another.
         self._openings = 0
         self._seen_openings = 0
+        # The queues with a due gang that lacked workers at the last look.
+        self._gathering: list[TaskQueue] = []
         # The first time at which a worker may have too little time left for its reservation.
         self._lapse = math.inf
 
@@ -129,7 +137,7 @@ class StarvationGuard:
         for worker in self._workers.values():
             reservation = worker.reservation
             if reservation is not None and reservation.lapsed(now):
-                self.end(reservation)
+                self.lose(reservation)
             elif reservation is not None:
                 self._lapse = min(self._lapse, worker.end - reservation.by.need)
 
@@ -145,8 +153,7 @@ class StarvationGuard:
             if reservation is not None and not reservation.sticky:
                 self._add(reservation)
             elif queue.gangs & queue.open:
-                for one in self._earliest_gang(queue, now):
-                    self._add(one)
+                self._reserve_earliest(queue, (), now)
 
     def on_overtaken(self, taker: Task, worker: WorkerAccount, now: float) -> None:
         """Count a start on a worker that could have served the older tasks of other queues."""
@@ -178,8 +185,8 @@ class StarvationGuard:
         worker = reservation.worker
         if worker.reservation is not reservation:
             return  # no task is left for it, or its start was a known one
-        if len(reservation.party) > 1:
-            self.end(reservation)
+        if reservation.by.count > 1:
+            self.end(reservation)  # another alternative of its gang fitted before
             return
         mask = worker.shape.mask
         # A queue that is the only waiting one overtakes no other.
@@ -195,6 +202,19 @@ class StarvationGuard:
                     return
         self.end(reservation)
 
+    def on_gang_started(self, queue: TaskQueue, members: Iterable[WorkerAccount]) -> None:
+        """End the reservations of a gang that starts; another of its queue may lose some workers.
+
+        Called before the queue has its new oldest task.
+        """
+        used = {one.worker.id: one for one in queue.reservations}
+        kept = [used[worker.id] for worker in members if worker.id in used]
+        if kept:
+            self.end(min(kept, key=queue.reservations.index))
+        for reservation in kept:
+            if reservation.worker.reservation is reservation:
+                self.lose(reservation)
+
     def on_head_changed(self, queue: TaskQueue) -> None:
         """Bring the counts and reservations of a queue in line with its new oldest task, if any."""
         queue.reservation_sought = False
@@ -205,6 +225,9 @@ class StarvationGuard:
             del queue.overtakers[: bisect_right(queue.overtakers, head.age)]
         reservations = queue.reservations
         if reservations:
+            # They are for younger tasks now, which may come after a gang that collects workers.
+            for gathering in self._gathering:
+                gathering.sought_at = self._seen_openings = -1
             # One with a known start was the first to be made.
             if not reservations[0].sticky:
                 self.end(reservations[0])
@@ -241,20 +264,24 @@ class StarvationGuard:
             self._seen_openings = self._openings
             for _, _, queue in self._queues.order:
                 self.reserve_due(queue, now)
+            self._gathering = [queue for queue in self._gathering if self._lacks(queue)]
 
-    def end(self, reservation: Reservation | None) -> None:
-        """End a reservation: its task started or is gone, or its worker is or has no time left.
+    def end(self, reservation: Reservation) -> None:
+        """End a reservation, or all of a gang: the task started or is gone."""
+        for one in tuple(reservation.party):
+            self._drop(one)
 
-        All reservations of a gang end together.
+    def lose(self, reservation: Reservation | None) -> None:
+        """End a reservation whose worker is or has no time left, or serves a task that goes first.
+
+        The others of a gang stay, if its start is not known: they have emptied for it so far.
         """
         if reservation is None:
             return
-        self._openings += 1
-        for one in reservation.party:
-            self._release(one)
-            worker = one.worker
-            if worker.id in self._workers and not worker.draining:
-                self._queues.open_to_all(worker)
+        if reservation.sticky:
+            self._drop(reservation)
+        else:
+            self.end(reservation)
 
     # ---- the parts of that
 
@@ -267,73 +294,162 @@ class StarvationGuard:
             return True
         if queue.shared:  # a worker would be emptied for what the cluster may not have
             return False
-        waiting = (task for task in queue.tasks if not task.cancelled)
-        return next(islice(waiting, place, None)).age < overtakers[0]
+        return queue.age_at(place) < overtakers[0]
 
     def reserve_due(self, queue: TaskQueue, now: float) -> None:
-        """Reserve a worker for each due task of a queue, as long as there are some."""
-        while queue.sought_at != self._openings and self._due(queue, _tasks_of(queue)):
-            party = self._fastest(queue, now)
-            if not party:
+        """Reserve workers for each due task of a queue, as long as there are some."""
+        while queue.sought_at != self._openings and self._lacks(queue):
+            if not self._reserve_one(queue, now):
                 queue.sought_at = self._openings
-            for reservation in party:
-                self._add(reservation)
-            for reservation in party:
-                level, mask = self._queues.startable(reservation.worker)
-                self._queues.settle(reservation.worker, level, mask)
+                if queue.gangs and queue not in self._gathering:
+                    self._gathering.append(queue)
 
-    def _earliest_gang(self, queue: TaskQueue, now: float) -> Sequence[Reservation]:
-        """Return reservations for the first gang of a queue that has a known start, if any.
+    def _lacks(self, queue: TaskQueue) -> bool:
+        """Return True if a due task of a queue has no worker, or a gang has some of its workers."""
+        if queue.gangs and _incomplete(queue):
+            return True
+        return self._due(queue, _tasks_of(queue))
 
-        All of them have that start: the latest of those that its members have by themselves.
+    def _reserve_one(self, queue: TaskQueue, now: float) -> bool:
+        """Reserve workers for the first task of a queue that lacks them, if there are some."""
+        if queue.gangs == queue.bits or (queue.gangs and _incomplete(queue)):
+            return self._gather(queue, now)
+        single = self._fastest_single(queue, now)
+        if single is None:
+            return queue.gangs != 0 and self._gather(queue, now)
+        self._add_settled(single)
+        return True
+
+    def _reserve_earliest(self, queue: TaskQueue, later: Container[int], now: float) -> bool:
+        """Reserve a known start for the oldest gang of a queue; return True if there is one.
+
+        All reservations have that start: the latest of those that its members have by themselves.
+
+        Args:
+            later: the ids of workers that are reserved for other tasks, and that it may have.
         """
         for by in queue.opened():
             if by.count == 1:
                 continue
-            able: dict[str, list[Reservation]] = {}
-            for worker in self._reservable(queue):
-                if by.bit & worker.shape.mask:
-                    one, _ = reservation_on(by, worker, now)
-                    if one.start != math.inf:
-                        able.setdefault(worker.in_common(by.same), []).append(one)
-            parties = [
-                nsmallest(by.count, some, key=lambda one: one.start)
-                for some in able.values()
-                if len(some) >= by.count
-            ]
+            able: dict[str, list[WorkerAccount]] = {}
+            for worker in self._workers.values():
+                if worker.draining or not by.bit & worker.shape.mask:
+                    continue
+                if worker.reservation is None or worker.id in later:
+                    able.setdefault(worker.in_common(by.same), []).append(worker)
+            parties = []
+            for workers in able.values():
+                if len(workers) >= by.count:
+                    each = (reservation_on(by, worker, now)[0] for worker in workers)
+                    known = [one for one in each if not one.sticky]
+                    if len(known) >= by.count:
+                        parties.append(nsmallest(by.count, known, key=lambda one: one.start))
             for party in sorted(parties, key=lambda some: some[-1].start):
                 start = max(party[-1].start, now)
                 if all(one.worker.end >= start + by.need for one in party):
                     for one in party:
-                        one.start = start
-                    return _party(party)
-        return ()
+                        self.lose(one.worker.reservation)
+                        one.start, one.party = start, party
+                        self._add(one)
+                    return True
+        return False
 
-    def _fastest(self, queue: TaskQueue, now: float) -> Sequence[Reservation]:
-        """Return sticky reservations where the fewest runs have to end before a task fits."""
-        single = None if queue.gangs == queue.bits else self._fastest_single(queue, now)
-        if single is not None:
-            return single.party
+    def _gather(self, queue: TaskQueue, now: float) -> bool:
+        """Reserve workers for the first gang of a queue that lacks some, as many as it can get.
+
+        They are those with the fewest runs that have to end: first of those that are reserved for
+        no one, then of those reserved for tasks that come after it.
+
+        Returns:
+            True if it got any.
+        """
+        party = _incomplete(queue)
+        place = _parties(queue).index(party) if party else _tasks_of(queue)
+        if not party and self._follows_known(queue):
+            return False
+        rank = -queue.priority, queue.age_at(place)
+        later = self._reserved_after(rank)
+        if not queue.reservations and self._reserve_earliest(queue, later, now):
+            return True
         for by in queue.opened():
             if by.count > 1:
-                party = self._fastest_gang(by, now)
-                if party:
-                    return party
-        return ()
+                few = self._to_gather(by, party, later, now)
+                if few:
+                    break
+        else:
+            if party:
+                self.end(party[0])
+            return False
+        for one in tuple(party):
+            if one.by is not by or one.worker not in few:
+                self._drop(one)
+        found = False
+        for worker in few:
+            if worker.reservation is None or worker.reservation.party is not party:
+                self.lose(worker.reservation)
+                one = Reservation(by, worker, math.inf, beside_task(by, worker), {})
+                party.append(one)
+                one.party = party
+                self._add_settled(one)
+                found = True
+        return found
 
-    def _fastest_gang(self, by: Alternative, now: float) -> Sequence[Reservation]:
-        """Return sticky reservations of the members with the fewest runs that have to end."""
-        able: dict[str, list[WorkerAccount]] = {}
-        for worker in self._reservable(by.queue):
-            if by.bit & worker.shape.mask and worker.has_time(by, now):
-                able.setdefault(worker.in_common(by.same), []).append(worker)
-        best: list[WorkerAccount] = []
-        for workers in able.values():
-            if len(workers) >= by.count:
-                few = nsmallest(by.count, workers, key=lambda worker: len(worker.tasks))
-                if not best or _runs(few) < _runs(best):
+    def _follows_known(self, queue: TaskQueue) -> bool:
+        """Return True if a gang of another queue goes first, and its start is known.
+
+        The workers of both would empty, while small tasks could end in time on those of one.
+        """
+        for _, _, other in self._queues.order:
+            if other is queue:
+                break
+            if any(one.by.count > 1 and not one.sticky for one in other.reservations[:1]):
+                return True
+        return False
+
+    def _to_gather(
+        self, by: Alternative, party: Sequence[Reservation], later: Container[int], now: float
+    ) -> Sequence[WorkerAccount]:
+        """Return the workers that a gang is to have now; fewer than it needs while others wait.
+
+        Args:
+            party: the reservations that it has.
+            later: the ids of the workers that are reserved for tasks that come after it.
+        """
+        serving: Counter[str] = Counter()
+        able: dict[str, list[tuple[tuple[int, int], WorkerAccount]]] = {}
+        for worker in self._workers.values():
+            if worker.draining or not by.bit & worker.shape.mask or not worker.has_time(by, now):
+                continue
+            common = worker.in_common(by.same)
+            serving[common] += 1
+            reservation = worker.reservation
+            if reservation is None:
+                choice = 1
+            elif reservation.party is party:
+                choice = 0
+            elif worker.id in later:
+                choice = 2
+            else:
+                continue
+            able.setdefault(common, []).append(((choice, len(worker.tasks)), worker))
+        best: list[tuple[tuple[int, int], WorkerAccount]] = []
+        for common, some in able.items():
+            if serving[common] >= by.count:
+                few = nsmallest(by.count, some, key=lambda one: one[0])
+                if not best or _worth(few) > _worth(best):
                     best = few
-        return _party([Reservation(by, one, math.inf, beside_task(by, one), {}) for one in best])
+        return [worker for _, worker in best]
+
+    def _reserved_after(self, rank: tuple[int, float]) -> set[int]:
+        """Return the workers that are reserved for tasks which come after a place in the order."""
+        return {
+            one.worker.id
+            for _, _, queue in self._queues.order
+            if queue.reservations
+            for place, party in enumerate(_parties(queue))
+            if (-queue.priority, queue.age_at(place)) > rank
+            for one in party
+        }
 
     def _fastest_single(self, queue: TaskQueue, now: float) -> Reservation | None:
         """Return a sticky reservation where the fewest runs have to end before a task fits."""
@@ -348,6 +464,12 @@ class StarvationGuard:
             if worker.reservation is None and not worker.draining and worker.shape.mask & able:
                 yield worker
 
+    def _add_settled(self, reservation: Reservation) -> None:
+        """Add a reservation, and let only what it admits start on its worker from now on."""
+        self._add(reservation)
+        level, mask = self._queues.startable(reservation.worker)
+        self._queues.settle(reservation.worker, level, mask)
+
     def _add(self, reservation: Reservation) -> None:
         reservation.queue.reservations.append(reservation)
         reservation.worker.reservation = reservation
@@ -355,7 +477,16 @@ class StarvationGuard:
             self._queues.cluster.changed = True
         self._lapse = min(self._lapse, reservation.worker.end - reservation.by.need)
 
+    def _drop(self, reservation: Reservation) -> None:
+        """End one reservation; its worker is open to all again."""
+        self._openings += 1
+        self._release(reservation)
+        worker = reservation.worker
+        if worker.id in self._workers and not worker.draining:
+            self._queues.open_to_all(worker)
+
     def _release(self, reservation: Reservation) -> None:
+        reservation.party.remove(reservation)
         reservation.queue.reservations.remove(reservation)
         reservation.queue.reservation_sought = False
         reservation.worker.reservation = None
@@ -371,15 +502,20 @@ def _tasks_of(queue: TaskQueue) -> int:
     return sum(one.party[0] is one for one in reservations)
 
 
-def _party(reservations: Sequence[Reservation]) -> Sequence[Reservation]:
-    """Join the reservations of the members of a gang; return them."""
-    for one in reservations:
-        one.party = reservations
-    return reservations
+def _parties(queue: TaskQueue) -> list[list[Reservation]]:
+    """Return the reservations of each task of a queue that has some, the oldest task first."""
+    return [one.party for one in queue.reservations if one.party[0] is one]
 
 
-def _runs(workers: Sequence[WorkerAccount]) -> int:
-    return sum(len(worker.tasks) for worker in workers)
+def _incomplete(queue: TaskQueue) -> list[Reservation]:
+    """Return the reservations of the first gang of a queue that has some and lacks others."""
+    return next((party for party in _parties(queue) if party[0].lacking), [])
+
+
+def _worth(workers: Sequence[tuple[tuple[int, int], WorkerAccount]]) -> tuple[int, int, int]:
+    """Return how good a choice of workers for a gang is: as many as possible, and soon empty."""
+    own = sum(choice == 0 for (choice, _), _ in workers)
+    return len(workers), own, -sum(runs for (_, runs), _ in workers)
 
 
 def _able(queue: TaskQueue, worker: WorkerAccount, now: float) -> Iterator[Alternative]:

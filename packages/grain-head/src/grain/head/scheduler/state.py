@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import InitVar, dataclass, field
 from functools import reduce
 from heapq import heapify, heappush
+from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -304,6 +305,13 @@ class TaskQueue:
             self.cancelled -= 1
         return None
 
+    def age_at(self, place: int) -> float:
+        """Return the age of a waiting task by its place, 0 being the oldest; infinite without."""
+        if not self.cancelled:
+            return self.tasks[place].age if place < len(self.tasks) else math.inf
+        waiting = (task.age for task in self.tasks if not task.cancelled)
+        return next(islice(waiting, place, None), math.inf)
+
     def enter_urgent(self, task: Task) -> None:
         """Take note of the urgency of a task that waits here from now on."""
         if self.urgent is None:
@@ -480,8 +488,8 @@ class Reservation:
             at ``start``.
         beside_mask: the bits of the alternatives that fit into ``future``, kept by
             `QueueTable`; None if they are to be worked out again.
-        party: the reservations of all members of a gang, which are made and ended together; for
-            any other task only this one.
+        party: the reservations of the members of a gang: of all if the start is known, and else of
+            those that it has collected so far; for any other task only this one.
     """
 
     by: Alternative
@@ -491,16 +499,21 @@ class Reservation:
     beside: dict[int, Resource]
     beside_mask: int | None = None
     queue: TaskQueue = field(init=False)
-    party: Sequence[Reservation] = field(init=False)
+    party: list[Reservation] = field(init=False)
 
     def __post_init__(self) -> None:
         self.queue = self.by.queue
-        self.party = (self,)
+        self.party = [self]
 
     @property
     def sticky(self) -> bool:
         """True if the start is not known: the worker empties, and stays reserved after that."""
         return self.start == math.inf
+
+    @property
+    def lacking(self) -> int:
+        """The number of workers that its gang needs and has not collected yet."""
+        return self.by.count - len(self.party)
 
     def allows(self, by: Alternative, now: float) -> bool:
         """Return True if another task may start on the worker without pushing back the start."""

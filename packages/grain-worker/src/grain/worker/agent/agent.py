@@ -20,11 +20,11 @@ import msgspec
 import trio
 
 from grain.edge.errors import AddressError, ChannelError, EdgeError
-from grain.worker.agent.lifecycle import LifecyclePhase
+from grain.worker.agent.lifecycle import LATE_SIGNAL, LifecyclePhase
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.agent.spool import Spool, SpooledOutcome
 from grain.worker.messages import Cancel, Disconnect, Drain, Ended, RunEnded, WorkerRegistered
-from grain.worker.node.signals import on_signals
+from grain.worker.node.signals import on_signals, signals_handled
 from grain.worker.processes.computing import Computing, keep_looking
 from grain.worker.runner.settings import RunnerSettings
 
@@ -47,7 +47,7 @@ DONE, FAILED, USAGE, GAVE_UP = 0, 1, 2, 3
 was not a scheduler."""
 
 _LOST = (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError)
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
 _AT_ONCE = 256  # messages that wait and are sent together
 _RECONNECT = 1.0  # seconds until the next attempt after a connection that was lost
 
@@ -83,6 +83,7 @@ class Agent:
         self._outbox_filled = trio.Event()
         self._spool = Spool()
         self._changed = trio.Event()
+        self._signalled = trio.lowlevel.ParkingLot()  # parks who asks if the worker is being ended
         self._looks_at = math.inf
         self._code = DONE
 
@@ -92,7 +93,7 @@ class Agent:
         Raises:
             RunnerUnusable: no runner can be started.
         """
-        with on_signals(self._on_signal, *SIGNALS):
+        with on_signals(self.on_signal, *SIGNALS):
             async with self._runner, trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep_connected)
                 nursery.start_soon(self._spool.run)
@@ -110,9 +111,11 @@ class Agent:
 
     # ---- the operating system, and the clock
 
-    def _on_signal(self, number: int) -> None:
+    def on_signal(self, number: int) -> None:
+        """Take a signal of the operating system."""
         _log.info("%s received", signal.Signals(number).name)
         self._lifecycle.on_signal(number, trio.current_time())
+        self._signalled.unpark_all()
         self._settle()
 
     async def _until_over(self) -> None:
@@ -256,14 +259,21 @@ class Agent:
         """See `RunnerListener`."""
         now = trio.current_time()
         for ended, payload in runs:
-            if ended.failed and self._lifecycle.interrupted:
-                # The batch system signals every process of a job: the programs of this run have
-                # died of that, and the task failed for no fault of its own.
-                returned = Ended(ended.attempt, "returned", report=ended.report)
-                self._session.on_ended(returned, None, now)
-            else:
-                self._session.on_ended(ended, payload, now)
+            self._session.on_ended(ended, payload, now)
         self._settle()
+
+    async def is_ending(self, signal: int) -> bool:
+        """See `RunnerListener`.
+
+        Whoever ends a job signals all of its processes, so a program may die of it before this
+        process has the same signal.
+        """
+        if signal:
+            with trio.move_on_after(LATE_SIGNAL):
+                while not self._lifecycle.explains(signal):
+                    await self._signalled.park()
+        await signals_handled()
+        return self._lifecycle.explains(signal)
 
     def inspected(self, answer: Inspected) -> None:
         """See `RunnerListener`."""

@@ -7,8 +7,8 @@
    `Times.drain` seconds before the runs must have ended, but not before half of the time is over:
    the jobs of debug queues are short. From then on the worker takes no new runs.
 2. CANCELLING begins at a deadline, if there are runs left by then. It leaves the runs the time to
-   end, and the worker the time to hand them back. An early warning (SIGUSR1) sets no deadline by
-   itself: the end of the job does, or, where that is unknown, the next signal.
+   end, and the worker the time to hand them back. An early warning (SIGUSR1, SIGUSR2) sets no
+   deadline by itself: the end of the job does, or, where that is unknown, the next signal.
 3. KILLING begins a moment before the last one, where that is known: runs that ignore their
    cancellation are killed, so that the worker can still hand them back.
 4. The worker leaves when no run is left, or in OVER in any case.
@@ -48,6 +48,10 @@ TWICE = 0.5
 """Seconds within which a signal that comes again is the same one: where a batch system signals all
 processes of a job, its script forwards to the worker what the worker has got already."""
 
+LATE_SIGNAL = 0.5
+"""Seconds for which a signal may be on its way to the worker that one of its programs has got: a
+batch system that ends a job signals one process of it after the other."""
+
 TERM_GRACE = {"pbs": 1.8, "slurm": 4.5, "flux": 4.5, "lsf": 9.0}
 """Seconds from SIGTERM to SIGKILL by batch system; elsewhere `USUAL_GRACE`.
 
@@ -57,6 +61,10 @@ LSF 10 s. Grid Engine's `notify`, HTCondor's job_max_vacate_time and Grain's own
 """
 
 USUAL_GRACE = 10.0
+
+
+WARNINGS = frozenset({signal.SIGUSR1, signal.SIGUSR2})
+"""Signals that announce the end of the worker's job, and set no deadline by themselves."""
 
 
 class LifecyclePhase(enum.IntEnum):
@@ -85,8 +93,7 @@ class Lifecycle:
         reason: why it drains; "" while it serves.
         lasting: True while the worker has runs of lasting missions, which go on without a
             scheduler: it does not give up because there is none. The caller sets it.
-        interrupted: True if a batch system, or a person, is ending the job's processes: a run that
-            fails from then on did not fail by itself.
+        interrupted: True if a batch system, or a person, is ending the job's processes.
     """
 
     def __init__(self, times: Times, done_by: float, now: float) -> None:
@@ -96,6 +103,7 @@ class Lifecycle:
         self.interrupted = False
         self._times = times
         self._interrupted_at = math.inf
+        self._warnings: set[int] = set()
         self._drain_at = max(done_by - times.drain, (now + done_by) / 2)
         self._cancel_at = done_by
         self._over_at = math.inf
@@ -114,7 +122,8 @@ class Lifecycle:
     def on_signal(self, number: int, now: float) -> None:
         """Take a signal; the second Ctrl-C means now, unless the two are one (`TWICE`)."""
         name = signal.Signals(number).name
-        if number == signal.SIGUSR1:
+        if number in WARNINGS:
+            self._warnings.add(number)
             self._drain(f"{name}, the early warning of the batch system")
             return
         again = number == signal.SIGINT and now - self._interrupted_at > TWICE
@@ -154,6 +163,14 @@ class Lifecycle:
             self._cancel_at = min(self._cancel_at, now)
 
     # ---- state
+
+    def explains(self, number: int) -> bool:
+        """Return True if a run that fails from now on does not fail by itself.
+
+        Args:
+            number: of the signal that has ended its program; 0 for none.
+        """
+        return self.interrupted or number in self._warnings
 
     def phase(self, now: float) -> LifecyclePhase:
         """Return the phase at a time."""

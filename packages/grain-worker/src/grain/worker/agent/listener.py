@@ -39,6 +39,13 @@ class RunnerListener(Protocol):
     def inspected(self, answer: Inspected) -> None:
         """Take the programs of a run, the answer to a question."""
 
+    async def is_ending(self, signal: int) -> bool:
+        """Return True if the worker is being ended, so that a run which fails may do so for that.
+
+        Args:
+            signal: as of `AskEnding`.
+        """
+
     def seat_open(self, seat: SeatOpen) -> None:
         """Take the invitation of a seat, which is for the root of its gang."""
 

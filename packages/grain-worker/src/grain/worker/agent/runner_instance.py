@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +14,15 @@ from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
 from grain.edge.trust import python_command
 from grain.worker.agent.listener import RunnerDeath
-from grain.worker.messages import Ended, Inspected, Ready, SeatOpen, StartRun
+from grain.worker.messages import (
+    AskEnding,
+    Ended,
+    EndingTold,
+    Inspected,
+    Ready,
+    SeatOpen,
+    StartRun,
+)
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
 from grain.worker.runner.wire import (
     BLOCKED,
@@ -143,6 +152,8 @@ class RunnerInstance:
                 if isinstance(message, Ended):
                     if self.runs.pop(message.attempt, None) is not None:
                         ended.append((message, payload))
+                elif isinstance(message, AskEnding):
+                    nursery.start_soon(self._tell_ending, channel, message)
                 elif isinstance(message, Inspected):
                     self._listener.inspected(message)
                 elif isinstance(message, SeatOpen):
@@ -170,6 +181,11 @@ class RunnerInstance:
                 pass
             self.state = InstanceState.CLOSED
             nursery.cancel_scope.cancel()
+
+    async def _tell_ending(self, channel: FramedChannel, question: AskEnding) -> None:
+        ends = await self._listener.is_ending(question.signal)
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            channel.post([(EndingTold(question.attempt, ends), None)])
 
     async def _watch(self, channel: FramedChannel) -> None:
         """Report when a tasklet blocks the event loop, by the heartbeats that do not come."""

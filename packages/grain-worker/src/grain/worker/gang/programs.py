@@ -15,7 +15,7 @@ import trio
 from grain.worker.errors import ExternalError, ExternalStartError, Failure
 from grain.worker.external import CAPTURE, STDOUT, Completed, run_external
 from grain.worker.gang.messages import OUTPUT
-from grain.worker.processes.environment import DEVICES, THREADS
+from grain.worker.processes.environment import DEVICES, SLOTS, THREADS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -32,7 +32,7 @@ another reason, as of ssh."""
 # Variables by which a batch system, or an MPI launcher on the root, speaks to its own children.
 _NOT_PASSED = ("SLURM_", "PBS_", "PMI_", "PMIX_", "HYDI_", "SLURMD_")
 # What each member has by itself: the root's would lead astray.
-_OWN = frozenset((*DEVICES, *THREADS, "TMPDIR", "HOSTNAME", "CUDA_DEVICE_ORDER", MEMBER))
+_OWN = frozenset((*DEVICES, *THREADS, *SLOTS, "TMPDIR", "HOSTNAME", "CUDA_DEVICE_ORDER", MEMBER))
 
 
 Outcome: TypeAlias = Completed | ExternalError

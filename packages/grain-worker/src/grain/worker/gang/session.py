@@ -16,6 +16,7 @@ from grain.worker.external import run_external
 from grain.worker.gang.control import ControlError, JsonLines, accept, listen
 from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, SILENCE
+from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import SlurmPlace, members
 
@@ -161,6 +162,9 @@ class _Leader:
             if self._joined.is_set():
                 root = Member(GVAR.instance, socket.gethostname(), own, gang.address)
                 GVAR.res = RootAllocation(own, [root, *self._others()])
+                account = GVAR.account_in(trio.lowlevel.current_task().context)
+                if isinstance(account, RunAccount):
+                    account.res = GVAR.res  # its report names the members
                 token = members.set(gang)
                 try:
                     if self._seats:

@@ -1,12 +1,13 @@
 """One external program: search, start, clean-up."""
 
-# ruff: noqa: PTH102, PTH116, PTH118, PTH123
+# ruff: noqa: PTH102, PTH103, PTH116, PTH120, PTH118, PTH123
 # (no pathlib here; see the package)
 
 from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import stat
 
@@ -16,15 +17,18 @@ from .removal import Tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Literal, NoReturn
 
     from .protocol import ProgramRequest
 
 TAIL = 16384
 """Bytes at the end of a file with stderr that travel back."""
 
-# O_NONBLOCK during open(2): a FIFO without a reader is an error rather than a hang.
-OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
+# O_NONBLOCK during open(2): a FIFO without a reader is an error rather than a hang. O_APPEND: what
+# others write into the same file is not overwritten, and one that is emptied meanwhile has no hole.
+OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
 
+MOST_LINKS = 40  # as many as Linux follows
 
 DEFAULT_PATH = os.defpath.encode()
 
@@ -72,7 +76,10 @@ class Program:
                 scratch = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
                 os.mkdir(scratch, 0o700)
                 self.scratch = Tree(scratch)  # to be removed from now on
-                request["env"] = {**request["env"], b"TMPDIR": scratch}
+                env = request["env"]
+                # See `grain.worker.processes.environment.GIVEN`.
+                given = env.get(b"GRAIN_GIVEN", b"") + b"TMPDIR=" + scratch + b"\n"
+                request["env"] = {**env, b"TMPDIR": scratch, b"GRAIN_GIVEN": given}
             if directory is None:
                 assert self.scratch is not None  # the caller asks for one of the two at least
                 directory = self.scratch.path
@@ -84,39 +91,92 @@ class Program:
             path = request["argv"][0]
             if b"/" not in path:
                 path = find(path, request["env"].get(b"PATH", DEFAULT_PATH))
-            return os.posix_spawn(
-                path,
-                request["argv"],
-                request["env"],
-                # Those that this process has in their places are inherited as they are.
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(streams) if fd != n
-                ],
-                # A session of its own keeps the program away from the terminal and its Ctrl-C.
-                setsid=True,
-                setsigmask=(),
-                setsigdef=self.defaults,
-            )
+            try:
+                return self._spawn(path, request["argv"], streams)
+            except OSError as error:
+                if error.errno != errno.ENOEXEC or request["shell"] is None:
+                    raise
+            return self._spawn(b"/bin/sh", [b"sh", path, *request["argv"][1:]], streams)
         except OSError as error:
             if step == "exec":
                 find(path, b"")  # raises if it is the program itself that is missing
             raise CannotStart(step, error.errno or 0, path) from None
 
+    def _spawn(self, path: bytes, argv: list[bytes], streams: tuple[int, int, int]) -> int:
+        """Start a program at a path and return its pid.
+
+        Raises:
+            OSError: it cannot be executed.
+        """
+        limits = {} if self.request["shell"] is None else other_limits(self.request["shell"][1])
+        if limits:
+            return self._fork(path, argv, streams, limits)
+        return os.posix_spawn(
+            path,
+            argv,
+            self.request["env"],
+            # Those that this process has in their places are inherited as they are.
+            file_actions=[(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(streams) if fd != n],
+            # A session of its own keeps the program away from the terminal and its Ctrl-C.
+            setsid=True,
+            setsigmask=(),
+            setsigdef=self.defaults,
+        )
+
+    def _fork(
+        self, path: bytes, argv: list[bytes], streams: tuple[int, int, int], limits: dict[int, int]
+    ) -> int:
+        """Start a program with limits of its own, which posix_spawn(3) cannot; errors as there.
+
+        Rejected: limits of this process for the moment of the start, as it may itself be above
+        those of CPU time or memory.
+        """
+        failure, theirs = os.pipe()
+        try:
+            pid = os.fork()
+            if not pid:
+                os.close(failure)
+                become(path, argv, self.request["env"], streams, self.defaults, limits, theirs)
+        except OSError:
+            os.close(failure)
+            raise
+        finally:
+            os.close(theirs)
+        with open(failure, "rb") as file:
+            code = file.read()  # to its end, which execve(2) makes
+        if code:
+            os.waitpid(pid, 0)
+            raise OSError(int(code), "")
+        return pid
+
     def _streams(self) -> tuple[int, int, int]:
         """Return descriptors of the three streams; open the ones that the request gives by path."""
         request = self.request
         stdin = self._open("stdin", request["stdin"], os.O_RDONLY, self.stdin)
-        stdout = self._open("stdout", request["stdout"], OUTPUT, 1)
+        out, err = (OUTPUT if append else OUTPUT | os.O_TRUNC for append in request["append"])
+        if request["shell"] is not None:
+            # Here, as they get its umask.
+            self._make_parents("stdout")
+            self._make_parents("stderr")
+        stdout = self._open("stdout", request["stdout"], out, 1)
         if request["merged"]:
             return stdin, stdout, stdout
-        return stdin, stdout, self._open("stderr", request["stderr"], OUTPUT, 2)
+        return stdin, stdout, self._open("stderr", request["stderr"], err, 2)
+
+    def _make_parents(self, name: Literal["stdout", "stderr"]) -> None:
+        path = self.request[name]
+        try:
+            if path is not None:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+        except OSError as error:
+            raise CannotStart(name, error.errno or 0, path or b"") from None
 
     def _open(self, name: str, path: bytes | None, flags: int, without: int) -> int:
         """Return the descriptor of a stream; without a path, that of this process."""
         if path is None:
             return without
         try:
-            fd = os.open(path, flags, 0o666)
+            fd = os.open(path, flags) if name == "stdin" else open_output(path, flags)
         except OSError as error:
             raise CannotStart(name, error.errno or 0, path) from None
         self.opened.append(fd)
@@ -143,6 +203,104 @@ class Program:
         os.chdir("/")  # hold no directory that others may want to unmount
         if self.scratch is not None:
             self.scratch.remove()
+
+
+def open_output(path: bytes, flags: int) -> int:
+    """Open a file for writing, through no link that another user has made; return its descriptor.
+
+    Where others may write they could lead us to a file of our own. It is the same as
+    `grain.edge.trust.open_output`, which cannot be imported here.
+
+    Raises:
+        CannotStart: it is such a link.
+        OSError: it cannot be opened.
+    """
+    for _ in range(MOST_LINKS):
+        try:
+            return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        # By a descriptor, so that the link whose owner is looked at is the one that is followed.
+        link = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+        try:
+            if os.fstat(link).st_uid not in (0, os.geteuid()):
+                raise CannotStart("link", errno.EPERM, path)
+            if path.startswith(b"/proc/"):  # whose links, as of an open file, have no path
+                return os.open(path, flags, 0o666)
+            path = os.path.join(os.path.dirname(path), os.readlink(b"", dir_fd=link))
+        finally:
+            os.close(link)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def other_limits(wanted: dict[int, int]) -> dict[int, int]:
+    """Return those of some soft limits that this process does not have."""
+    return {
+        number: limit for number, limit in wanted.items() if resource.getrlimit(number)[0] != limit
+    }
+
+
+def become(
+    path: bytes,
+    argv: list[bytes],
+    env: dict[bytes, bytes],
+    streams: tuple[int, int, int],
+    defaults: Iterable[signal.Signals],
+    limits: dict[int, int],
+    failure: int,
+) -> NoReturn:
+    """Have this process, a fork, become a program.
+
+    Args:
+        limits: soft limits, by their numbers; one above the hard limit becomes that, and a line
+            on the program's stderr says so.
+        failure: where the errno is written if it cannot be executed.
+    """
+    try:
+        os.setsid()
+        for place, fd in enumerate(streams):
+            if fd == place:
+                os.set_inheritable(fd, True)
+            else:
+                os.dup2(fd, place)
+        for one in defaults:
+            signal.signal(one, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        possible = {number: possible_limit(number, soft) for number, soft in limits.items()}
+        # Before a limit of the size of files holds.
+        for number, soft in limits.items():
+            if possible[number][0] != soft:
+                os.write(2, missing_limit(number, soft, possible[number][0]))
+        for number, pair in possible.items():
+            resource.setrlimit(number, pair)
+        os.execve(path, argv, env)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        os.write(failure, b"%d" % (error.errno or errno.EINVAL))
+    finally:
+        os._exit(127)
+
+
+def possible_limit(number: int, soft: int) -> tuple[int, int]:
+    """Return a soft limit as far as it is possible here, and the hard limit, which stays."""
+    hard = resource.getrlimit(number)[1]
+    if hard != resource.RLIM_INFINITY and (soft == resource.RLIM_INFINITY or soft > hard):
+        return hard, hard
+    return soft, hard
+
+
+def missing_limit(number: int, wanted: int, most: int) -> bytes:
+    """Return the line on a soft limit that is not possible here."""
+    name = next(
+        name
+        for name in dir(resource)
+        if name.startswith("RLIMIT_") and getattr(resource, name) == number
+    )
+    what = "unlimited" if wanted == resource.RLIM_INFINITY else wanted
+    return (
+        f"grain: {name} is {what} where the job was submitted, and {most} here, as the hard limit "
+        "of this host is not higher\n"
+    ).encode()
 
 
 def find(program: bytes, search: bytes) -> bytes:

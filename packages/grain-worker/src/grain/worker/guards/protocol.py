@@ -10,16 +10,17 @@ there is one, is that of stdin. A request that the supervisor leaves unread neve
 kernel resets the connection. `END` and `HURRY` end the program, and `KILL` does without any grace,
 also after one of these. The supervisor reports by one marshalled tuple, which begins with its kind:
 
-- `ENDED`, wait status, seconds, user and system seconds, max RSS in KiB, peak memory in bytes, how
-  that was measured, how the CPU time was, bytes read and written, processes that the kernel has
-  killed in its control group for want of memory, whether that group is its own, last bytes of
-  stderr
+- `ENDED`, wait status, seconds, whether the program ended before it was told to, user and system
+  seconds, max RSS in KiB, peak memory in bytes, how that was measured, how the CPU time was, bytes
+  read and written, processes that the kernel has killed in its control group for want of memory,
+  whether that group is its own, last bytes of stderr
 - `FAILED`, the step of the start that failed, its errno, the path concerned: there is no process
 - `STUCK`, pids: these processes survive SIGKILL. The supervisor still waits for them.
 
 Its first report, before any program, is `STARTED` with its pid.
 
-To a subreaper: `END`, `HURRY` and `KILL`. It reports as a supervisor does, up to max RSS.
+To a subreaper: `END`, `HURRY` and `KILL`. It reports as a supervisor does, up to max RSS, and not
+whether the process was told to end.
 
 To the fork server, each with a supervisor's number: `FORK`, with the descriptors of its socket and
 of its files for stdout and stderr; `AWAIT`, with a socket for the report `GONE` as soon as that
@@ -55,8 +56,12 @@ if TYPE_CHECKING:
             stderr: the same.
             merged: stderr goes to the same place as stdout.
             grace: seconds between SIGTERM and SIGKILL.
+            append: True for each of these files to append to it; otherwise it is emptied first.
             scratch: the directory to make a scratch directory in; None for no scratch directory.
             warned: True to have SIGUSR1 and SIGUSR2 at their defaults, instead of ignored.
+            shell: of a job, the umask and the soft limits (by the numbers of `resource`, -1 for
+                none) of the shell from which it was submitted; None for those of the guards. The
+                directories of its outputs are made, and sh runs a file without a #! line.
         """
 
         argv: list[bytes]
@@ -67,9 +72,11 @@ if TYPE_CHECKING:
         stdout: bytes | None
         stderr: bytes | None
         merged: bool
+        append: tuple[bool, bool]
         grace: float
         scratch: bytes | None
         warned: bool
+        shell: tuple[int, dict[int, int]] | None
 
 
 UNKILLABLE = 30.0

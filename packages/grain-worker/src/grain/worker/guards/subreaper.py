@@ -39,5 +39,5 @@ def main(control_fd: str, socket_fd: str, grace_s: str, *program: str) -> None:
     os.close(copy)
     # So that its end of file is that of the program, by which the agent learns of the death.
     os.close(sock)
-    status, seconds, usage = wait_until_gone(caller, pid, began, grace)
+    status, seconds, _, usage = wait_until_gone(caller, pid, began, grace)
     caller.report((ENDED, status, seconds, *usage[:3]))

@@ -44,6 +44,8 @@ class Supervisor:
             os.close(fd)
         self.env: dict[bytes, bytes] = {}
         self.home = sorted(os.sched_getaffinity(0))
+        self.umask = os.umask(0o077)
+        os.umask(self.umask)
         # All of them, so that the C library need not ask for each, but for those that are ignored:
         # these stay so.
         self.defaults = {
@@ -84,9 +86,14 @@ class Supervisor:
         try:
             # The program inherits this process's affinity: posix_spawn(3) has no attribute for it.
             bind(request["cpus"] or self.home)
-            pid = program.start()
+            if request["shell"] is not None:
+                os.umask(request["shell"][0])
+            try:
+                pid = program.start()
+            finally:
+                os.umask(self.umask)
             self.meter.count_files(None if program.scratch is None else program.scratch.path)
-            status, seconds, usage = wait_until_gone(
+            status, seconds, by_itself, usage = wait_until_gone(
                 self.caller, pid, began, request["grace"], self.meter
             )
             # Before the scratch directory is removed: files in memory count.
@@ -96,7 +103,7 @@ class Supervisor:
             return failure.report
         finally:
             program.close()
-        return (ENDED, status, seconds, *measured, tail)
+        return (ENDED, status, seconds, by_itself, *measured, tail)
 
 
 def bind(cpus: list[int]) -> None:

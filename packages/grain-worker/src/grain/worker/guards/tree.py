@@ -31,7 +31,7 @@ class TreePhase(enum.Enum):
 
 def wait_until_gone(
     caller: Caller, main: int, began: float, grace: float, meter: Meter | None = None
-) -> tuple[int, float, list[float]]:
+) -> tuple[int, float, bool, list[float]]:
     """Wait until nothing is left below this process, which is a subreaper.
 
     The tree ends by itself, or is ended: when the main process has ended and has left others
@@ -45,11 +45,12 @@ def wait_until_gone(
         meter: looks at the tree when it is due, until the tree is asked to end.
 
     Returns:
-        The wait status of the main process; the seconds it took; and of the whole tree user
-        seconds, system seconds, max RSS in KiB, and the blocks of 512 bytes read and written.
+        The wait status of the main process; the seconds it took; True if it ended before anything
+        was told to end; and of the whole tree user seconds, system seconds, max RSS in KiB, and the
+        blocks of 512 bytes read and written.
     """
     status: int | None = None
-    seconds, usage = 0.0, [0.0] * 5
+    seconds, by_itself, usage = 0.0, False, [0.0] * 5
     phase, kill_at, pause = TreePhase.RUNNING, 0.0, 0.01
     # First: a program that has just begun has hardly ended. If it has, this returns at once.
     caller.wait(until_look(meter, began))
@@ -59,7 +60,7 @@ def wait_until_gone(
             pid, ended, used = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
             assert status is not None  # the main process is a child, so it was reaped here
-            return status, seconds, usage
+            return status, seconds, by_itself, usage
         if pid:
             usage[0] += used.ru_utime
             usage[1] += used.ru_stime
@@ -68,6 +69,7 @@ def wait_until_gone(
             usage[4] += used.ru_oublock
             if pid == main:
                 status, seconds = ended, time.monotonic() - began
+                by_itself = phase is TreePhase.RUNNING
             continue
         now = time.monotonic()
         if phase is TreePhase.RUNNING and (status is not None or caller.order is not Order.RUN):

@@ -6,6 +6,6 @@ process is gone: see `grain.queue`.
 Map:
 
 - ``run``: the tasklet that runs one attempt
-- ``program``: its program: command line, signals, and how it ended
+- ``program``: its program: interpreter, signals, and how it ended
 - ``variables``: its environment
 """

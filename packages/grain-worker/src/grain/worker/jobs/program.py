@@ -1,4 +1,4 @@
-"""The program of a job: its command line, signals to it, and how it ended."""
+"""The program of a job: its interpreter, signals to it, and how it ended."""
 
 from __future__ import annotations
 
@@ -22,35 +22,10 @@ from grain.worker.guards.proc import children, send_signal
 from grain.worker.processes.fork_server_client import ForkServerClient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from grain.queue.records import How, Receivers
     from grain.worker.external import Completed, ProgramCall
 
 _LONGEST_LINE = 4096  # bytes of the first line of a script
-# sh sets what posix_spawn(3) cannot: the umask, and output files that are appended to. It executes
-# the program in its own place, so signals and the exit status are the program's.
-_WITH_UMASK = 'umask "$1"; shift; exec "$@"'
-_APPENDING = 'umask "$1"; out=$2; shift 2; exec "$@" >>"$out"'
-_APPENDING_BOTH = 'umask "$1"; out=$2; err=$3; shift 3; exec "$@" >>"$out" 2>>"$err"'
-
-
-def command_line(
-    words: Sequence[str], umask: int, append: tuple[str, str | None] | None
-) -> list[str]:
-    """Return the command that runs a program with an umask.
-
-    Args:
-        append: the files to which stdout and stderr are appended; None for stderr if it is not
-            appended to a file of its own. None where the caller opens the files.
-    """
-    mask = f"{umask:04o}"
-    if append is None:
-        return ["/bin/sh", "-c", _WITH_UMASK, "sh", mask, *words]
-    out, err = append
-    if err is None:
-        return ["/bin/sh", "-c", _APPENDING, "sh", mask, out, *words]
-    return ["/bin/sh", "-c", _APPENDING_BOTH, "sh", mask, out, err, *words]
 
 
 def missing_interpreter(script: Path) -> str:
@@ -106,15 +81,23 @@ def receipt(done: Completed, at: float) -> Ended:
     return Ended(how="exit", at=at, elapsed=done.elapsed, usage=done.usage)
 
 
-def failure_text(ended: Ended) -> str:
-    """Return how an attempt ended, in a few words; "" if it succeeded."""
+def failure_text(ended: Ended, program: str, line: str = "") -> str:
+    """Return how an attempt ended, in the words of `ExternalError`; "" if it succeeded.
+
+    So displays find the program and the cause in it as in the failures of other programs.
+
+    Args:
+        program: the name of the program.
+        line: the line of its output that says why it failed.
+    """
+    why = f": {line}" if line else ""
     if ended.how == "exit":
-        return f"exit status {ended.status}" if ended.status else ""
+        return f"{program}: exit code {ended.status}{why}" if ended.status else ""
+    if ended.how == "signal" and not ended.message:
+        return f"{program}: ended by signal {signal_name(ended.signal)}{why}"
     if ended.how == "cancelled":
         return f"cancelled by {ended.by}" + (f", {ended.message}" if ended.message else "")
-    if ended.message:
-        return ended.message
-    return signal_name(ended.signal) if ended.how == "signal" else ended.how
+    return ended.message or ended.how
 
 
 def last_line(ended: Ended, number: int, host: str, *, again: bool = False) -> str:
@@ -150,7 +133,7 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
         at: Unix seconds.
     """
     how: How = "signal"
-    # Without the command, which is not that of the user: it sets the umask first.
+    # Without the command, which every list of jobs shows beside it.
     status, number, message = 0, int(signal.SIGKILL), error.reason.partition("\n")[0]
     if isinstance(error, ExternalTimeoutError):
         how, number = "timeout", int(signal.SIGTERM)

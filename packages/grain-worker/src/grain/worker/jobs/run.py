@@ -14,6 +14,8 @@ import trio
 
 from grain import GVAR
 from grain.edge.meeting.host import this_process
+from grain.edge.trust import open_output
+from grain.eventlog.causes import decisive_line_of
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
@@ -23,7 +25,6 @@ from grain.worker.auto import batch_id, batch_system
 from grain.worker.errors import ExternalError, printable
 from grain.worker.external import STDOUT, ProgramCall, run_program_call
 from grain.worker.jobs.program import (
-    command_line,
     failure_text,
     last_line,
     missing_interpreter,
@@ -36,11 +37,14 @@ from grain.worker.jobs.variables import (
     inherited,
     job_environment,
     ranks_each,
+    soft_limits,
     threads_each,
 )
-from grain.worker.processes.environment import MARKS, THREADS, allocated
+from grain.worker.processes.account import attempt_of
+from grain.worker.processes.environment import MARKS, SLOTS, THREADS, allocated
 from grain.worker.processes.mpi import members
-from grain.worker.runner.runner import LATE_SIGNAL, by_sigterm
+from grain.worker.runner.runner import signal_behind
+from grain.worker.runner.services import worker_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,38 +100,70 @@ class JobFunction:
     def __init__(self, name: str) -> None:
         self.__qualname__ = name
 
-    async def __call__(self, what: AttemptCall) -> AttemptEnd:
+    async def __call__(self, what: AttemptCall) -> None:
         """Run an attempt; see `run_job`.
 
         Raises:
-            JobFailed: the attempt did not succeed. Its receipt says so, too: this is for displays,
-                logs and reports, which count the calls that raise.
+            JobError, NotRun: as of `AttemptEnd.check`.
         """
-        end = await run_job(what)
-        if end.failure:
-            raise JobFailed(end.failure)
-        return end
+        (await run_job(what)).check()
 
 
-class JobFailed(Exception):
-    """The end of an attempt that did not succeed, as ``exit status 3``."""
+class JobError(Exception):
+    """The end of an attempt that did not succeed, as ``opt.sh: exit code 3: no convergence``."""
+
+
+class NotRun(Exception):
+    """The end of a call that has not run its attempt to an end: another call may.
+
+    Attributes:
+        what, why, passing: as of `AttemptEnd`.
+    """
+
+    def __init__(self, what: str, why: str = "", passing: bool = False) -> None:
+        super().__init__(what, why, passing)
+        self.what = what
+        self.why = why
+        self.passing = passing
+
+    def __str__(self) -> str:
+        """Return the reason in words."""
+        if self.what == "taken":
+            return "another worker has begun it"
+        return self.why or "its worker hands it back"
 
 
 class AttemptEnd(NamedTuple):
-    """The end of a call of `run_job`, as plain data that travels back.
+    """The end of a call of `run_job`.
 
     Attributes:
-        what: ``"ended"``: the attempt has its receipts; ``"taken"``: it has begun elsewhere, or
-            never will; ``"not begun"``: it can be tried again.
+        what: ``"ended"``: the attempt has its receipts; ``"returned"``: it has them, and its worker
+            hands it back; ``"taken"``: it has begun elsewhere, or never will; ``"not begun"``: it
+            can be tried again.
         why: why it has not begun.
         passing: True if that may pass, as a full disk does.
         failure: how it ended, if it did not succeed.
     """
 
-    what: Literal["ended", "taken", "not begun"]
+    what: Literal["ended", "returned", "taken", "not begun"]
     why: str = ""
     passing: bool = False
     failure: str = ""
+
+    def check(self) -> None:
+        """Raise unless the job has succeeded.
+
+        Displays, logs and reports count the calls that raise, and that return: a job is done once,
+        though workers that died, or have seen it late, have had calls for it, too.
+
+        Raises:
+            JobError: the attempt did not succeed. Its receipt says so, too.
+            NotRun: the attempt is another call's, or comes again.
+        """
+        if self.failure:
+            raise JobError(self.failure)
+        if self.what != "ended":
+            raise NotRun(self.what, self.why, self.passing)
 
 
 async def run_job(what: AttemptCall) -> AttemptEnd:
@@ -147,7 +183,7 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
     except NotSynced:
         # It has begun for all others, and must not run: the host may forget that in a crash.
         await runner.end(runner.returned())
-        return AttemptEnd("ended")
+        return AttemptEnd("returned")
     except (QueueError, OSError) as error:
         passing = isinstance(error, OSError) or (isinstance(error, CannotWrite) and error.passing)
         return AttemptEnd("not begun", str(error), passing)
@@ -156,7 +192,9 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
     finally:
         # Cancellation comes here, too: the program is gone by now.
         await runner.end(ended)
-    return AttemptEnd("ended", failure=failure_text(ended))
+    if ended.how == "returned":
+        return AttemptEnd("returned")
+    return AttemptEnd("ended", failure=failure_text(ended, runner.program, runner.line))
 
 
 class _Runner:
@@ -168,14 +206,24 @@ class _Runner:
 
     def __init__(self, what: AttemptCall) -> None:
         self._what = what
+        self._run = attempt_of(trio.lowlevel.current_task())
         self._next_wish = what.wishes
         self._cancelled: Wish | None = None
         self._stderr: Path | None = None
+        self._own_end: Ended | None = None
+        # The line of its output that says why the program failed; "" as long as it has not.
+        self.line = ""
         self._began = time.time()
 
     @property
     def _key(self) -> tuple[int, int | None, int]:
         return self._what.number, self._what.task, self._what.attempt
+
+    @property
+    def program(self) -> str:
+        """The name of the program: for a script that of the job, as the file has a digest."""
+        job = self._job
+        return job.name if self._script is not None else Path(job.command[0]).name
 
     def begin(self) -> bool:
         """Make the receipt of the begin; errors as of `Queue.open` and `Queue.begin`."""
@@ -203,6 +251,7 @@ class _Runner:
                 batch_system=batch_system(os.environ),
                 batch_job=batch_id(os.environ),
                 ticket=self._what.ticket,
+                run=self._run or (0, 0),
                 others=tuple(node.host for node in _others()),
                 cpus=len(allocated(GVAR.res, "c")) + sum(len(node.c) for node in _others()),
             ),
@@ -215,21 +264,23 @@ class _Runner:
             call = await trio.to_thread.run_sync(self._call)
         except Exception as error:  # whatever is wrong with it, another attempt ends the same way
             return _not_started(error)
-        timeout = job.timeout or None
+        timeout, began = job.timeout or None, time.time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, call, nursery.cancel_scope)
             try:
                 done = await run_program_call(call, timeout, check=True)
             except ExternalError as error:
-                ended = receipt_of_failure(error, job.timeout, time.time())
-                if by_sigterm(error):
-                    # The worker may be going, too, as its processes get the signal one after the
-                    # other. Then this is cancelled meanwhile, and the job has not failed.
-                    await trio.sleep(LATE_SIGNAL)
+                ended = receipt_of_failure(error, job.timeout, _end_at(began, error.elapsed))
+                self.line = decisive_line_of(str(error))
+                own = ended.how not in ("exit", "signal")  # it says itself what was wrong
+                if not own and await worker_ends(signal_behind(error)):
+                    ended = self.returned()
             except Exception as error:
                 ended = _not_started(error)
             else:
-                ended = receipt(done, time.time())
+                ended = receipt(done, _end_at(began, done.elapsed))
+            # Kept, as a run that was cancelled meanwhile returns nothing.
+            self._own_end = ended
             nursery.cancel_scope.cancel()
             return ended
         # A wish has cancelled the nursery before the program ended.
@@ -256,6 +307,7 @@ class _Runner:
                     return
 
     def _end(self, ended: Ended | None) -> None:
+        ended = ended or self._own_end
         if ended is None:
             self._look()
             ended = self.returned() if self._cancelled is None else self._ended_on_request()
@@ -271,11 +323,8 @@ class _Runner:
         if path is not None and (line := last_line(ended, number, host, again=again)):
             # Not to wait for the reader of a named pipe.
             flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK
-            with (
-                suppress(OSError),
-                open(path, "ab", opener=lambda name, _: os.open(name, flags)) as f,
-            ):
-                f.write(line.encode())
+            with suppress(OSError), os.fdopen(open_output(str(path), flags), "ab") as file:
+                file.write(line.encode())
 
     def _ended_on_request(self) -> Ended:
         assert self._cancelled is not None  # by which the run was ended
@@ -293,10 +342,10 @@ class _Runner:
         return Ended(how="returned", at=time.time(), elapsed=elapsed)
 
     def _call(self) -> ProgramCall:
-        """Return the call of the program, with the directories of its outputs made.
+        """Return the call of the program.
 
         Raises:
-            OSError: they cannot be made, or the script is gone.
+            OSError: the script is gone.
             QueueError: the directory of the job, the interpreter of its script, or the input of
                 the task is not there.
         """
@@ -308,9 +357,6 @@ class _Runner:
         if not Path(job.directory).is_dir():  # it is not made again if it was removed
             where = printable(job.directory)
             raise QueueError(f"its directory {where} is not there on {host}")
-        for path in (out, err):
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
         self._stderr = err or out
         cores = len(allocated(GVAR.res, "c"))
         others = tuple((node.host, len(node.c) or 1) for node in _others())
@@ -325,24 +371,28 @@ class _Runner:
             command = filled.command
         if self._script is not None and (missing := missing_interpreter(self._script)):
             raise QueueError(f"its interpreter {missing} is not there on {host}")
+        again = job.append or what.attempt > 1
         words = [*([] if self._script is None else [str(self._script)]), *command]
-        append = None
-        if job.append or what.attempt > 1:
-            append = str(out), None if err is None else str(err)
         return ProgramCall(
-            command_line(words, job.umask, append),
+            words,
             job.directory,
             # As the user has set them for this job; all else is as allocated.
-            {name: variables[name] for name in THREADS if name in variables},
+            {name: variables[name] for name in THREADS if name in variables}
+            | dict.fromkeys(SLOTS, str(ranks_each(job, place)[0])),
             self._queue.stdin(job),
-            out if append is None else os.devnull,
-            STDOUT if append is not None or err is None else err,
+            out,
+            STDOUT if err is None else err,
             GRACE,
             bind=True,
             threads=threads_each(job, place) if cores else None,
             scratch=job.scratch,
             inherited=inherited(variables, MARKS),
             warned=True,
+            append=(
+                again or patterns.is_shared(job.stdout, job),
+                again or patterns.is_shared(job.stderr or job.stdout, job),
+            ),
+            of_shell=(job.umask, soft_limits(job)),
         )
 
     async def _watch(self, call: ProgramCall, scope: trio.CancelScope) -> None:
@@ -390,6 +440,11 @@ def _others() -> Sequence[Member]:
     """Return the workers of this run, without this one."""
     nodes: Sequence[Member] = getattr(GVAR.res, "nodes", ())
     return nodes[1:]
+
+
+def _end_at(began: float, elapsed: float | None) -> float:
+    """Return when a program itself ended, in Unix seconds: what it left behind may end later."""
+    return time.time() if elapsed is None else min(began + elapsed, time.time())
 
 
 def _not_started(error: Exception) -> Ended:

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import os
+import resource
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grain.queue.selectors import plain_number
 from grain.resource.figures import hostlist, repeated
+from grain.worker.auto import batch_system
 from grain.worker.gang.rsh import CALL
-from grain.worker.processes.mpi import RSH, UNBOUND
+from grain.worker.processes.environment import MARKS, without_given
+from grain.worker.processes.mpi import RSH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.queue.records import Job
 
-# Variables of the batch job in which the worker runs. A program that finds them takes the job of
-# the worker for its own: it starts its ranks there, or names its files by that job's number.
-_OUTER = ("SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "OAR_", "FLUX_", "PMI")
-# Those of a task of an array that submits a job: the job may be no task, and has other inputs.
-_OF_TASK = ("GRAIN_ARRAY_TASK_ID", "GRAIN_ENTRY")
-
-_LAUNCHERS = ("OMPI_MCA_", "PRTE_MCA_", "HYDRA_", "I_MPI_", RSH, CALL)
+# Variables of the batch job in which one submits. A program that finds them takes that job for its
+# own: it starts its ranks there, or names its files by that job's number. Elsewhere they are the
+# user's, such as SGE_ROOT or SBATCH_ACCOUNT.
+_OUTER = ("SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "OAR_", "FLUX_")
+# By these a batch job is known whose number a program has removed, as for Open MPI.
+_TRACES = ("SLURM_JOBID", "SLURM_NODELIST", "SLURM_JOB_NODELIST", "GRAIN_JOB_ID")
+# Those of a job that submits another one, which may not be a task, and has no mission.
+_OF_JOB = (
+    "GRAIN_QUEUE", "GRAIN_JOB_ID", "GRAIN_JOB_NAME", "GRAIN_ATTEMPT", "GRAIN_NODES",
+    "GRAIN_ARRAY_TASK_ID", "GRAIN_ENTRY", "GRAIN_MISSION", "GRAIN_MAP_DETACHED", "GRAIN_RESUMED",
+    "GRAIN_MEMBER", "GRAIN_NODE", "GRAIN_GANG_DOORS", RSH, CALL, MARKS.decode(),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,23 +65,23 @@ def job_environment(
 ) -> dict[str, str]:
     """Return the whole environment of an attempt.
 
-    It has the variables of the submission, without those of a batch job in which that happened,
-    and the variables of sbatch(1), section "Output environment variables", as far as they mean
-    something here. Each begins with ``SLURM_``; the ones that Grain's own documentation names
-    begin with ``GRAIN_``.
+    It has the variables of the submission, without those of a batch job, or of a program of
+    Grain's, in which that happened, and the variables of sbatch(1), section "Output environment
+    variables", as far as they mean something here. Each of these begins with ``SLURM_``; those that
+    Grain's own documentation names begin with ``GRAIN_``.
 
     Args:
         task: the number of the task of an array; None for a job that is not one.
         attempt: from 1.
     """
-    variables = UNBOUND | {
+    in_job = batch_system(job.environment) or any(name in job.environment for name in _TRACES)
+    outer = ("PMI", *_OUTER) if in_job else ("PMI",)
+    variables = {
         name: value
-        for name, value in job.environment.items()
-        if not name.startswith(_OUTER)
-        and name not in _OF_TASK
-        # Those of a job on several workers, in which this one was submitted, lead to those.
-        and not (RSH in job.environment and name.startswith(_LAUNCHERS))
+        for name, value in without_given(job.environment).items()
+        if name not in _OF_JOB and not name.startswith(outer)
     }
+    variables["PWD"] = job.directory
     own = str(plain_number(number, task))
     nodes, nodelist = str(len(place.hosts)), hostlist(place.hosts)
     facts = {
@@ -98,7 +106,6 @@ def job_environment(
     tasks = job.options.get("ntasks")
     if tasks is not None:
         facts |= {"NTASKS": tasks, "NPROCS": tasks}
-    # Open MPI starts so many ranks at most.
     facts["TASKS_PER_NODE"] = repeated(ranks_each(job, place))
     each = job.options.get("cpus-per-task")
     if each is not None:
@@ -142,6 +149,15 @@ def threads_each(job: Job, place: Place) -> int:
     if place.others and "ntasks" not in job.options:
         return 1
     return max(sum(place.cpus_each) // int(job.options.get("ntasks", "1")), 1)
+
+
+def soft_limits(job: Job) -> dict[int, int]:
+    """Return the limits of a job by the numbers of `resource`, those that this host knows."""
+    return {
+        getattr(resource, f"RLIMIT_{name}"): limit
+        for name, limit in job.limits.items()
+        if hasattr(resource, f"RLIMIT_{name}")
+    }
 
 
 def inherited(variables: Mapping[str, str], mark: bytes) -> dict[bytes, bytes]:

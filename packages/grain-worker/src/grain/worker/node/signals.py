@@ -35,3 +35,10 @@ def on_signals(handle: Callable[[int], object], *numbers: int) -> Generator[None
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+
+
+async def signals_handled() -> None:
+    """Return when the functions of `on_signals` have taken all signals that have come so far."""
+    done = trio.Event()
+    trio.lowlevel.current_trio_token().run_sync_soon(done.set)  # they come in their order
+    await done.wait()

@@ -17,6 +17,7 @@ Map:
 - ``enums``: enumerations by value
 - ``exceptions``: exceptions, whatever arguments their classes take
 - ``in_process``: types whose objects belong to one process
+- ``files``: files as copies, which are closed
 - ``reading``: the file that large payloads are loaded from
 - ``blame``: the search for the part of an object that cannot be pickled, or that makes it large
 """

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import functools
 import io
+import pickle
 import secrets
 import sys
 import warnings
@@ -40,7 +41,8 @@ from grain.worker.pickling.in_process import (
     is_in_process,
     new_lock,
     owned_locks,
-    refuse,
+    reduce_in_process,
+    refusal,
 )
 from grain.worker.pickling.origin import dilled_code, with_origin, without_origin
 
@@ -142,6 +144,8 @@ class Classes:
 
     def find_class(self, module: str, name: str) -> Any:
         """Return the meaning of a name that stands for something of this end; else None."""
+        if (module, name) == ("dill._dill", "_create_filehandle"):
+            raise pickle.UnpicklingError("it would open a file when loaded")
         if module == __name__:
             return {"restore": self._restore, "undill": self.undill}.get(name)
         return None
@@ -225,6 +229,8 @@ class Reducer:
         self._functions = Functions()
         # The locks of objects that were met: an object is met before its attributes.
         self._owned: set[int] = set()
+        # The types that were met whose objects are not bound to this process.
+        self._free: set[type] = set()
 
     def reduce(self, part: Any) -> Any:
         """Return the reduction of a part; NotImplemented leaves it to dill."""
@@ -236,9 +242,16 @@ class Reducer:
             return NotImplemented
         if isinstance(part, BaseException):
             return reduce_exception(part)
+        if kind not in self._free:
+            if is_in_process(kind):
+                reduction = reduce_in_process(part, self._copy_all)
+                if reduction is not NotImplemented:
+                    return reduction
+            else:
+                self._free.add(kind)
         if not self._copy_all:
-            if is_in_process(kind) or (kind in LOCKS and id(part) not in self._owned):
-                refuse(part)
+            if kind in LOCKS and id(part) not in self._owned:
+                raise refusal(part)
             self._owned.update(owned_locks(part))
         if kind in LOCKS:
             return new_lock(kind), ()  # dill's copy of an RLock is held without end

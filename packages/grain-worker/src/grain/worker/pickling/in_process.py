@@ -1,22 +1,29 @@
 """Types whose objects are bound to one process, and are of no use as copies.
 
 dill copies many of their objects without an error, and pickle those of trio and asyncio: nothing
-sets the copy of an event, a copied lock locks nothing, and a copied file reads the file again. So
-they are refused on the way to a task.
+sets the copy of an event, and a copied lock locks nothing. So they are refused on the way to a
+task.
 
-In what a task returns or raises they are allowed: this process has never had the originals, so
-copies are as good, and to refuse them would lose the result or the exception.
+In what a task returns or raises, those are allowed that are only memory: this process has never had
+the originals, so copies are as good, and to refuse them would lose the result or the exception.
+But a copy of some *acts* on the world when it is loaded or collected: it opens or connects, closes
+the descriptor that has the original's number here, or writes what the original had still to write.
+Of files, closed ones come back (`grain.worker.pickling.files`); the others are refused.
 """
 
 from __future__ import annotations
 
-import io
 import pickle
 import threading
 from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
+
+from grain.worker.pickling.files import is_file, reduce_file, reduce_standard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _CONNECTING = (
     "is of use in its own process only: a copy would be connected with nothing. Make it in the "
@@ -51,10 +58,7 @@ _REMEDIES: dict[type, str] = {
         ),
         _CONNECTING,
     ),
-    **dict.fromkeys(
-        (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO),
-        _FILE,
-    ),
+    trio.lowlevel.FdStream: _CONNECTION,
     AsyncGeneratorType: "is half-way through its work here. Pass a list of what it yields",
     GeneratorType: "is half-way through its work here. Pass a list of what it yields",
     CoroutineType: (
@@ -62,45 +66,96 @@ _REMEDIES: dict[type, str] = {
         "result"
     ),
 }
-# By name, as importing these modules takes its time; all types of asyncio's two modules.
+_PROGRAM = "is a program that runs here. Start it in the function, and wait for it there"
+_SHARED = "belongs to this machine, and each process attaches to it. Pass its name"
+# By name, as importing these modules takes its time; all types of asyncio's two modules. Also
+# subclasses.
 _NAMED_REMEDIES: dict[str, dict[str, str]] = {
     "asyncio.locks": {},
     "asyncio.queues": {},
+    "dbm.dumb": {"_Database": _CONNECTION},
+    "fileinput": {"FileInput": _FILE},
     "mmap": {"mmap": _FILE},
+    "multiprocessing.connection": {"_ConnectionBase": _CONNECTION},
+    "multiprocessing.managers": {"BaseProxy": _CONNECTION},
+    "multiprocessing.shared_memory": {"SharedMemory": _SHARED, "ShareableList": _SHARED},
     "socket": {"socket": _CONNECTION},
     "sqlite3": {"Connection": _CONNECTION, "Cursor": _CONNECTION},
     "ssl": {"SSLSocket": _CONNECTION},
-    "subprocess": {"Popen": "is a program that runs here. Start it in the function"},
-    "trio": {"Process": "is a program that runs here. Start it in the function"},
+    "subprocess": {"Popen": _PROGRAM},
+    "tarfile": {"TarFile": _FILE},
+    "trio": {"Process": _PROGRAM},
+    "zipfile": {"ZipFile": _FILE},
+}
+
+# What a copy does, unless the original is closed.
+_ACTING: dict[str, Callable[[Any], bool]] = {
+    "FdStream": lambda stream: stream.fileno() >= 0,  # closes its descriptor when collected
+    "FileInput": lambda _: True,  # removes its backup
+    "Popen": lambda program: program.returncode is None,  # waits for its process
+    "TarFile": lambda archive: not archive.closed,  # of a stream, as FdStream
+    "ZipFile": lambda archive: archive.fp is not None,  # writes its table
+    "BaseProxy": lambda _: True,  # connects
+    "ShareableList": lambda _: True,  # attaches, and is removed with the first process that does
+    "SharedMemory": lambda _: True,
+    "_ConnectionBase": lambda connection: not connection.closed,  # as FdStream
+    "_Database": lambda database: database._index is not None,  # writes its table
 }
 
 IN_PROCESS: frozenset[type] = frozenset(_REMEDIES) - LOCKS
 """The types whose objects are refused wherever they stand."""
 
-_STANDARD = ("<stdin>", "<stdout>", "<stderr>")
-
 
 def is_in_process(kind: type) -> bool:
     """Return True if objects of a type are bound to one process, wherever they stand."""
-    if kind in IN_PROCESS:
-        return True
-    named = _NAMED_REMEDIES.get(kind.__module__)
-    return named is not None and (not named or kind.__qualname__ in named)
+    return kind in IN_PROCESS or is_file(kind) or _named(kind) is not None
 
 
-def refuse(obj: Any) -> None:
-    """Raise the error for an object that is not to travel; the standard streams travel by name.
+def _named(kind: type) -> tuple[str, str] | None:
+    """Return the name and the remedy that a type, or a base of it, has in `_NAMED_REMEDIES`."""
+    for base in kind.__mro__:
+        named = _NAMED_REMEDIES.get(base.__module__)
+        if named is not None and (not named or base.__qualname__ in named):
+            return base.__qualname__, named.get(base.__qualname__, _CONNECTING)
+    return None
+
+
+def reduce_in_process(obj: Any, copy_all: bool) -> Any:
+    """Return the reduction of an object of such a type, where one may travel.
+
+    Args:
+        copy_all: True for what a task returns or raises.
+
+    Returns:
+        It, or NotImplemented for what pickle or dill copies.
 
     Raises:
-        pickle.PicklingError: the object is not a standard stream.
+        pickle.PicklingError: the object is not to travel.
     """
     kind = type(obj)
-    if kind is io.TextIOWrapper and getattr(obj, "name", None) in _STANDARD:
-        return
-    remedy = _REMEDIES.get(kind)
-    if remedy is None:
-        remedy = _NAMED_REMEDIES[kind.__module__].get(kind.__qualname__, _CONNECTING)
-    raise pickle.PicklingError(f"{_noun(kind)} {remedy}")
+    if is_file(kind):
+        reduction = reduce_standard(obj) or (reduce_file(obj) if copy_all else None)
+        if reduction is not None:
+            return reduction
+    elif copy_all and not acts(obj):
+        return NotImplemented
+    raise refusal(obj)
+
+
+def acts(obj: Any) -> bool:
+    """Return True if a copy of an object acts on the world when it is loaded or collected."""
+    kind = type(obj)
+    name, _ = _named(kind) or (kind.__name__, "")
+    return is_file(kind) or (is_in_process(kind) and name in _ACTING and _ACTING[name](obj))
+
+
+def refusal(obj: Any) -> pickle.PicklingError:
+    """Return the error for an object that is not to travel."""
+    kind = type(obj)
+    if is_file(kind):
+        return pickle.PicklingError(f"an open file {_FILE}")
+    remedy = _REMEDIES.get(kind) or (_named(kind) or ("", _CONNECTING))[1]
+    return pickle.PicklingError(f"{_noun(kind)} {remedy}")
 
 
 def new_lock(kind: type) -> Any:
@@ -136,8 +191,6 @@ def attribute_locks(obj: Any) -> list[int]:
 
 
 def _noun(kind: type) -> str:
-    if _REMEDIES.get(kind) is _FILE:
-        return "an open file"
     module = kind.__module__.partition(".")[0]
     if kind in LOCKS:
         return "a threading.Lock" if "R" not in kind.__name__ else "a threading.RLock"

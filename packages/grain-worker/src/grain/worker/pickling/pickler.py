@@ -27,7 +27,7 @@ from grain.edge.buffers import LARGE, Buffer, allocate
 from grain.edge.messages import Pieces
 from grain.worker.pickling.by_value import NAMED, reduces_to_code
 from grain.worker.pickling.exceptions import reduce_exception
-from grain.worker.pickling.in_process import is_in_process, refuse
+from grain.worker.pickling.in_process import is_in_process, reduce_in_process
 from grain.worker.pickling.origin import dilled_code
 from grain.worker.pickling.reading import Reader
 
@@ -59,6 +59,8 @@ class _Pickler(pickle.Pickler):
         super().__init__(SimpleNamespace(write=write), 5, buffer_callback=callback)
         self._classes = classes
         self._copy_all = copy_all
+        # The types that were met whose objects are not bound to this process.
+        self._free: set[type] = set()
         self.form = 0
 
     def reducer_override(self, obj: Any) -> Any:
@@ -72,8 +74,11 @@ class _Pickler(pickle.Pickler):
             return reduction
         if issubclass(kind, BaseException):
             return reduce_exception(obj)
-        if not self._copy_all and is_in_process(kind):
-            refuse(obj)
+        if kind in self._free:
+            return NotImplemented
+        if is_in_process(kind):
+            return reduce_in_process(obj, self._copy_all)
+        self._free.add(kind)
         return NotImplemented
 
 

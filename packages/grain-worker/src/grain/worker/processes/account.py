@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain import GVAR
-from grain.eventlog.usage import OUTPUTS, RunReport, Usage
+from grain.eventlog.usage import OUTPUTS, RunMember, RunReport, Usage
+from grain.resource import RootAllocation
 from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ class RunAccount:
             worker=worker,
             cpus=cpus_of(self.res) if cpus is None else cpus,
             usage=self.usage,
+            members=members_of(self.res),
         )
 
 
@@ -162,6 +164,15 @@ def attempt_of(task: trio.lowlevel.Task) -> Attempt | None:
     """
     account = GVAR.account_in(task.context)
     return account.attempt if isinstance(account, RunAccount) else None
+
+
+def members_of(res: Resource) -> tuple[RunMember, ...]:
+    """Return the workers of a gang with their CPUs, the root first; none for any other task."""
+    if not isinstance(res, RootAllocation) or len(res.nodes) == 1:
+        return ()
+    return tuple(
+        RunMember(worker=node.name, host=node.host, cpus=cpus_of(node.res)) for node in res.nodes
+    )
 
 
 def cpus_of(res: Resource) -> tuple[int, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain import GVAR
+from grain.resource import ZERO
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,9 +30,58 @@ THREADS = (
 # below HIP, which numbers what that leaves from 0, so the same list on both levels hides GPUs.
 DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
+# What follows is for a launcher that a program of a task calls, as ORCA calls ``mpirun``. Options
+# of the command line go before it. A task on several members has more variables: see
+# `grain.worker.processes.mpi`.
+
+UNBOUND = {
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
+"""Defaults of variables. mpirun of Open MPI 4 and 5 binds its ranks from core 0 on, whatever it is
+bound to itself, so the ranks of all tasks of a node would crowd there. Without that, they have the
+CPUs of their task, as those of MPICH and Intel MPI do."""
+
+_NOT_BATCH = "^slurm,tm,lsf,gridengine,alps,pals"
+
+NOT_BATCH = {
+    "OMPI_MCA_ras": _NOT_BATCH,
+    "OMPI_MCA_plm": _NOT_BATCH,
+    "PRTE_MCA_ras": _NOT_BATCH,
+    "PRTE_MCA_plm": _NOT_BATCH,
+    # MPICH: "Using the Hydra Process Manager", "Environment Settings".
+    "HYDRA_RMK": "user",
+    # Intel MPI has no such word, but hosts in a file go before those of a batch job (Developer
+    # Reference for Linux, "Hydra Environment Variables").
+    "I_MPI_HYDRA_HOST_FILE": str(Path(__file__).with_name("this_host")),
+}
+"""Defaults of variables in a batch job. Launchers that find themselves in one start ranks on its
+nodes, by its means, and count its slots. But the job is the worker's, and a task has cores on this
+node."""
+
+BATCH = ("SLURM_JOBID", "SLURM_JOB_ID", "SLURM_NODELIST", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE")
+"""Variables by which Open MPI recognises Slurm, PBS, LSF and Grid Engine."""
+
+# For how many ranks Open MPI has room: one on each core of the machine by default. A task may have
+# fewer, or more where a core has several CPUs.
+SLOTS = ("OMPI_MCA_orte_set_default_slots", "PRTE_MCA_prte_set_default_slots")
+
+USABLE = frozenset(os.sched_getaffinity(0))
+"""The CPUs of this process when it began. Later the main thread may have fewer: with OMP_PROC_BIND
+set, libgomp binds it to one when a tasklet loads a library that uses OpenMP."""
+
+PINNED_BY = frozenset((b"OMP_PROC_BIND", b"OMP_PLACES", b"KMP_AFFINITY", b"GOMP_CPU_AFFINITY"))
+"""Variables by which a process chooses CPUs for its threads once, of those that it has then. OpenMP
+5.2, section 21.1; Intel compiler and oneMKL; GNU libgomp."""
+
 MARKS = b"GRAIN_SUBREAPERS"
 """The variable with the marks of all subreapers above a process (`grain.worker.processes.sweep`),
 with a colon behind each."""
+
+
+GIVEN = b"GRAIN_GIVEN"
+"""The variable with the names and values of what Grain has given to a program, a line for each, so
+that a job which the program submits does not get it. What the program has changed is its own."""
 
 
 def allocated(res: object, kind: str) -> list[int]:
@@ -47,7 +98,8 @@ def environment(
     """Return the environment of a program.
 
     Args:
-        res: the allocation. Without CPUs, or without GPUs, it sets no variables for them.
+        res: the allocation. Without CPUs, or without GPUs, it sets no variables for them; without
+            any resource, none for launchers.
         changes: the caller's changes, which override everything else; None removes a variable.
         threads: the number of threads; that of the allocated CPUs by default.
 
@@ -55,13 +107,25 @@ def environment(
         ValueError: a name or a value is not possible in an environment (see environ(7)).
     """
     variables = _copy(inherited)
-    count = threads or len(allocated(res, "c"))
-    if count:
-        variables.update(dict.fromkeys(_THREADS, b"%d" % count))
+    cpus = len(allocated(res, "c"))
+    given: dict[bytes, bytes] = {}
+    if count := threads or cpus:
+        given.update(dict.fromkeys(_THREADS, b"%d" % count))
+    if res is not ZERO:
+        in_batch_job = not _BATCH.isdisjoint(variables)
+        defaults = _IN_BATCH_JOB if in_batch_job else _UNBOUND
+        given.update({name: text for name, text in defaults.items() if name not in variables})
+    if cpus:
+        given.update(dict.fromkeys(_SLOTS, b"%d" % cpus))
+        if b"SLURMD_NODENAME" in variables:  # a job of Grain's queue has none, and another srun
+            given[b"SLURM_OVERLAP"] = b"1"
+            given[b"SLURM_CPU_BIND"] = _cpu_bind(binding(res, USABLE))
     if gpus := allocated(res, "g"):
-        variables.update(dict.fromkeys(_DEVICES, ",".join(map(str, gpus)).encode()))
+        given.update(dict.fromkeys(_DEVICES, ",".join(map(str, gpus)).encode()))
         # The numbers that nvidia-smi and batch systems use; CUDA's default is the fastest first.
-        variables.setdefault(b"CUDA_DEVICE_ORDER", b"PCI_BUS_ID")
+        if b"CUDA_DEVICE_ORDER" not in variables:
+            given[b"CUDA_DEVICE_ORDER"] = b"PCI_BUS_ID"
+    variables.update(given)
     for name, value in changes.items():
         if not name or "=" in name or "\0" in name:
             raise ValueError(f"not a name of an environment variable: {name!r}")
@@ -71,11 +135,40 @@ def environment(
             raise ValueError(f"a null character in the value of {name}")
         else:
             variables[os.fsencode(name)] = os.fsencode(value)
+    note_given(variables, given)
     if MARKS in inherited:  # a mission's own, as in all of its environment, lead elsewhere
         variables[MARKS] = inherited[MARKS]
     else:
         variables.pop(MARKS, None)
     return variables
+
+
+def note_given(variables: dict[bytes, bytes], given: Mapping[bytes, bytes]) -> None:
+    """Note in the environment of a program what Grain has given to it, beside what is noted."""
+    lines = b"".join(b"%b=%b\n" % pair for pair in given.items())
+    if lines:
+        variables[GIVEN] = variables.get(GIVEN, b"") + lines
+
+
+def without_given(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what Grain has given to a program that has it."""
+    given = variables.get(GIVEN.decode(), "").split("\n")
+    noted = {(name, value) for name, _, value in (line.partition("=") for line in given)}
+    return {
+        name: value
+        for name, value in variables.items()
+        if (name, value) not in noted and name != GIVEN.decode()
+    }
+
+
+def _cpu_bind(cpus: list[int] | None) -> bytes:
+    """Return the binding for the steps of srun that a program of a task starts.
+
+    They are steps of the worker's job. By themselves they would wait for the step in which the
+    worker runs, and for each other, and all have the first CPUs of the job. So they overlap, and
+    each rank has the CPUs of the task: srun(1), "SLURM_OVERLAP" and "SLURM_CPU_BIND".
+    """
+    return b"none" if cpus is None else b"mask_cpu:%#x" % sum(1 << cpu for cpu in cpus)
 
 
 def _copy(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
@@ -98,3 +191,7 @@ def binding(res: object, available: Collection[int]) -> list[int] | None:
 
 _THREADS = tuple(map(str.encode, THREADS))
 _DEVICES = tuple(map(str.encode, DEVICES))
+_SLOTS = tuple(map(str.encode, SLOTS))
+_BATCH = frozenset(map(str.encode, BATCH))
+_UNBOUND = {name.encode(): value.encode() for name, value in UNBOUND.items()}
+_IN_BATCH_JOB = _UNBOUND | {name.encode(): os.fsencode(v) for name, v in NOT_BATCH.items()}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from grain.edge.machine.copies import Origin, ending_copies
 from grain.worker.guards.protocol import AWAIT, FORK, STUCK, UNKILLABLE
 from grain.worker.processes.supervisor_client import (
     ProgramExit,
@@ -115,6 +116,7 @@ class ForkServerClient:
         self.running: dict[SupervisorClient, RunningProgram] = {}
         self._calls = trio.lowlevel.ParkingLot()  # parks the system task while nothing runs
         self._forked = 0
+        self._origin = Origin()
         # Enough for a full machine; those beyond leave when they become idle.
         self._spare = os.cpu_count() or 1
         self._sending = trio.Lock()  # only one task at a time may wait for a full socket
@@ -145,13 +147,14 @@ class ForkServerClient:
     async def tend(self) -> None:
         """Continue the fork server while calls wait for it; end it at the end of the trio run."""
         try:
-            while True:
-                if not self.running:
-                    await self._calls.park()
-                # Programs find it among their parents, and may stop it (SIGSTOP) at any time. It
-                # continues its supervisors, but no other process would continue it.
-                self._resume()
-                await trio.sleep(RESUME)
+            with ending_copies():
+                while True:
+                    if not self.running:
+                        await self._calls.park()
+                    # Programs find it among their parents, and may stop it (SIGSTOP) at any time.
+                    # It continues its supervisors, but no other process would continue it.
+                    self._resume()
+                    await trio.sleep(RESUME)
         finally:
             while self.idle:
                 self.idle.pop().close()
@@ -310,8 +313,10 @@ class ForkServerClient:
             OSError: there are too many open files.
 
         On cancellation, and on Ctrl-C, the whole tree of processes is ended before the exception
-        goes on.
+        goes on. If the program itself had ended by then, a cancellation changes nothing: this waits
+        for the end of what it has left behind, and returns the result.
         """
+        self._origin.check()
         supervisor = await self._supervisor_for(request, stdin)
         self.running[supervisor] = RunningProgram(
             request, trio.current_time(), trio.lowlevel.current_task(), supervisor
@@ -327,7 +332,11 @@ class ForkServerClient:
                 await self._wait_for_end(supervisor, request["grace"])
                 with suppress(LostError, BrokenPipeError):  # killed meanwhile: there is no result
                     report = await self._report(supervisor)
-                    on_cancelled(ProgramResult(report, *supervisor.take_output()))
+                    result = ProgramResult(report, *supervisor.take_output())
+                    if _was_over(report) and isinstance(error, trio.Cancelled):
+                        supervisor.close()  # it leaves after an order
+                        return result
+                    on_cancelled(result)
                 raise
             result = ProgramResult(await self._report(supervisor), *supervisor.take_output())
         except BaseException:
@@ -401,6 +410,17 @@ class ForkServerClient:
             with suppress(LookupError):
                 _LAST_RESORT.get()()
         raise LostError(nothing_left=nothing_left)
+
+
+def _was_over(report: ProgramExit | StartFailure) -> bool:
+    """Return True if the order to end a program came after its end, and has nothing to do with it.
+
+    If a signal has ended it, which a shell tells by a code above 128, it may have come from those
+    who now cancel: a batch system sends one to each process of its job, one after the other.
+    """
+    if not isinstance(report, ProgramExit) or not report.by_itself:
+        return False
+    return 0 <= os.waitstatus_to_exitcode(report.status) <= 128
 
 
 def _reap(pid: int) -> None:

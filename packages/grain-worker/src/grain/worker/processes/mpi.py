@@ -34,7 +34,7 @@ from grain import GVAR
 from grain.edge.invitation import interface_of
 from grain.edge.machine import peer_user
 from grain.resource import Cores
-from grain.worker.processes.environment import allocated
+from grain.worker.processes.environment import BATCH, NOT_BATCH, allocated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
     from grain.resource import Resource
 
 Flavour = Literal["openmpi", "mpich", "intel", "srun"]
-
-# By these Open MPI recognises Slurm, PBS, LSF and Grid Engine, and then counts their slots, of
-# which there may be fewer than CPUs: a job with one task of 64 CPUs has one slot.
-_BATCH = ("SLURM_JOBID", "SLURM_JOB_ID", "SLURM_NODELIST", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE")
 
 
 class SlurmPlace(NamedTuple):
@@ -132,14 +128,6 @@ members: ContextVar[Members | None] = ContextVar("grain.worker members", default
 """The members of the running tasklet's gang; None if it has its own worker only."""
 
 
-UNBOUND = {
-    "OMPI_MCA_hwloc_base_binding_policy": "none",
-    "PRTE_MCA_hwloc_default_binding_policy": "none",
-}
-"""Defaults of variables. mpirun of Open MPI 4 and 5 binds its ranks from core 0 on, whatever it is
-bound to itself, so the ranks of all tasks of a node would crowd there. Without that, they have the
-CPUs of their task."""
-
 RSH = "GRAIN_RSH"
 """The variable with the path of the command that launchers call in place of ssh."""
 
@@ -200,7 +188,7 @@ def mpi_prefix(
     ranks = str(len(domains))
     omp = f"OMP_NUM_THREADS={threads}"
     if flavour == "openmpi":
-        forget = [word for name in _BATCH for word in ("-u", name)]
+        forget = [word for name in BATCH for word in ("-u", name)]
         host = ["--host", f"localhost:{ranks}"]
         command = [launcher or "mpirun", "-n", ranks, *host, "--bind-to", "none", "-x", omp]
         return ["env", *forget, *command]
@@ -231,7 +219,8 @@ def launcher_variables(gang: Members, ranks: Sequence[int], folder: Path) -> dic
     """Return the variables by which ``mpirun PROGRAM`` starts ranks on all members of a gang.
 
     Launchers take them for a cluster with the hosts m0, m1 and so on, and with
-    `grain.worker.gang.rsh` for ssh. Options of the command line go before them.
+    `grain.worker.gang.rsh` for ssh. Options of the command line go before them. They go with, and
+    replace in part, those of `grain.worker.processes.environment`.
 
     Args:
         ranks: for how many each member has room.
@@ -243,26 +232,23 @@ def launcher_variables(gang: Members, ranks: Sequence[int], folder: Path) -> dic
         files[-1].write_text("".join(form.format(*each) for each in enumerate(ranks)))
     openmpi, mpich = map(str, files)
     # Open MPI 4 has its launching by OMPI_MCA_, Open MPI 5 by PRTE_MCA_ (its docs, "Launching with
-    # SSH"). Its daemons must not call the command in turn, nor leave its process group. It would
-    # take the hosts of a batch job.
+    # SSH"). Its daemons must not call the command in turn, nor leave its process group.
     variables = {
+        **NOT_BATCH,  # a script may set variables of a batch job
         RSH: gang.rsh,
         "OMPI_MCA_plm": "rsh",
         "OMPI_MCA_plm_rsh_agent": gang.rsh,
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
         "OMPI_MCA_orte_leave_session_attached": "1",
         "OMPI_MCA_orte_default_hostfile": openmpi,
-        "OMPI_MCA_ras": _NOT_BATCH,
         "PRTE_MCA_plm": "ssh",
         "PRTE_MCA_plm_ssh_agent": gang.rsh,
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_prte_leave_session_attached": "1",
         "PRTE_MCA_prte_default_hostfile": openmpi,
-        "PRTE_MCA_ras": _NOT_BATCH,
         # MPICH: "Using the Hydra Process Manager", "Environment Settings".
         "HYDRA_LAUNCHER": "ssh",
         "HYDRA_LAUNCHER_EXEC": gang.rsh,
-        "HYDRA_RMK": "user",
         "HYDRA_HOST_FILE": mpich,
         # Developer Reference for Linux, "Hydra Environment Variables".
         "I_MPI_HYDRA_BOOTSTRAP": "rsh",
@@ -278,9 +264,6 @@ def launcher_variables(gang: Members, ranks: Sequence[int], folder: Path) -> dic
     if not _has_a_name() and (interface := interface_of(gang.address)):
         variables |= {"HYDRA_IFACE": interface, "I_MPI_HYDRA_IFACE": interface}
     return variables
-
-
-_NOT_BATCH = "^slurm,tm,lsf,gridengine,alps"
 
 
 def _has_a_name() -> bool:
@@ -309,7 +292,7 @@ def over_members(
     hosts = ",".join(f"m{index}:{each}" for index in range(len(gang.cpus)))
     rank = [sys.executable, "-SEs", _RANK, str(each), str(threads)]
     if flavour == "openmpi":
-        forget = [word for name in _BATCH for word in ("-u", name)]
+        forget = [word for name in BATCH for word in ("-u", name)]
         command = [launcher or "mpirun", "--host", hosts, "--bind-to", "none", "-n", ranks]
         return ["env", *forget, *command, *rank]
     if flavour == "mpich":

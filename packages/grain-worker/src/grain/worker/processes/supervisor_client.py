@@ -37,6 +37,7 @@ class ProgramExit(NamedTuple):
     Attributes:
         status: the wait status of its main process.
         elapsed: seconds from its start to the end of its main process.
+        by_itself: True if its main process ended before it was told to.
         user: seconds of CPU time in user mode, of all its processes.
         system: the same in the kernel.
         max_rss: the largest resident set of one of its processes, in KiB.
@@ -53,6 +54,7 @@ class ProgramExit(NamedTuple):
 
     status: int
     elapsed: float
+    by_itself: bool
     user: float
     system: float
     max_rss: int

@@ -28,9 +28,11 @@ from grain.worker.errors import (
 )
 from grain.worker.messages import (
     LANE,
+    AskEnding,
     Cancel,
     DefineFunction,
     Ended,
+    EndingTold,
     ForgetFunctions,
     Inspect,
     Inspected,
@@ -42,7 +44,7 @@ from grain.worker.messages import (
 from grain.worker.node.library_threads import library_threads
 from grain.worker.processes.account import RunAccount
 from grain.worker.runner.chains import WaitingRuns
-from grain.worker.runner.services import open_nursery_of_runs
+from grain.worker.runner.services import open_nursery_of_runs, services_of
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -73,12 +75,13 @@ _MOST_TOGETHER = 32
 """Ends that are sent together: much fewer than wait in a chain, which would be empty before the
 next ones come."""
 
-LATE_SIGNAL = 0.5
-"""Seconds for which a run waits to be reported whose program died of SIGTERM.
-
-A batch system that ends a job sends the signal to one process of it after the other. If a program
-has its own before the agent, the agent would conclude that the run failed by itself.
-"""
+_SENT = frozenset(
+    {
+        signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGUSR1,
+        signal.SIGUSR2, signal.SIGTERM, signal.SIGXCPU,
+    }
+)  # fmt: skip
+"""Signals by which batch systems end jobs. Others are mistakes of the program, mostly."""
 
 
 class Runner(Generic[Arriving, Departing]):
@@ -116,6 +119,7 @@ class Runner(Generic[Arriving, Departing]):
         with ExitStack() as afterwards:
             async with open_nursery_of_runs() as nursery:
                 execution = _Execution(self, nursery)
+                services_of(nursery).ask_ending = execution.ask_ending
                 afterwards.callback(execution.end_claims)
                 await self.channel.receive_into(execution.take)
                 execution.leave()
@@ -151,6 +155,15 @@ class PooledNursery:
         self._nursery.cancel_scope.cancel()
 
 
+class _Question:
+    """A question if the worker is being ended, until it is answered."""
+
+    def __init__(self, signal: int) -> None:
+        # An agent that is gone itself answers no question; it was ended, with all that it had.
+        self.ends = signal > 0
+        self.answered = trio.Event()
+
+
 class _Execution(Generic[Arriving, Departing]):
     """The runs of a runner while it serves."""
 
@@ -176,6 +189,7 @@ class _Execution(Generic[Arriving, Departing]):
         self._gangs: dict[Attempt, RootPart] = {}
         # Each has one call at a time, whose run has the attempt of the lane.
         self._lanes: dict[Attempt, LaneRun] = {}
+        self._questions: dict[Attempt, _Question] = {}
 
     # ---- orders
 
@@ -195,6 +209,10 @@ class _Execution(Generic[Arriving, Departing]):
                 self._inspect(message)
             elif isinstance(message, MemberOpen) and message.attempt in self._gangs:
                 self._gangs[message.attempt].add(message)
+            elif isinstance(message, EndingTold) and message.attempt in self._questions:
+                question = self._questions[message.attempt]
+                question.ends = message.ends
+                question.answered.set()
 
     def _inspect(self, message: Inspect) -> None:
         # Later: over a channel in memory the answer would come before the question was sent.
@@ -216,6 +234,8 @@ class _Execution(Generic[Arriving, Departing]):
             lane.recall()
         for pooled in self._idle:
             pooled.cancel()
+        for question in self._questions.values():
+            question.answered.set()
 
     def end_claims(self) -> None:
         """End what an interrupt has left of the runs, so that libraries have their threads back."""
@@ -339,16 +359,17 @@ class _Execution(Generic[Arriving, Departing]):
         pooled: PooledNursery,
     ) -> None:
         ended: Outcome | None = None
+        returned = False
         account = RunAccount(res, run.attempt)
         try:
             ended = await self._call(run, call, res, settings, None, account)
             if type(ended) is outcome.Error:
-                await self._await_late_signal(ended.error)
+                returned = await self.ask_ending(run.attempt, signal_behind(ended.error))
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
                 raise
-        self._end(run, ended, call, account)
+        self._end(run, ended, call, account, returned=returned)
         if self._leaving:
             # `leave` has cancelled only the idle ones; this one would never end.
             pooled.cancel()
@@ -366,10 +387,11 @@ class _Execution(Generic[Arriving, Departing]):
         scope: trio.CancelScope,
     ) -> None:
         account = RunAccount(res, run.attempt)
+        returned = False
         ended = await self._call(run, call, res, settings, scope, account)
         if type(ended) is outcome.Error:
-            await self._await_late_signal(ended.error)
-        self._end(run, ended, call, account)
+            returned = await self.ask_ending(run.attempt, signal_behind(ended.error))
+        self._end(run, ended, call, account, returned=returned)
         self._start_successor(run)
 
     def _call(
@@ -395,10 +417,19 @@ class _Execution(Generic[Arriving, Departing]):
             interruptible=self._interruptible,
         )
 
-    async def _await_late_signal(self, error: BaseException) -> None:
-        """Wait until the agent must have the signal that has killed a program of the run."""
-        if not self._interruptible and by_sigterm(error):
-            await trio.sleep(LATE_SIGNAL)
+    async def ask_ending(self, attempt: Attempt, signal: int) -> bool:
+        """Ask the agent if the worker is being ended, as a run has failed; see `worker_ends`."""
+        if self._interruptible:
+            return False  # what ends this worker ends its mission
+        question = self._questions[attempt] = _Question(signal)
+        try:
+            self._channel.post([(AskEnding(attempt, signal), None)])
+            await question.answered.wait()
+        except trio.BrokenResourceError:
+            pass  # the other end has left
+        finally:
+            del self._questions[attempt]
+        return question.ends
 
     # ---- ends
 
@@ -408,8 +439,14 @@ class _Execution(Generic[Arriving, Departing]):
         ended: Outcome | None,
         call: Call | None,
         account: RunAccount | None = None,
+        *,
+        returned: bool = False,
     ) -> None:
-        """Report the end of a run that had begun; None for an outcome if it was cancelled."""
+        """Report the end of a run that had begun; None for an outcome if it was cancelled.
+
+        Args:
+            returned: True if it has failed as its worker is being ended.
+        """
         attempt = run.attempt
         del self._runs[attempt]
         if run.gang is not None:
@@ -425,8 +462,9 @@ class _Execution(Generic[Arriving, Departing]):
             report = self._translation.encode_report(account, ended)
         if self._on_ended is not None:
             self._on_ended(attempt)
-        if ended is None:
-            self._send(Ended(attempt, "cancelled", report=report), None)
+        if ended is None or returned:
+            status = "returned" if returned else "cancelled"
+            self._send(Ended(attempt, status, report=report), None)
         else:
             payload, failed = self._translation.encode(ended, call)
             crash = error = lost = ""
@@ -501,21 +539,21 @@ def not_joined(error: BaseException) -> bool:
     return isinstance(error, MemberLost) and not error.joined
 
 
-def by_sigterm(error: BaseException) -> bool:
-    """Return True if an exception tells of a process that ended by SIGTERM.
+def signal_behind(error: BaseException) -> int:
+    """Return the signal by which a process ended that an exception tells of; 0 for none.
 
-    Those of `run_external`, `subprocify` and `subprocess` do, also in a group and as a cause.
-    A shell tells of its program by the exit code 143.
+    Only signals count that batch systems send. Exceptions of `run_external`, `subprocify` and
+    `subprocess` tell of them, also in a group and as a cause. A shell tells of the signal of its
+    program by an exit code, as 143 for SIGTERM.
     """
     for one in all_behind(error):
         # The class may be the user's, and an attribute anything.
         with suppress(Exception):
-            if getattr(one, "returncode", None) in _BY_SIGTERM:
-                return True
-    return False
-
-
-_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
+            code = getattr(one, "returncode", None)
+            number = -code if code < 0 else code - 128  # type: ignore[operator]
+            if number in _SENT:
+                return int(number)
+    return 0
 
 
 def failure_text(error: BaseException) -> str:

@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from grain.worker.processes.account import attempt_of
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
+
+    from grain.worker.messages import Attempt
 
     _Registry = weakref.WeakKeyDictionary[trio.Nursery, "Services"]
 
@@ -37,9 +41,14 @@ class Service:
 
 
 class Services:
-    """The services of one runner; `open_nursery_of_runs` makes it."""
+    """The services of one runner; `open_nursery_of_runs` makes it.
+
+    Attributes:
+        ask_ending: asks the agent for a run, see `worker_ends`; None without an agent.
+    """
 
     def __init__(self, nursery: trio.Nursery) -> None:
+        self.ask_ending: Callable[[Attempt, int], Awaitable[bool]] | None = None
         self._nursery = nursery
         self._services: dict[Callable[[], Any], Service] = {}
         self._closing = trio.Event()
@@ -97,6 +106,19 @@ async def open_nursery_of_runs() -> AsyncGenerator[trio.Nursery]:
         services.close()
 
 
+async def worker_ends(signal: int) -> bool:
+    """Return True if the worker of the calling run is being ended: a failure is not the run's own.
+
+    Args:
+        signal: the signal that has ended a program of the run, see `signal_behind`; 0 for another
+            failure.
+    """
+    services, attempt = services_here(), attempt_of(trio.lowlevel.current_task())
+    if services is None or services.ask_ending is None or attempt is None:
+        return False
+    return await services.ask_ending(attempt, signal)
+
+
 def services_here() -> Services | None:
     """Return the services of the runner that executes the calling task; None outside of runs."""
     registry = _registry()
@@ -107,6 +129,11 @@ def services_here() -> Services | None:
             return services
         nursery = nursery.parent_task.parent_nursery
     return None
+
+
+def services_of(nursery: trio.Nursery) -> Services:
+    """Return the services of a nursery of `open_nursery_of_runs`."""
+    return _registry()[nursery]
 
 
 def _registry() -> _Registry:

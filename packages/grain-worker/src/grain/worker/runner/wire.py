@@ -14,11 +14,13 @@ import msgspec
 from grain.edge.channel import Heartbeat
 from grain.edge.messages import Codec
 from grain.worker.messages import (
+    AskEnding,
     Attempt,
     BlockingCode,
     Cancel,
     DefineFunction,
     Ended,
+    EndingTold,
     ForgetFunctions,
     Inspect,
     Inspected,
@@ -32,6 +34,8 @@ CODEC = Codec(
     StartRun,
     Cancel,
     Ended,
+    AskEnding,
+    EndingTold,
     DefineFunction,
     ForgetFunctions,
     Ready,

@@ -32,8 +32,16 @@ _REMEDIES = (
         "violates queue and/or server resource limits",
         "Lower script.cores, script.memory or script.walltime; `qstat -Qf` shows the limits.",
     ),
+    # Before what exceeds something: these say what is exceeded, a number of jobs.
+    *(
+        (text, "Start fewer workers at a time: your site limits the number of jobs.")
+        for text in ("number of jobs", "limit of jobs", "per-user limit", "complex's per-")
+    ),
+    ("Unauthorized Request", "Choose another script.queue: you may not use this one."),
+    ("ueue is not enabled", "Choose another script.queue; `qstat -Q` shows which are enabled."),
     ("exceeds", "Lower script.cores, script.memory or script.walltime; `qstat -Qf` shows limits."),
     ("nvalid account", "Name your account in script.extra_args, as in '-A chem'."),
+    ("llegal attribute or resource value", "Correct the -l in script.extra_args."),
     ("illegal -", "Correct script.extra_args, or what you wrote after `--`."),
     ("invalid option", "Correct script.extra_args, or what you wrote after `--`."),
     ("usage: qsub", "Correct script.extra_args, or what you wrote after `--`."),

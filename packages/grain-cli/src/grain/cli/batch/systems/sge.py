@@ -45,8 +45,10 @@ _REMEDIES = (
         "Correct script.memory_resource, or the -l in script.extra_args; `qconf -sc` lists them.",
     ),
     ("valid object name", "Choose another worker.name: letters, digits, '-', '_' and '.'."),
-    ("project", "Name your project in script.extra_args, as in '-P chem'."),
+    ("requested project", "Name your project in script.extra_args, as in '-P chem'."),
     ("jobs are allowed per", "Start fewer workers at a time: your site limits the number of jobs."),
+    ("job with more than", "Start fewer workers at a time: your site limits the tasks of a job."),
+    ("is not a time value", "Correct the -l in script.extra_args."),
     ("no submit host", "Run this on a submit host; `qconf -ss` lists them."),
     ("invalid option argument", "Correct script.extra_args, or what you wrote after `--`."),
 )

@@ -31,9 +31,32 @@ _REMEDIES = (
     ("More processors requested", "Lower script.cores; `sinfo -o '%P %c'` shows what nodes have."),
     ("nvalid account", "Name your account in script.extra_args, as in '--account=chem'."),
     ("nvalid qos", "Change the --qos in script.extra_args."),
-    ("time limit", "Lower script.walltime; `sinfo -o '%P %l'` shows the partitions' limits."),
+    # Limits of an account or a QOS: first the name of the one that is met, as sbatch prints it in a
+    # line of its own; then the sentence for all of them, which speaks of time limits as well.
+    ("SubmitJob", "Start fewer workers at a time: your site limits the number of jobs."),
+    ("MaxJobs", "Start fewer workers at a time: your site limits the number of jobs."),
+    ("MaxWall", "Lower script.walltime: your account or QOS limits it."),
+    ("MaxCpu", "Lower script.cores, or start fewer workers: your account or QOS limits both."),
+    ("MaxMem", "Lower script.memory, or start fewer workers: your account or QOS limits both."),
+    ("MaxGRES", "Ask for fewer GPUs, or start fewer workers: your account or QOS limits both."),
+    ("MaxNode", "Start fewer workers at a time: your account or QOS limits the nodes."),
     ("QOSMax", "Start fewer workers at a time, or ask for less; your site limits both."),
-    ("accounting/QOS policy", "Start fewer workers, or ask for less; your site limits both."),
+    (
+        "accounting/QOS policy",
+        (
+            "Start fewer workers at a time, or ask for less; your site limits both. "
+            "`sacctmgr show assoc user=$USER` and `sacctmgr show qos` list the limits."
+        ),
+    ),
+    ("time limit is invalid", "Lower script.walltime; `sinfo -o '%P %l'` shows what there is."),
+    ("No partition specified", "Set script.queue to a partition; `sinfo -s` lists them."),
+    ("not permitted to use this partition", "Choose another script.queue; `sinfo -s` lists them."),
+    ("feature specification", "Change the --constraint in script.extra_args."),
+    ("reservation", "Change the --reservation in script.extra_args."),
+    ("license specification", "Change the --licenses in script.extra_args."),
+    ("inactive or drain", "Choose another script.queue, or try again later; see `sinfo -s`."),
+    ("temporarily unable to accept job", "Slurm takes no more jobs now; try again later."),
+    ("presently disabled", "Slurm takes no jobs now; try again later."),
     ("generic resource", "Change the --gres or --gpus in script.extra_args."),
     ("unrecognized option", "Correct script.extra_args, or what you wrote after `--`."),
     ("nrecognized", "Correct script.extra_args, or what you wrote after `--`."),

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.system_commands import MARK
-from grain.edge.trust import private_folder, python_command, write_script
+from grain.edge.trust import private_folder, write_script
 from grain.eventlog.names import state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 COMMANDS = (
     "sbatch", "squeue", "scancel", "sacct", "srun", "scontrol", "sinfo", "sacctmgr", "sshare",
     "salloc",
 )  # fmt: skip
 """The names of the commands."""
+
+_LONGEST = 127  # bytes of a first line, in Linux before 5.1
 
 
 def commands_folder(env: Mapping[str, str] = os.environ) -> Path:
@@ -38,23 +41,39 @@ def make_commands(folder: Path, env: Mapping[str, str] = os.environ) -> None:
     """
     private_folder(folder)
     for name in COMMANDS:
-        # Python searches no module in the working directory, which may be another user's.
-        words = [*python_command("grain.cli.slurm"), name, str(folder)]
-        write_script(folder / name, script(words, env.get("XDG_STATE_HOME", "")))
+        text = script("grain.cli.slurm", [name, str(folder)], env.get("XDG_STATE_HOME", ""))
+        write_script(folder / name, text)
     (folder / MARK).touch(mode=0o600)
 
 
-def script(words: Sequence[str], state_home: str = "") -> str:
+def script(module: str, words: Sequence[str] = (), state_home: str = "") -> str:
     """Return the text of a command.
 
+    It is not a script for sh, which would drop exported functions of bash, and variables with names
+    that it does not allow. Like `python_command` it searches no module in a directory.
+
     Args:
-        words: what it runs; its arguments follow.
+        module: what it runs.
+        words: the first arguments.
         state_home: the value of ``XDG_STATE_HOME``, which some tools (Toil) take from ``sbatch``,
             but not from ``squeue``, so that these would not see the same queue.
     """
-    lines = ["#!/bin/sh"]
+    lines = [f"#!{sys.executable}"]
+    if len(os.fsencode(lines[0])) > _LONGEST or any(map(str.isspace, sys.executable)):
+        # The kernel takes no such path. Bash leaves variables as they are, and for Python its line
+        # is a string.
+        shell = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
+        lines = [f"#!{shell}", f"'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"", "' '''"]
+    lines += [
+        "import sys",
+        'if not getattr(sys.flags, "safe_path", False):',
+        "    del sys.path[0]",
+        "import os, runpy",
+    ]
     if state_home:
-        lines.append(f"XDG_STATE_HOME=${{XDG_STATE_HOME:-{shlex.quote(state_home)}}}")
-        lines.append("export XDG_STATE_HOME")
-    lines.append(f'exec {shlex.join(words)} "$@"')
+        lines.append(
+            f'os.environ["XDG_STATE_HOME"] = os.environ.get("XDG_STATE_HOME") or {state_home!a}'
+        )
+    lines.append(f"sys.argv[1:1] = {list(words)!a}")
+    lines.append(f'runpy.run_module({module!a}, run_name="__main__", alter_sys=True)')
     return "".join(f"{line}\n" for line in lines)

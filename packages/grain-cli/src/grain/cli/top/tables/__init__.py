@@ -6,6 +6,6 @@ Map:
 - ``overview``: all tables of an answer; those of missions, functions and workers
 - ``tasks``: the tables of what runs, what waits, and failures by cause
 - ``verdict``: the sentences on top, and sums
-- ``rates``: rates of tasks, and cores lately, from answer to answer
+- ``trend``: cores lately, from answer to answer
 - ``picture``: tables, columns and bars as text that fits; heights of panes
 """

@@ -9,12 +9,11 @@ from grain.cli.show import clean, in_several_clusters, moment
 from grain.cli.top.tables.grid import Column, Gauge, Table, TableRow, Tile, natural
 from grain.cli.top.tables.tasks import Use, failures_table, running_table, waiting_table
 from grain.cli.verdict.rules import is_whole
-from grain.resource.figures import clock, counted
+from grain.resource.figures import clock, counted, rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from grain.cli.top.tables.rates import Rates
     from grain.edge.questions import (
         FunctionRow,
         LossRow,
@@ -31,7 +30,7 @@ _BARS = 4  # kinds of resources that have a column
 
 
 def tables(
-    answer: OverviewAnswer, rates: Rates, uses: Mapping[tuple[str, int], Use], cause: str = ""
+    answer: OverviewAnswer, uses: Mapping[tuple[str, int], Use], cause: str = ""
 ) -> dict[str, Table]:
     """Return all tables of an answer.
 
@@ -41,7 +40,7 @@ def tables(
         cause: the key of the failures that are listed one by one; empty for all, by cause.
     """
     return {
-        "missions": missions_table(answer, rates),
+        "missions": missions_table(answer),
         "functions": functions_table(answer),
         "workers": workers_table(answer),
         "running": running_table(answer, uses),
@@ -249,7 +248,7 @@ def part_text(given: float) -> str:
 # ---- missions
 
 
-def missions_table(answer: OverviewAnswer, rates: Rates) -> Table:
+def missions_table(answer: OverviewAnswer) -> Table:
     """Return the missions, with rate and estimate."""
     columns = (
         Column("NAME", 0, least=16, tail=True),
@@ -264,11 +263,11 @@ def missions_table(answer: OverviewAnswer, rates: Rates) -> Table:
         Column("LEFT", 1, right=True),
         Column("PROGRESS", 9, least=8),
     )
-    rows = [_mission(mission, rates.rate(mission.id)) for mission in answer.missions]
+    rows = [_mission(mission) for mission in answer.missions]
     return Table("MISSIONS", columns, tuple(rows), "none is here", more=answer.more_missions)
 
 
-def _mission(mission: MissionRow, rate: float) -> TableRow:
+def _mission(mission: MissionRow) -> TableRow:
     left, running, outlook = mission.left, mission.running, mission.outlook
     waiting = None if running is None else max(left - running, 0)
     estimate = outlook.left if left and outlook is not None else None
@@ -287,7 +286,7 @@ def _mission(mission: MissionRow, rate: float) -> TableRow:
         str(mission.retried),
         "?" if running is None else str(running),
         f"<{left}" if waiting is None else str(waiting),
-        rate_text(rate) if rate > 0 else "-",
+        rate(mission.rate),
         _left(outlook) if left else "",
         Gauge(share, progress),
     )
@@ -300,7 +299,7 @@ def _mission(mission: MissionRow, rate: float) -> TableRow:
         mission.retried,
         running or 0,
         waiting or 0,
-        rate,
+        mission.rate,
         math.inf if estimate is None else estimate,
         -1.0 if share is None else share,
     )
@@ -314,15 +313,6 @@ def _left(outlook: MissionOutlook | None) -> str:
     if outlook.least and round(seconds) < 1:
         return "-"
     return f"{'>' if outlook.least else ''}{clock(seconds)}{'' if outlook.whole else ' so far'}"
-
-
-def rate_text(per_second: float) -> str:
-    """Return a rate in the unit that suits it."""
-    factor, unit = next(
-        (pair for pair in ((1, "s"), (60, "min")) if per_second * pair[0] >= 1), (3600, "h")
-    )
-    rate = per_second * factor
-    return f"{rate:.1f}/{unit}" if rate < 10 and rate != int(rate) else f"{rate:.0f}/{unit}"
 
 
 # ---- functions

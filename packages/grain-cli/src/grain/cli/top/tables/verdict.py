@@ -18,7 +18,6 @@ from grain.cli.top.tables.overview import (
     loss_key,
     lost_lately,
     part_text,
-    rate_text,
 )
 from grain.cli.top.tables.tasks import TOO_FEW, causes, queue_key
 from grain.cli.verdict.rules import (
@@ -33,12 +32,13 @@ from grain.cli.verdict.rules import (
     too_many_cores,
 )
 from grain.eventlog.never_ran import NeverRan
+from grain.resource.figures import rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.cli.top.tables.picture import Marks
-    from grain.cli.top.tables.rates import Rates, Trend
+    from grain.cli.top.tables.trend import Trend
     from grain.edge.questions import OverviewAnswer, QueueRow
 
 
@@ -147,7 +147,7 @@ def _lost(answer: OverviewAnswer) -> Iterator[LiveFinding]:
 # ---- totals and sums
 
 
-def totals(answer: OverviewAnswer, rates: Rates) -> list[str]:
+def totals(answer: OverviewAnswer) -> list[str]:
     """Return the totals, in parts; the last parts may be left out."""
     given, cores = answer.cores
     computing, tasks = answer.computing, answer.tasks
@@ -155,9 +155,8 @@ def totals(answer: OverviewAnswer, rates: Rates) -> list[str]:
     parts = [f"{given:g} of {cores:g} cores given{computes}"]
     parts.append(f"{tasks.running} running, {tasks.waiting} waiting")
     parts.append(f"{tasks.done} done, {tasks.failed} failed")
-    rate = sum(rates.rate(mission.id) for mission in answer.missions)
-    if rate > 0:
-        parts.append(rate_text(rate))
+    if together := sum(mission.rate for mission in answer.missions):
+        parts.append(rate(together))
     return parts
 
 

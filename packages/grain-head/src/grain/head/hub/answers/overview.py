@@ -333,6 +333,7 @@ class Overview:
             left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes, 0),
             running=None if running is None else running[mission.number] - mission.idle_lanes,
             outlook=None if outlook is None else self._outlook(mission.number, outlook),
+            rate=mission.pace.rate,
         )
 
     def _outlook(self, mission: int, outlook: Outlook) -> MissionOutlook:

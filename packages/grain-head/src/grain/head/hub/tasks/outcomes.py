@@ -77,9 +77,9 @@ class Outcomes:
             if ended.status == "returned":
                 outlived = ended.outlived
                 lease.worker.on_handed_back(lease)
-            self.run_again(lease, task, how, now, ended.report, outlived)
+            self.run_again(lease, task, how, now, ended.report, outlived, known=True)
         elif how is not None and lease.task is task and not task.retracted:
-            self._count_crash(lease, task, how, now, ended.report)
+            self._count_crash(lease, task, how, now, ended.report, known=True)
             if task.scheduler_id is not None:  # it may be a suspect from now on
                 self._waiting.withdraw(task)
                 self._waiting.enqueue(task, now)
@@ -92,8 +92,14 @@ class Outcomes:
         now: float,
         report: Report = b"",
         outlived: Outlived | None = None,
+        *,
+        known: bool = False,
     ) -> None:
-        """Let a task wait again whose current run came to nothing; note the crash, if any."""
+        """Let a task wait again whose current run came to nothing; note the crash, if any.
+
+        Args:
+            known: as of `Crash`.
+        """
         task.lease = None
         if task.retracted:
             self._forget_retracted(task, report)
@@ -101,7 +107,7 @@ class Outcomes:
         if outlived is not None:
             how = TIME_OVER
         if how is not None:
-            self._count_crash(lease, task, how, now, report, outlived)
+            self._count_crash(lease, task, how, now, report, outlived, known=known)
             if task.ending is not None:
                 return
         if task.function is LANE:
@@ -123,10 +129,12 @@ class Outcomes:
         now: float,
         report: Report,
         outlived: Outlived | None = None,
+        *,
+        known: bool,
     ) -> None:
         """Count a run that crashed or outlived its worker; fail its task after many."""
         worker = lease.lost or lease.worker.name
-        crash = Crash(lease.attempt, worker, how, self._registry.wall_time(now), outlived)
+        crash = Crash(lease.attempt, worker, how, self._registry.wall_time(now), outlived, known)
         # The mission may have submitted the same crash, which another head counted.
         if all(earlier.attempt != crash.attempt for earlier in task.crashes):
             task.alter().crashes = (*task.crashes, crash)

@@ -1,0 +1,157 @@
+"""The remedy that is named for a refusal fits what the batch system printed.
+
+The texts are those of slurm_errno.c of Slurm 22.05, pbs_err of OpenPBS 23.06 and Torque 6, and what
+Grid Engine 8.1.9, LSF 10.1 and OAR 2.5 print.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from grain.cli.batch.command import CommandResult, Commands
+from grain.cli.batch.systems import lsf, oar, pbs, sge, slurm
+
+POLICY = (
+    "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit "
+    "limit, user's size and/or time limits)"
+)
+FEWER = "Start fewer workers"
+
+
+def failed(text: str) -> str:
+    return f"sbatch: error: Batch job submission failed: {text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (POLICY, FEWER),
+        (f"sbatch: error: AssocMaxSubmitJobLimit\n{POLICY}", FEWER),
+        (f"sbatch: error: QOSMaxSubmitJobPerUserLimit\n{POLICY}", FEWER),
+        (f"sbatch: error: QOSMaxWallDurationPerJobLimit\n{POLICY}", "Lower script.walltime"),
+        (f"sbatch: error: AssocMaxWallDurationPerJobLimit\n{POLICY}", "Lower script.walltime"),
+        (f"sbatch: error: QOSMaxCpuPerJobLimit\n{POLICY}", "Lower script.cores"),
+        (f"sbatch: error: QOSMaxMemoryPerJob\n{POLICY}", "Lower script.memory"),
+        (f"sbatch: error: QOSMaxGRESPerUser\n{POLICY}", "Ask for fewer GPUs"),
+        (
+            failed("Requested time limit is invalid (missing or exceeds some limit)"),
+            "Lower script.walltime",
+        ),
+        (failed("Invalid partition name specified"), "Set script.queue"),
+        (failed("No partition specified or system default partition"), "Set script.queue"),
+        (failed("User's group not permitted to use this partition"), "Choose another script.queue"),
+        (failed("Required partition not available (inactive or drain)"), "Choose another script."),
+        (
+            failed("Invalid account or account/partition combination specified"),
+            "Name your account",
+        ),
+        (failed("Invalid qos specification"), "Change the --qos"),
+        (failed("Invalid feature specification"), "Change the --constraint"),
+        (failed("Requested reservation is invalid"), "Change the --reservation"),
+        (failed("Invalid license specification"), "Change the --licenses"),
+        (failed("Invalid generic resource (gres) specification"), "Change the --gres"),
+        (failed("Memory specification can not be satisfied"), "Lower script.memory"),
+        (failed("Requested node configuration is not available"), "Lower script.cores or"),
+        (failed("More processors requested than permitted"), "Lower script.cores"),
+        (failed("Unable to contact slurm controller (connect failure)"), "Slurm's controller"),
+        (failed("Slurm temporarily unable to accept job, sleeping and retrying"), "Slurm takes"),
+        # What a user has named says nothing of the fault.
+        ("sbatch: error: Unable to open file /work/reservation/w.sh", ""),
+    ],
+)
+def test_the_remedy_for_a_refusal_of_slurm(text: str, remedy: str) -> None:
+    assert_fits(slurm.COMMANDS, text, remedy)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("qsub: Job violates queue and/or server resource limits", "Lower script.cores, script."),
+        (
+            (
+                "qsub: Job exceeds queue resource limits MSG=cannot satisfy queue max walltime "
+                "requirement"
+            ),
+            "Lower script.cores, script.memory or script.walltime",
+        ),
+        (
+            (
+                "qsub: submit error (Maximum number of jobs already in queue MSG=total number of "
+                "current user's jobs exceeds the queue limit: user me@login, queue batch)"
+            ),
+            FEWER,
+        ),
+        ("qsub: would exceed queue generic's per-user limit of jobs in 'Q' state", FEWER),
+        ("qsub: would exceed complex's per-user limit", FEWER),
+        ("qsub: Maximum number of jobs for user already in queue workq", FEWER),
+        ("qsub: Unknown queue", "Set script.queue"),
+        ("qsub: Unauthorized Request ", "Choose another script.queue"),
+        ("qsub: Queue is not enabled", "Choose another script.queue"),
+        ("qsub: Unknown resource: nope", "Correct the -l"),
+        ("qsub: Illegal attribute or resource value Resource_List.walltime", "Correct the -l"),
+    ],
+)
+def test_the_remedy_for_a_refusal_of_pbs(text: str, remedy: str) -> None:
+    assert_fits(pbs.COMMANDS, text, remedy)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (
+            (
+                "Unable to run job: job rejected: Only 10 jobs are allowed per user (current job "
+                "count: 10)"
+            ),
+            FEWER,
+        ),
+        (
+            "Unable to run job: job rejected: you tried to submit a job with more than 75000 tasks",
+            FEWER,
+        ),
+        (
+            'Unable to run job: job rejected: the requested project "nope" does not exist',
+            "Name your project",
+        ),
+        ("Unable to read script file because of error: error opening /project/w.sh: No such", ""),
+        ('Unable to run job: attribute "h_rt" is not a time value', "Correct the -l"),
+        ("Unable to run job: error: no suitable queues", "Lower script.cores, script."),
+        (
+            'Unable to run job: job rejected: the requested parallel environment "nope" does not',
+            "Set script.parallel_environment",
+        ),
+    ],
+)
+def test_the_remedy_for_a_refusal_of_grid_engine(text: str, remedy: str) -> None:
+    assert_fits(sge.COMMANDS, text, remedy)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("Too many processors requested. Job not submitted.", "Lower script.cores"),
+        ("RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted.", "Lower script.wall"),
+        ("MEMLIMIT: Cannot exceed queue's hard limit(s). Job not submitted.", "Lower script.mem"),
+        ("Pending job threshold reached. Retrying in 60 seconds...", FEWER),
+        ("normal: User permission denied. Job not submitted.", "Choose another script.queue"),
+    ],
+)
+def test_the_remedy_for_a_refusal_of_lsf(text: str, remedy: str) -> None:
+    assert_fits(lsf.COMMANDS, text, remedy)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("There are not enough resources for your request\nOAR_JOB_ID=-5", "Lower script.cores"),
+        ("ERROR : The queue nope does not exist", "Set script.queue"),
+    ],
+)
+def test_the_remedy_for_a_refusal_of_oar(text: str, remedy: str) -> None:
+    assert_fits(oar.COMMANDS, text, remedy)
+
+
+def assert_fits(commands: Commands, text: str, remedy: str) -> None:
+    error = commands.refusal("submit", CommandResult(1, "", text))
+    assert error.remedy.startswith(remedy)
+    assert bool(remedy) == bool(error.remedy)
