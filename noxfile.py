@@ -434,7 +434,7 @@ def chaos(session: nox.Session) -> None:
 def soak(session: nox.Session) -> None:
     """Drive a million tasks through one Gnaw, and compare memory: nox -s soak -- [--tasks N]."""
     session.install(*editable(packages_on(session)), *group("chaos"))
-    session.run("python", "-m", "tools.chaos.soak", *session.posargs)
+    session.run("python", "-m", "tools.soak", *session.posargs)
 
 
 @nox.session

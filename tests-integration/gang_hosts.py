@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tools.hosts import Host, hosts, why_not
+from tools.hosts import Host, hosts, shared_folder, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,18 +128,11 @@ class Members:
 @contextmanager
 def gang_of(*names: str) -> Iterator[Members]:
     """Make hosts for the members of a gang; they and all their processes end with the block."""
-    with (
-        hosts(*names) as made,
-        # Not below pytest's own, which has a mode that hosts cannot share.
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        shared = Path("/var/tmp") / Path(folder).name
-        shared.mkdir()
-        members = Members(made, shared)
+    with hosts(*names) as made, shared_folder() as folder:
+        members = Members(made, folder)
         try:
             yield members
         finally:
             for process in members.processes:
                 process.kill()
                 process.communicate()
-            shutil.rmtree(shared)

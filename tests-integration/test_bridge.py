@@ -17,7 +17,7 @@ import trio
 from command_site import Site
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tools.hosts import Clusters, clusters, why_not
+from tools.hosts import Clusters, clusters, shared_folder, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,18 +140,18 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world() -> Iterator[World]:
     """Two clusters, each with a host; the bridge is to be served yet."""
-    with clusters(one=["here"], two=["far"]) as network:
-        site = Site(tmp_path, network.hosts["here"])
-        key = tmp_path / "bridge.key"
+    with shared_folder() as folder, clusters(one=["here"], two=["far"]) as network:
+        site = Site(folder, network.hosts["here"])
+        key = folder / "bridge.key"
         words = [sys.executable, "-m", "grain.cli", "bridge", "key"]
         with key.open("wb") as file:
             subprocess.run(words, check=True, stdout=file)
         site.address = f"bridge://@{key}@{network.relay.address}:{PORT}"
-        toml = tmp_path / "grain.toml"
+        toml = folder / "grain.toml"
         toml.write_text(re.sub(r'address = ".*?"', f'address = "{site.address}"', toml.read_text()))
-        (tmp_path / "opt.py").write_text(HOSTNAMES.replace("FOLDER", str(tmp_path)))
+        (folder / "opt.py").write_text(HOSTNAMES.replace("FOLDER", str(folder)))
         yield World(network, site)
 
 

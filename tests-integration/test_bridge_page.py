@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tools.hosts import clusters, why_not
+from tools.hosts import clusters, shared_folder, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,10 +77,16 @@ def ways(folder: Path, target: Desk) -> Path:
 
 
 @pytest.fixture
-def network(tmp_path: Path) -> Iterator[Clusters]:
+def shared() -> Iterator[Path]:
+    with shared_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def network(shared: Path) -> Iterator[Clusters]:
     """Two clusters with a login host each; all know the name of the bridge's host."""
     with clusters(one=["login1"], two=["login2"]) as network:
-        names = tmp_path / "hosts"
+        names = shared / "hosts"
         names.write_text(f"127.0.0.1 localhost\n{network.relay.address} relay.example.org\n")
         for host in (network.relay, *network.hosts.values()):
             bind = host.entering(["mount", "--bind", str(names), "/etc/hosts"])
@@ -89,14 +95,12 @@ def network(tmp_path: Path) -> Iterator[Clusters]:
 
 
 @pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
-def test_the_five_commands_of_the_page_set_up_two_clusters(
-    network: Clusters, tmp_path: Path
-) -> None:
+def test_the_five_commands_of_the_page_set_up_two_clusters(network: Clusters, shared: Path) -> None:
     """The task with a token runs on the second cluster; both are in `grain ls`."""
-    one, two = (Desk(network.hosts[f"login{n}"], tmp_path / str(n)) for n in (1, 2))
-    relay = Desk(network.relay, tmp_path / "relay")
+    one, two = (Desk(network.hosts[f"login{n}"], shared / str(n)) for n in (1, 2))
+    relay = Desk(network.relay, shared / "relay")
     # From a host of these no `ssh` would lead to another one.
-    path = f"{ways(tmp_path / 'bin', two)}:{os.environ['PATH']}"
+    path = f"{ways(shared / 'bin', two)}:{os.environ['PATH']}"
     from_one = {"HOME": str(one.home), "PATH": path}
     address, steering = blocks("toml")
     script = "[script]\ncores = 1\nmemory = 1\n"

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fake_batch.start import until
-from tools.chaos import job, soak
-from tools.chaos.books import BEGINS, Book, expected, read_lines
-from tools.chaos.judge import LAWS, Ending, Event, Evidence, judge
+from tools import soak
+from tools.chaos import job
+from tools.chaos.books import BEGINS, QUEUE, Book, expected, read_lines
+from tools.chaos.judge import CANCELLED, LAWS, Ending, Event, Evidence, QueuedJob, judge
 from tools.chaos.processes import Marked, marked, role_of, task_of
 from tools.chaos.schedule import (
     AT_BRIDGE,
+    AT_QUEUE,
     BUSY,
     LOGINS,
     STRIKES,
@@ -65,6 +67,16 @@ def test_times_in_which_gnaw_is_busy_leave_the_other_faults_as_they_are() -> Non
 
     assert without.faults == tuple(one for one in busy.faults if one.kind != "busy")
     assert len(without.faults) < len(busy.faults)
+
+
+def test_faults_of_the_dispatcher_leave_the_others_as_they_are_and_jobs_depend_on_none() -> None:
+    without = make_schedule(7, 600, grace=GRACE)
+    both = make_schedule(7, 600, grace=GRACE, strikes=(*STRIKES, *AT_QUEUE))
+
+    assert without.faults == tuple(one for one in both.faults if one.target != "dispatcher")
+    assert {"kill", "stop"} == {one.kind for one in both.faults if one.target == "dispatcher"}
+    assert without.jobs == both.jobs
+    assert 0 < sum(job.cancel_after is not None for job in both.jobs) < len(both.jobs)
 
 
 def test_the_time_of_a_worker_depends_only_on_seed_transport_and_number() -> None:
@@ -406,7 +418,47 @@ def few_tasks(case: MadeUp) -> None:
     case.lines = [one for one in case.lines if one["mission"] == "m0"]
 
 
+def queued(case: MadeUp, state: str, *attempts: int, cancelled: float | None = None) -> None:
+    """Add a job of the queue, whose attempts began one after the other and came to their ends."""
+    case.more["jobs"] = [QueuedJob(7, cancelled, state)]
+    for place, attempt in enumerate(attempts):
+        case.run(QUEUE, 7, 100.0 + 10 * place)
+        case.lines[-2]["attempt"] = attempt
+
+
+def a_job_that_is_not_listed(case: MadeUp) -> None:
+    queued(case, "")
+
+
+def a_job_that_never_ends(case: MadeUp) -> None:
+    queued(case, "waiting", cancelled=90.0)
+
+
+def a_job_that_is_done_and_did_not_come_to_its_end(case: MadeUp) -> None:
+    queued(case, "done", 1)
+    case.drop("end", QUEUE, 7)
+
+
+def an_attempt_that_began_twice(case: MadeUp) -> None:
+    queued(case, "done", 1, 1)
+
+
+def an_attempt_beside_another(case: MadeUp) -> None:
+    queued(case, "done", 1, 2)
+    case.change("start", QUEUE, 7, 1, alone=False)
+
+
+def a_job_that_began_after_its_cancellation(case: MadeUp) -> None:
+    queued(case, "cancelled", 1, 2, cancelled=100.0 + 10 - CANCELLED - 1)
+
+
 CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
+    (a_job_that_is_not_listed, ["job"]),
+    (a_job_that_never_ends, ["job"]),
+    (a_job_that_is_done_and_did_not_come_to_its_end, ["job"]),
+    (an_attempt_that_began_twice, ["job"]),
+    (an_attempt_beside_another, ["job"]),
+    (a_job_that_began_after_its_cancellation, ["job"]),
     (lost, ["lost"]),
     (doubled, ["doubled"]),
     (wrong_value, ["wrong"]),
@@ -562,7 +614,12 @@ def the_scratch_of_a_killed_supervisor(case: MadeUp) -> None:
     case.events.append(case.event("kill", "supervisor", "unix-1", 110.0, task=("m0", 3)))
 
 
+def a_job_that_was_cancelled_as_it_began(case: MadeUp) -> None:
+    queued(case, "cancelled", 1, 2, cancelled=100.0 + 10 - CANCELLED)
+
+
 EXCUSES = [
+    a_job_that_was_cancelled_as_it_began,
     a_killed_runner,
     an_asked_worker,
     its_own_supervisor,
@@ -659,6 +716,7 @@ def test_a_daemon_holds_the_core_of_its_run_and_is_found(books: str, tmp_path: P
         ("grain-supervise", "python -I -S /p/guards/main.py fork_server 5", "supervisor"),
         ("python", "python /r/tools/chaos/mission.py /b /p", "mission"),
         ("python", "python -m grain.cli bridge serve --listen :4747", "bridge"),
+        ("python", "python -P -m grain.dispatcher /h/queues/queue", "dispatcher"),
         (
             "python",
             "python -m grain.cli run -d --name m3 /r/tools/chaos/mission.py /b /p",

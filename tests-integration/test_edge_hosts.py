@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import re
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -18,7 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from typing import TYPE_CHECKING
 
-from tools.hosts import Host, clusters, hosts, why_not
+from tools.hosts import Host, clusters, hosts, shared_folder, why_not
 from tools.stale import stale_view
 from tools.stale import why_not as why_no_views
 
@@ -82,10 +80,8 @@ class Program:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A directory outside /tmp, which each host has of its own."""
-    directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    yield directory
-    shutil.rmtree(directory)
+    with shared_folder() as directory:
+        yield directory
 
 
 @pytest.fixture

@@ -6,17 +6,15 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tools.hosts import Host, hosts, why_not
+from tools.hosts import Host, hosts, shared_folder, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,11 +123,12 @@ class Site:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    with hosts("login", "n1") as machines, ExitStack() as until_the_end:
-        login, node = machines
+    with (
+        shared_folder() as folder,
+        hosts("login", "n1") as (login, node),
+        ExitStack() as until_the_end,
+    ):
         yield Site(login, node, folder, until_the_end)
-    rmtree(folder)
 
 
 async def said(mission: Process) -> list[str]:

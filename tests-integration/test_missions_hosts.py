@@ -7,9 +7,7 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +15,7 @@ import trio
 from command_site import Site
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tools.hosts import Host, hosts, why_not
+from tools.hosts import Host, hosts, shared_folder, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,10 +85,9 @@ class Login:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A home directory that all hosts see, outside of their own /tmp."""
-    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    yield folder
-    rmtree(folder)
+    """A home directory that all hosts see."""
+    with shared_folder() as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from command_site import Site
+from fake_batch.start import Missing, real
 
 from grain.edge.meeting.host import start_time
 from grain.queue.dispatchers import Dispatchers
@@ -18,7 +21,6 @@ from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SCRIPT = """\
 #!/bin/sh
@@ -34,6 +36,7 @@ class Jobs:
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self.state = str(site.folder / "state")
         self.folder = site.folder / "state/grain/queues/queue"
         (site.folder / "job.sh").write_text(SCRIPT)
 
@@ -203,6 +206,39 @@ async def test_a_job_that_is_ended_together_with_its_worker_runs_again(
         [[first, second]] = (await jobs.list())[1]["attempts"].values()
         assert first["how"] in ("returned", "lost")
         assert second["how"] == "exit"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "way",
+    [
+        "scancel {job}",
+        "scontrol requeue {job}",
+        "scontrol update nodename={node} state=down reason=x",
+    ],
+)
+async def test_what_ends_a_worker_of_a_real_slurm_is_not_the_failure_of_its_job(
+    jobs: Jobs, way: str
+) -> None:
+    try:
+        with real("--kill-wait=8") as slurm, jobs.site.gnaw(), trio.fail_after(300):
+            path = f"{Path(sys.executable).parent}:{slurm.env['PATH']}"
+            jobs.site.environ.update({**slurm.env, "PATH": path, "XDG_STATE_HOME": jobs.state})
+            (jobs.site.folder / "grain.toml").write_text(
+                f'system = "slurm"\naddress = "{jobs.site.address}"\n'
+                '[script]\ncores = 4\nwalltime = "00:20:00"\n'
+            )
+            await jobs.grain("up", "-n", "1")
+            number = await jobs.submit("job.sh", "a")
+            await jobs.until_lines("a", "begun 1")
+            job, node = slurm.out("squeue", "-h", "-t", "R", "-o", "%i %N").split()
+            slurm.out(*way.format(job=job, node=node).split())
+            await jobs.grain("up", "-n", "1")
+            await jobs.until_lines("a", "begun 1", "begun 2")
+            jobs.go("a")
+            await jobs.grain("wait", number)
+    except Missing as missing:
+        pytest.skip(str(missing))
 
 
 async def test_a_job_that_a_user_ends_by_a_signal_has_failed(jobs: Jobs) -> None:

@@ -3,7 +3,7 @@
 `hosts` makes one cluster, `clusters` several of them, each with a network of its own, which have
 one host in common. The switches live in a namespace of their own too, so the machine's network is
 not touched. Needs root, and the programs `ip`, `nft`, `nsenter` and `unshare`. The filesystem is
-shared, as a cluster's is, but for the directory in /tmp where a head puts its socket.
+shared, as a cluster's is, but for /tmp and /dev/shm, of which each host has its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -24,14 +26,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _INIT = """
+set -e
 hostname "$1"
+shift
 mount --make-rprivate /
-mkdir -p -m 700 "/tmp/grain-$(id -u)"
-mount -t tmpfs -o mode=700 tmp "/tmp/grain-$(id -u)"
+mount --rbind /tmp /mnt
+mount -t tmpfs -o mode=1777 tmp /tmp
+mount -t tmpfs -o mode=1777 shm /dev/shm
+for program; do
+    mkdir -p "$program"
+    mount --bind "/mnt/${program#/tmp/}" "$program"
+done
+umount -l /mnt
+mkdir -p "${TMPDIR:-/tmp}"
 ip link set lo up
 echo ready
 cat >/dev/null
 """
+
+
+# Of Python and of this project, where they are in /tmp, as a fresh clone may be.
+_PROGRAMS = {
+    str(path)
+    for path in (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).resolve().parents[1])
+    if path.is_relative_to("/tmp")
+}
 
 
 def why_not() -> str:
@@ -99,6 +118,7 @@ class Host:
                 _INIT,
                 "sh",
                 name,
+                *sorted(_PROGRAMS),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -259,6 +279,16 @@ def hosts(*names: str) -> Iterator[list[Host]]:
             stack.enter_context(closing(Host(switches, name, [("br0", f"10.99.0.{number}")])))
             for number, name in enumerate(names, 1)
         ]
+
+
+@contextmanager
+def shared_folder() -> Iterator[Path]:
+    """Make a directory that all hosts see, outside of /tmp; it is gone at the end of the block."""
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 class Clusters:

@@ -144,6 +144,13 @@ def test_a_task_whose_place_an_urgent_one_has_taken_was_done_elsewhere() -> None
     assert "" == error
 
 
+def test_the_outcome_of_a_run_beside_another_is_kept_for_the_next_process() -> None:
+    """It comes between two looks, of which the first forgets the outcome of the other run."""
+    error, _ = run_seed(901991)
+
+    assert "" == error
+
+
 def misfits(bug: Cast) -> list[str]:
     """Return the methods of a bug that do not take what those in whose places they stand take."""
     pairs: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = [

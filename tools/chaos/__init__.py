@@ -12,6 +12,7 @@ Theory of operation:
 2. Workers over every transport, missions and the Gnaw that they start live through the schedule.
    The time of some workers ends, as a job's does. Some missions are detached: `grain run -d` starts
    them on one of two login hosts, and a killed mission is resumed, on both hosts at once.
+   Jobs of the queue are submitted and cancelled all the while, and its dispatcher is killed.
    With ``--bridge`` all processes meet at the server of a bridge, which is killed and stopped, too.
    The programs of the tasks leave daemons behind, and some ignore SIGTERM.
 3. *Books* are kept by side effects, outside of Grain: lines that programs and missions append to a
@@ -24,7 +25,7 @@ Theory of operation:
 `nox -s chaos -- --seconds 60 --seed 7` is one run: it prints one JSON line, and ends with exit code
 1 if a promise was broken; then its directory, which has books, faults and logs, is kept.
 `nox -s soak` drives very many tasks and missions through one Gnaw, without faults, and compares
-memory, descriptors and threads (``soak``).
+memory, descriptors and threads (`tools.soak`).
 
 Map:
 
@@ -36,8 +37,8 @@ Map:
 - ``proxy``: a TCP proxy that cuts connections, for where hosts cannot be made
 - ``processes``: the processes of a run, by their roles
 - ``detached``: missions that `grain run -d` starts, by what their keepers write
+- ``queued``: jobs of the queue, by the commands that users type
 - ``faults``: faults, carried out
 - ``session``: one run, from its first process to its evidence
 - ``judge``: evidence against promises; no I/O
-- ``soak``: many tasks and missions through one Gnaw
 """

@@ -18,7 +18,7 @@ import trio
 
 from tools.chaos.judge import LAWS, judge
 from tools.chaos.places import place
-from tools.chaos.schedule import AT_BRIDGE, BUSY, STRIKES, make_schedule
+from tools.chaos.schedule import AT_BRIDGE, AT_QUEUE, BUSY, STRIKES, make_schedule
 from tools.chaos.session import Session
 from tools.hosts import why_not
 
@@ -58,7 +58,7 @@ def possible(place: Place, only: str, without: str) -> tuple[Strike, ...]:
     # Where there are hosts, the file system is one of its own; at a bridge none is needed.
     return tuple(
         strike
-        for strike in (*STRIKES, *AT_BRIDGE, BUSY)
+        for strike in (*STRIKES, *AT_BRIDGE, *AT_QUEUE, BUSY)
         if (not only or any(name in chosen for name in names(strike)))
         and not any(name in refused for name in names(strike))
         and (strike.kind not in {"cut", "reset"} or strike.target in (*place.transports, "bridge"))
@@ -102,6 +102,8 @@ def main(words: Sequence[str] | None = None) -> int:
         "missions": len(evidence.endings),
         "tasks": report.tasks,
         "resolved": report.resolved,
+        "jobs": len(evidence.jobs),
+        "cancelled": sum(one.cancelled is not None for one in evidence.jobs),
         "unwatched": report.unwatched,
         "resumed": len(evidence.resumed),
         "starts": report.starts,

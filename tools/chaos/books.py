@@ -23,6 +23,9 @@ import zlib
 BEGINS, ENDS = "mission begins", "mission ends"
 """The lines by which a mission enters its own beginning and end."""
 
+QUEUE = "queue"
+"""The name in the place of a mission's for jobs of the queue; the task is the number of the job."""
+
 LINES = "lines"
 """The name of the file of lines, in the directory of the books."""
 
@@ -62,9 +65,12 @@ class Book:
         return fd, True
 
     def begin(
-        self, mission: str, task: int, worker: str, cores: list[int]
+        self, mission: str, task: int, worker: str, cores: list[int], attempt: int = 0
     ) -> tuple[str, list[int]]:
         """Enter the start of a run.
+
+        Args:
+            attempt: of a job of the queue, from 1.
 
         Returns:
             Its name, and the descriptors of its locks, which last as long as the process and its
@@ -78,7 +84,10 @@ class Book:
             locks.append(fd)
             if not free:
                 taken.append(core)
-        self.append("start", mission, task, run=run, worker=worker, alone=alone, taken=taken)
+        more = {"attempt": attempt} if attempt else {}
+        self.append(
+            "start", mission, task, run=run, worker=worker, alone=alone, taken=taken, **more
+        )
         return run, locks
 
     @staticmethod

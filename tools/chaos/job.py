@@ -2,6 +2,7 @@
 
 Usage: job.py BOOKS MISSION TASK WORKER CORES SECONDS DAEMONS STUBBORN EXIT_CODE
 
+As a job of the queue it has the number of that in place of TASK, from its environment.
 It prints the name of the run and the result, and needs nothing but the standard library: it starts
 as ``python -I -S``, which takes some 15 ms.
 """
@@ -15,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))  # noqa: PTH100 - pathlib takes 10 ms
 
-from tools.chaos.books import Book, expected
+from tools.chaos.books import QUEUE, Book, expected
 
 DAEMON = "grain-chaos-daemon"
 """The first word of a daemon's command line, with the directory of the books behind a colon."""
@@ -43,7 +44,10 @@ def main(words: list[str]) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its daemons inherit it
     book = Book(folder)
     ids = [int(core) for core in cores.split(",") if core]
-    run, _ = book.begin(mission, int(task), worker, ids)
+    attempt = 0
+    if mission == QUEUE:
+        task, attempt = os.environ["GRAIN_JOB_ID"], int(os.environ["GRAIN_ATTEMPT"])
+    run, _ = book.begin(mission, int(task), worker, ids, attempt)
     for _ in range(int(daemons)):
         leave_daemon(folder)
     time.sleep(float(seconds))

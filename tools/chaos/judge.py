@@ -14,6 +14,9 @@ What is promised, and what breaks it:
   alive. That may happen only if the worker of the first was away for longer than the grace period:
   then it cannot be known.
 - *shared*: a run began on a core that another run, or something that it had left behind, still had.
+- *job*: the number of a job of the queue was printed, and the job is not listed afterwards, or is
+  not final; one of its attempts began twice, or beside another; it is done without having come to
+  its end; or it began long after its cancellation was accepted.
 - *outlived*: a run of a mission began, or came to its own end, although the mission had been killed
   or terminated before; or a run of a worker, although the worker had left as its time was over.
 - *twice*: a detached mission was started again while its last start lived; or it was killed, and
@@ -38,7 +41,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from tools.chaos.books import BEGINS, ENDS, expected
+from tools.chaos.books import BEGINS, ENDS, QUEUE, expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +67,12 @@ PROMPT = {"kill": 10.0, "terminate": 20.0}
 
 GONE = 10.0
 """Seconds after the end of a worker by which nothing of it runs any more."""
+
+CANCELLED = 30.0
+"""Seconds after which no attempt of a job begins any more whose cancellation was accepted."""
+
+OVER = frozenset({"done", "failed", "timed out", "out of memory", "cancelled", "lost"})
+"""The states of a job that is final, as `grain jobs --json` has them."""
 
 ENDING = frozenset({"agent", "runner", "subreaper", "fork server", "supervisor"})
 """The processes of a worker whose end may end its runs."""
@@ -105,6 +114,21 @@ class Ending:
 
 
 @dataclass(frozen=True)
+class QueuedJob:
+    """A job of the queue whose number was printed.
+
+    Attributes:
+        number: that.
+        cancelled: when its cancellation was accepted; None if it was not cancelled.
+        state: as it was listed last; "" if it was not.
+    """
+
+    number: int
+    cancelled: float | None
+    state: str
+
+
+@dataclass(frozen=True)
 class Evidence:
     """All that a run has left to judge.
 
@@ -120,6 +144,7 @@ class Evidence:
         megabytes: the largest resident memory seen, by role.
         most_megabytes: what each of them may take.
         elsewhere: the sockets that were left on hosts where the last Gnaw was not.
+        jobs: those of the queue.
         resumed: for each detached mission that was killed, on how many hosts it was started again.
     """
 
@@ -135,6 +160,7 @@ class Evidence:
     most_megabytes: float = 250.0
     resumed: Sequence[tuple[str, int]] = ()
     elsewhere: Sequence[str] = ()
+    jobs: Sequence[QueuedJob] = ()
 
 
 Law = Literal[
@@ -146,6 +172,7 @@ Law = Literal[
     "restarted",
     "overlapped",
     "shared",
+    "job",
     "outlived",
     "twice",
     "orphans",
@@ -322,11 +349,14 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
     report = Report()
     causes = Causes(evidence)
     starts: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
+    attempts: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     ends: set[str] = set()
     resolutions: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
     # By time, as the lines of several processes may be a little out of order.
     for line in sorted(evidence.lines, key=lambda one: float(one["at"])):
-        if line["what"] == "start":
+        if line["what"] == "start" and line["mission"] == QUEUE:
+            attempts[line["task"]].append(line)
+        elif line["what"] == "start":
             starts[line["mission"], line["task"]].append(line)
         elif line["what"] == "end":
             ends.add(line["run"])
@@ -344,6 +374,8 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
         report.starts += len(runs)
         report.by_transport.update(evidence.transports.get(run["worker"], "?") for run in runs)
         report.violations += _of_runs(runs, causes, report.restarts)
+    for job in evidence.jobs:
+        report.violations += _of_job(job, attempts[job.number], ends)
     report.violations += _of_the_dead(evidence, causes)
     report.violations += _of_the_departed(evidence)
     report.violations += _of_starts(evidence)
@@ -373,6 +405,25 @@ def _of_mission(
         missing = [n for n in range(len(ending.plan.tasks)) if not resolutions.get((name, n))]
         if missing:
             yield Violation("lost", f"{name} ended, and these tasks have no result: {missing}")
+
+
+def _of_job(
+    job: QueuedJob, attempts: Sequence[Mapping[str, Any]], ends: set[str]
+) -> Iterator[Violation]:
+    name = f"job {job.number}"
+    if job.state not in OVER:
+        yield Violation("job", f"{name} is {job.state or 'not listed'} at the end")
+    if job.state == "done" and not any(one["run"] in ends for one in attempts):
+        yield Violation("job", f"{name} is done, and has not come to its end")
+    for number, count in Counter(one["attempt"] for one in attempts).items():
+        if count > 1:
+            yield Violation("job", f"attempt {number} of {name} began {count} times")
+    for one in attempts:
+        if not one["alone"]:
+            yield Violation("job", f"{name} began beside an earlier attempt: {one['run']}")
+        if job.cancelled is not None and one["at"] > job.cancelled + CANCELLED:
+            late = one["at"] - job.cancelled
+            yield Violation("job", f"{name} began {late:.0f} s after it was cancelled")
 
 
 def _of_task(

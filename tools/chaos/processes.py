@@ -133,6 +133,7 @@ def role_of(name: str, words: list[str]) -> str:
         (r"/guards/main\.py ", "guard"),
         (r" grain\.head( |$)", "gnaw"),
         (r" grain\.cli bridge serve ", "bridge"),
+        (r" grain\.dispatcher ", "dispatcher"),
         # Before the mission, whose words follow.
         (r" grain\.cli(\.missions\.keeper)? ", "command"),
         (r" grain\.worker\.runner\.main ", "runner"),

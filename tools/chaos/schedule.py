@@ -10,6 +10,10 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LAST_LAUNCH = 0.8
 """The part of the time in which missions begin, and the part after which none is interrupted."""
@@ -80,11 +84,20 @@ AT_BRIDGE = (
 BUSY = Strike("busy", "gnaw", 0.0, lasting=True)
 """Gnaw runs for a third of the time only, as on a busy machine: that excuses nothing."""
 
+AT_QUEUE = (
+    Strike("kill", "dispatcher", 2.0),
+    Strike("stop", "dispatcher", 1.0, lasting=True),
+)
+"""The faults of the dispatcher of the queue; they come beside all others."""
+
 LOGINS = 2
 """Login hosts, which share a home directory: a detached mission is resumed on any of them."""
 
 _DETACHED = 0.3  # the part of the missions that are started by `grain run -d`
 _BUSY_EVERY = 10.0  # mean seconds from the end of one such time to the next
+_JOBS_EVERY = 4.0  # mean seconds from one job of the queue to the next
+_DISPATCHER_EVERY = 25.0  # mean seconds from one fault of its dispatcher to the next
+_CANCELLED = 0.4  # the part of the jobs that are cancelled
 
 
 @dataclass(frozen=True)
@@ -149,6 +162,22 @@ class MissionPlan:
     login: int = 0
 
 
+@dataclass(frozen=True)
+class JobPlan:
+    """One job of the queue.
+
+    Attributes:
+        at: seconds after the beginning.
+        seconds: how long its program takes.
+        cancel_after: seconds from its submission to its cancellation; None for a job that is
+            wanted.
+    """
+
+    at: float
+    seconds: float
+    cancel_after: float | None = None
+
+
 LAST = MissionPlan("last", 0.0, "delayed", (TaskPlan("program", 0.5, daemons=1),) * 16)
 """The mission that begins after the last fault: it needs all that is left to work.
 
@@ -164,11 +193,13 @@ class Schedule:
         missions: those that begin while faults strike, by time.
         faults: by time.
         seed: the seed that it was made from.
+        jobs: the jobs of the queue, likewise.
     """
 
     missions: tuple[MissionPlan, ...]
     faults: tuple[Fault, ...]
     seed: int
+    jobs: tuple[JobPlan, ...] = ()
 
     def worker_time(self, transport: str, number: int) -> float:
         """Return the seconds that a worker has, as in a job with a walltime; inf for no limit.
@@ -202,18 +233,32 @@ def make_schedule(
         missions_every: mean seconds from one mission to the next.
     """
     # Several sources: a change of what there is to strike leaves the missions as they are.
-    drawn = tuple(one for one in strikes if one != BUSY)
+    drawn = tuple(one for one in strikes if one not in (BUSY, *AT_QUEUE))
     faults: tuple[Fault, ...] = ()
     if drawn:
         faults = _faults(random.Random(f"faults {seed}"), seconds, grace, drawn, interval)
     if BUSY in strikes:
         faults += _busy(random.Random(f"busy {seed}"), seconds)
+    if queue := tuple(one for one in strikes if one in AT_QUEUE):
+        source = random.Random(f"dispatcher {seed}")
+        faults += _faults(source, seconds, grace, queue, _DISPATCHER_EVERY)
     missions = _missions(random.Random(f"missions {seed}"), seconds, missions_every)
     return Schedule(
         _detach(random.Random(f"detached {seed}"), missions),
         tuple(sorted(faults, key=lambda one: one.at)),
         seed,
+        tuple(_jobs(random.Random(f"jobs {seed}"), seconds)),
     )
+
+
+def _jobs(source: random.Random, seconds: float) -> Iterator[JobPlan]:
+    at = source.expovariate(1 / _JOBS_EVERY)
+    while at < LAST_LAUNCH * seconds:
+        # Most are cancelled while they wait or run, some about when they end.
+        length = source.choice((0.2, 1.0, 5.0, 15.0)) * source.uniform(0.5, 1.5)
+        after = source.uniform(0.0, 2.0 + 1.5 * length)
+        yield JobPlan(at, length, after if source.random() < _CANCELLED else None)
+        at += source.expovariate(1 / _JOBS_EVERY)
 
 
 def _detach(source: random.Random, missions: tuple[MissionPlan, ...]) -> tuple[MissionPlan, ...]:

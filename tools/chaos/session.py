@@ -23,13 +23,14 @@ from tools.chaos.faults import Faults
 from tools.chaos.judge import Ending, Event, Evidence
 from tools.chaos.places import PORT
 from tools.chaos.processes import Marked, environment, make_home, marked
+from tools.chaos.queued import QueuedJobs
 from tools.chaos.schedule import LAST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tools.chaos.places import Place
-    from tools.chaos.schedule import MissionPlan, Schedule
+    from tools.chaos.schedule import JobPlan, MissionPlan, Schedule
 
 OVERDUE = 30.0
 """Seconds after a worker's time until a batch system would kill it: its start counts, too."""
@@ -64,6 +65,7 @@ class Session:
         self._missions: list[tuple[MissionPlan, subprocess.Popen[bytes]]] = []
         self._commands: list[subprocess.Popen[bytes]] = []
         self._detached = Detached(folder / "home/.local/state/grain/started")
+        self._jobs = QueuedJobs(folder, self._start_typed)
         self._nursery: trio.Nursery | None = None
         self._last_host = ""  # where Gnaw was asked to leave
         self._workers: list[subprocess.Popen[bytes]] = []
@@ -123,6 +125,7 @@ class Session:
             self._megabytes,
             resumed=self._detached.resumed,
             elsewhere=self._sockets_elsewhere(),
+            jobs=self._jobs.evidence(),
         )
 
     # ---- what a run has
@@ -137,6 +140,20 @@ class Session:
                 stdout=log,
                 stderr=log,
             )
+
+    def _start_typed(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start a command on the queue, as it is typed on a login host."""
+        with (self._folder / "logs/queue").open("ab") as log:
+            command = subprocess.Popen(
+                self._place.command("unix", words),
+                cwd=self._folder / "work",
+                env=environment(self._folder, "queue"),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        self._commands.append(command)
+        return command
 
     def _start_worker(self, name: str, transport: str, seconds: float) -> subprocess.Popen[bytes]:
         self._transports[name] = transport
@@ -250,12 +267,15 @@ class Session:
                 nursery.start_soon(self._keep_worker, transport)
             async with trio.open_nursery() as schedule:
                 schedule.start_soon(self._launch)
+                for job in self._schedule.jobs:
+                    nursery.start_soon(self._launch_job, job)
                 with trio.move_on_after(seconds):
                     await self._strike()
                     await trio.sleep_forever()
             # No fault lasts any longer; what is under way has its time.
             self._start_mission(LAST)
             with trio.move_on_after(self._settle):
+                await self._jobs.until_over()
                 while self._detached.live or any(  # noqa: ASYNC110
                     process.poll() is None for _, process in self._missions
                 ):
@@ -268,6 +288,10 @@ class Session:
         for plan in self._schedule.missions:
             await trio.sleep_until(began + plan.at)
             self._start_mission(plan)
+
+    async def _launch_job(self, plan: JobPlan) -> None:
+        await trio.sleep(plan.at)
+        await self._jobs.live(plan)
 
     async def _strike(self) -> None:
         began = trio.current_time()
@@ -289,7 +313,8 @@ class Session:
 
     async def _part(self) -> list[str]:
         """End what is left in the ordinary ways; return what does not end."""
-        mission = {"mission", "program", "daemon"}
+        await self._jobs.stop()
+        mission = {"mission", "program", "daemon", "dispatcher"}
         left = await self._until_none(mission, self._grace + FAREWELL)
         for role in ("agent", "gnaw", "bridge"):
             for one in self._of({role}):

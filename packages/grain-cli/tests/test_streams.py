@@ -209,7 +209,12 @@ def test_a_defect_is_a_sentence_unless_its_traceback_is_wanted(
         ),
         (errno.EPERM, "{}/grain", "; set XDG_STATE_HOME to a directory that you may write to"),
         (errno.EACCES, "{}/elsewhere", ""),
-        (errno.ENOSPC, "{}/grain/started", ""),
+        (
+            errno.ENOSPC,
+            "{}/grain/started",
+            "; make room there, or set XDG_STATE_HOME to a directory on another disk",
+        ),
+        (errno.EDQUOT, "{}/elsewhere", "; make room there"),
     ],
 )
 def test_an_error_where_grain_keeps_its_files_says_how_to_keep_them_elsewhere(

@@ -645,10 +645,10 @@ SLIPS: dict[str, Slip] = {
         MissionSession, "__init__", "generation * _CONNECTIONS", "0"
     ),
     "outcomes that no process of a lasting mission fetches are kept for ever": Slip(
-        Missions, "_outlast", "if task.number in mission.unfetched:", "if False:"
+        Missions, "_outlast", "if before.get(task.number) ==", "if None is"
     ),
     "outcomes that no process of a lasting mission has fetched at once are forgotten": Slip(
-        Missions, "_outlast", "if task.number in mission.unfetched:", "if True:"
+        Missions, "_outlast", "if before.get(task.number) ==", "if True or"
     ),
     "a worker stays reserved for a task that was cancelled": Slip(
         StarvationGuard, "on_fewer", "_tasks_of(queue) > queue.waiting", "False"

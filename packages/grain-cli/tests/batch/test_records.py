@@ -108,13 +108,9 @@ def test_there_are_no_records_before_the_first_submission(tmp_path: Path) -> Non
         ("rel", "/home/me/.local/state/grain"),
     ],
 )
-def test_only_an_absolute_xdg_state_home_counts(
-    monkeypatch: pytest.MonkeyPatch, given: str, folder: str
-) -> None:
+def test_only_an_absolute_xdg_state_home_counts(given: str, folder: str) -> None:
     """XDG_STATE_HOME counts if it is absolute, as its specification says."""
-    monkeypatch.setenv("HOME", "/home/me")
-
-    assert Path(folder) == state_folder({"XDG_STATE_HOME": given})
+    assert Path(folder) == state_folder({"XDG_STATE_HOME": given, "HOME": "/home/me"})
 
 
 def test_an_id_takes_the_place_of_the_mark_that_was_written_before(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grain.queue.folder import Queue, queue_folder
+from grain_testkit.command_line import grain
 from grain_testkit.job_commands import JobCommands
 from grain_testkit.small_disk import fill, small_disk
 
@@ -103,3 +104,26 @@ def test_on_a_full_disk_sbatch_says_so_in_words_of_slurm(site: SlurmSite) -> Non
             "I/O error writing script/environment to file"
         )
         assert second.startswith("sbatch: (Grain) no job was submitted, and no number was given")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("submit", "true"), ("queue", "start"), ("up", "-n", "1"), ("run", "true"), ("slurm",),
+        ("hq",), ("scale", "1"), ("run", "-d", "--name", "m", "true"),
+    ],
+)  # fmt: skip
+def test_on_a_full_disk_each_command_names_the_place_and_the_remedy(
+    alone: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    (alone / "grain.toml").write_text("")
+    with small_disk("256k") as disk:
+        monkeypatch.setenv("XDG_STATE_HOME", str(disk / "state"))
+        fill(disk)
+        done = grain(*words)
+    assert 1 == done.exit_code
+    assert f"{disk}/state/grain" in done.output
+    assert (
+        "make room there, or set xdg_state_home to a dir" in done.output.replace("\n", " ").lower()
+    )
+    assert "None" not in done.output

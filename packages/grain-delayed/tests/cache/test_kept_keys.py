@@ -35,6 +35,77 @@ def defined(source: str, **names: Any) -> Any:
     return scope["f"]
 
 
+async def scan(
+    x: int, basis: str | None = None, *more: int, tol: float = 1.0, **flags: bool
+) -> None:
+    """Has arguments of each kind."""
+
+
+class Scan:
+    async def method(self, x: int, basis: str | None = None, *more: int, tol: float = 1.0) -> None:
+        """The same as a method."""
+
+    @classmethod
+    async def of_class(cls, x: int, basis: str | None = None, *more: int, tol: float = 1.0) -> None:
+        """The same as a class method."""
+
+
+SCAN = Scan()
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [scan, SCAN.method, Scan.of_class, functools.partial(scan), functools.partial(scan, tol=1.0)],
+    ids=["function", "method", "class method", "partial", "partial with a default"],
+)
+def test_a_default_counts_like_its_value_and_each_argument_like_its_name(fn: Any) -> None:
+    def key(*args: Any, **kwargs: Any) -> str:
+        call = Call(fn, args, kwargs)
+        return caching.key(call, caching.shared(call), caching.bound(fn)).name
+
+    caching = Caching("args", "")
+    same = [
+        key(5), key(5, None), key(5, basis=None), key(x=5), key(basis=None, x=5),
+        key(5, tol=1.0), key(5, None, tol=1.0), key(x=5, tol=1.0, basis=None),
+    ]  # fmt: skip
+    assert 1 == len(set(same))
+    others = [
+        key(6), key(5, ""), key(5, "None"), key(5, None, 1), key(5, None, None), key(5, tol=2.0),
+        key(5, tol=1), key(5, tol=True), key(5.0), key(5, "1.0"),
+    ]  # fmt: skip
+    assert len(others) + 1 == len({*same, *others})
+
+
+def test_a_default_that_has_changed_makes_another_key() -> None:
+    source = "async def f(x, y={}):\n    return x"
+    keys = []
+    calls: list[tuple[Any, ...]] = [(5,), (5, None), (5, 1), (5, 1.0), (5, []), (5, ())]
+    for default in ("None", "1", "1.0", "[]", "()"):
+        fn, caching = defined(source.format(default)), Caching("args", "")
+        for args in calls:
+            call = Call(fn, args, {})
+            keys.append(caching.key(call, caching.shared(call), caching.bound(fn)).name)
+    # Five functions, each called with its default in two ways.
+    assert 5 * 5 == len(set(keys))
+
+
+def test_a_default_without_a_digest_is_not_compared() -> None:
+    async def waits(x: int, lock: object = threading.Lock()) -> None:
+        """Have a default that is nothing on disk."""
+
+    caching = Caching("args", "")
+    omitted, passed = (caching.shared(Call(waits, args, {})) for args in ((5,), (5, None)))
+    assert omitted != passed
+
+
+def test_the_key_of_a_call_without_its_defaults_is_what_it_was() -> None:
+    """Results that are kept since then are found."""
+    call = Call(scan, (5,), {"basis": "sto-3g"})
+    shared = Caching("args", "").shared(call)
+    assert isinstance(shared, bytes)
+    assert "cd61c984470c83d72fe2726301650557de1147e728a940bab16d043d2c0478fd" == shared.hex()
+
+
 SOURCE = """
 @delayed(cache_hfn=str{version})
 async def f(x):

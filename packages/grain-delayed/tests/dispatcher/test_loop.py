@@ -13,10 +13,11 @@ import trio.testing
 
 from grain.dispatcher.batch_jobs import WorkerJob, jobs_over
 from grain.dispatcher.desk import Desk
-from grain.dispatcher.mission import MOST_PRIORITY, WAITING, DispatchLoop
+from grain.dispatcher.mission import MOST_PRIORITY, WAITING, DispatchLoop, request_of
 from grain.head.messages import Crash
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job
+from grain.resource import Cores, WTime, to_data
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
 
 if TYPE_CHECKING:
@@ -337,3 +338,50 @@ async def test_what_hinders_the_begin_is_raised_as_it_is(queue: Queue) -> None:
     loop = DispatchLoop(queue, desk, Executor(lambda _: None))  # type: ignore[arg-type]
     with pytest.raises(IsADirectoryError):
         await loop.run()
+
+
+async def test_jobs_that_have_ended_make_room_for_others_of_their_kind(
+    queue: Queue, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grain.dispatcher.mission.WAITING", 3)
+    ended: set[int | None] = set()
+    waiting: list[int] = []
+
+    def answer(what: AttemptCall) -> AttemptEnd:
+        waiting.append(len(executor.calls) - len(ended))
+        queue.begin(*key(what), Begun(at=0.0, host="h"))
+        queue.end(*key(what), Ended(how="exit", at=1.0))
+        ended.add(what.task)
+        return AttemptEnd("ended")
+
+    executor = Executor(answer)
+    queue.submit(msgspec.structs.replace(JOB, array=ArraySpec(ranges=((1, 20, 1),))))
+    await run_until(queue, executor, lambda: len(ended) == 20)
+    assert max(waiting) <= 3
+
+
+def key(what: AttemptCall) -> tuple[int, int | None, int]:
+    return what.number, what.task, what.attempt
+
+
+async def test_those_that_wait_do_not_become_more_than_the_scheduler_is_to_have(
+    queue: Queue, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grain.dispatcher.mission.WAITING", 3)
+    executor = Executor(lambda _: None)
+    # Those that run do not wait.
+    monkeypatch.setattr(executor, "statistics", lambda: SimpleNamespace(running=2))
+    queue.submit(msgspec.structs.replace(JOB, array=ArraySpec(ranges=((1, 20, 1),))))
+    queue.submit(msgspec.structs.replace(JOB, request={"Cores": 2}))
+    await run_until(queue, executor, lambda: any(what.number == 2 for what in executor.calls))
+    assert [*((1, task) for task in range(1, 6)), (2, None)] == [
+        (what.number, what.task) for what in executor.calls
+    ]
+
+
+@pytest.mark.parametrize("timeout", [0.0, 90.0, float("inf")])
+def test_a_worker_ends_a_job_only_long_after_its_own_limit(timeout: float) -> None:
+    request = request_of(msgspec.structs.replace(JOB, request={"Cores": 2}, timeout=timeout))
+    limit = Cores(2) if timeout in (0.0, float("inf")) else Cores(2) & WTime(T=150.0, softT=90.0)
+    # SIGTERM comes at the limit, and SIGKILL 30 s later; what is left has as long once more.
+    assert to_data(limit) == to_data(request)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 
-from grain.head.gnaw.counting import Count, CountFailed, SharedResources, Told, read, run_command
+from grain.head.gnaw.asking import CountFailed, Told, read
+from grain.head.gnaw.counting import Count, SharedResources, ask
 from grain.resource import Licences
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 LMSTAT = """\
 Flexible License Manager status on Mon 1/5/2026 09:30
@@ -52,23 +57,20 @@ def test_output_without_numbers_is_a_failure(pattern: str, output: str, why: str
 
 
 @pytest.mark.parametrize(
-    ("total", "used", "ours", "number", "others"),
+    ("told", "held", "number"),
     [
-        (5, 3, 1, 3, 2),
-        (5, 3, 3, 5, 0),
-        (5, 0, 2, 5, 0),  # ours have begun, and it does not know yet
-        (5, 5, 0, 0, 5),
-        (2, 4, 0, 0, 4),
-        (5, None, 2, 5, 0),
+        (Told(5, 3), {1: 1}, 3),
+        (Told(5, 3), {1: 2, 2: 1}, 5),
+        (Told(5, 5), {}, 0),
+        (Told(2, 4), {}, 0),
+        (Told(5, None), {1: 2}, 5),
     ],
 )
-def test_tasks_get_what_others_do_not_use(
-    total: int, used: int | None, ours: int, number: int, others: int
-) -> None:
+def test_tasks_get_what_others_do_not_use(told: Told, held: dict[int, int], number: int) -> None:
     count = Count("Licences", "vasp", table("lmstat"))
-    count.on_told(Told(total, used), ours)
+    count.on_told(told, held, 0.0)
 
-    assert (number, others) == (count.number, count.others)
+    assert number == count.number
 
 
 def test_a_note_says_what_is_known() -> None:
@@ -76,11 +78,11 @@ def test_a_note_says_what_is_known() -> None:
     notes = [count.note()]
     count.failed = "exit status 1"
     notes.append(count.note())
-    count.on_told(Told(5, 3), 1)
+    count.on_told(Told(5, 3), {1: 1}, 0.0)
     notes.append(count.note())
     count.failed = "exit status 1"
     notes.append(count.note())
-    count.on_told(Told(5, 1), 1)
+    count.on_told(Told(5, 0), {1: 1}, 1.0)
     notes.append(count.note())
 
     assert [
@@ -92,8 +94,11 @@ def test_a_note_says_what_is_known() -> None:
     ] == notes
 
 
+NUMBER = r"(?P<total>\d+)"
+
+
 async def test_a_command_prints_its_numbers() -> None:
-    assert "5\n" == await run_command("echo 5")
+    assert Told(5, None) == await ask("echo 5", NUMBER)
 
 
 @pytest.mark.parametrize(
@@ -102,28 +107,69 @@ async def test_a_command_prints_its_numbers() -> None:
         ("echo no >&2; exit 3", "exit status 3: no"),
         ("kill -9 $$", "SIGKILL: (nothing)"),
         ("not-a-command", "exit status 127: "),
+        ("yes", "it prints more than 1 MB: y y y"),
+        ("yes >&2", "it prints more than 1 MB: y y y"),
+        (r"printf '\033]x;\007bad\n'", "does not match the pattern '(?P<total>\\d+)': \ufffd]x;"),
+        ("printf '\\377'", "': \ufffd"),
     ],
 )
 async def test_a_command_that_fails_says_how(command: str, why: str) -> None:
     with pytest.raises(CountFailed) as raised:
-        await run_command(command)
+        await ask(command, NUMBER)
 
-    assert str(raised.value).startswith(why)
+    assert why in str(raised.value)
 
 
-async def test_a_command_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
+@pytest.mark.parametrize(
+    ("last", "why"), [("wait", r"it has not ended within 0\.5 s"), ("echo 3", "")]
+)
+async def test_nothing_is_left_of_what_a_command_has_started(
+    last: str, why: str, tmp_path: Path
+) -> None:
+    """It hangs, or tells its number; what it has started is in a session of its own, too."""
     os.mkfifo(tmp_path / "alive")
     alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
-    command = f"sleep 1000 >{tmp_path}/alive & echo $! >{pid}; wait"
-    with pytest.raises(CountFailed, match=r"it has not ended within 0\.5 s"):
-        await run_command(command, 0.5)
+    command = f"setsid sleep 1000 3>{tmp_path}/alive & {last}"
+    if why:
+        with pytest.raises(CountFailed, match=why):
+            await ask(command, NUMBER, 0.5)
+    else:
+        assert Told(3, None) == await ask(command, NUMBER)
 
-    os.set_blocking(alive, True)
-    with trio.fail_after(60):  # until no process has it open
-        assert b"" == await trio.to_thread.run_sync(os.read, alive, 1)
+    # The end of the file: no process has it open.
+    assert b"" == os.read(alive, 1)
     os.close(alive)
-    assert pid.read_text().strip().isdigit()
+
+
+async def test_a_pattern_that_looks_for_hours_is_given_up(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    pid = tmp_path / "pid"
+
+    def computing() -> bool:
+        """Return True if it has taken more of the CPU than all before the search takes."""
+        with suppress(OSError, ValueError):
+            stat = Path(f"/proc/{int(pid.read_text())}/stat").read_text()
+            return int(stat.rpartition(")")[2].split()[11]) > 0.4 * os.sysconf("SC_CLK_TCK")
+        return False
+
+    async def time_passes() -> None:
+        while not computing():
+            await trio.to_thread.run_sync(time.sleep, 0.05)
+        mock_clock.jump(31)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(time_passes)
+        with pytest.raises(CountFailed, match=r"the pattern .* has found nothing within 30 s"):
+            await ask(f"echo $PPID >{pid}; echo {'a' * 60}", "(?P<total>(a+)+)b")
+
+
+async def test_a_directory_that_was_removed_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    assert Told(3, None) == await ask("echo 3", NUMBER)
 
 
 async def test_others_use_counts_and_a_failure_leaves_the_last_number(tmp_path: Path) -> None:
@@ -151,16 +197,18 @@ async def test_others_use_counts_and_a_failure_leaves_the_last_number(tmp_path: 
         )
         await until("vasp: others use 3")
         assert {"orca": (0, 2), "vasp": (0, 2)} == shared.pool.usage()["Licences"]
-        shared.pool.take(1, Licences(vasp=1))
-        await until("vasp: others use 2")
-        assert (1, 3) == shared.pool.usage()["Licences"]["vasp"]
+        shared.pool.take(1, Licences(vasp=1))  # its program has not taken its licence yet
+        for _ in range(3):
+            await changed.wait()
+        assert "vasp: others use 3" == shared.pool.note("Licences")
+        assert (1, 2) == shared.pool.usage()["Licences"]["vasp"]
         answer.unlink()
-        await until(f"vasp: others use 2, as 'cat {answer}' said last, which fails now")
+        await until(f"vasp: others use 3, as 'cat {answer}' said last, which fails now")
         await changed.wait()
-        assert (1, 3) == shared.pool.usage()["Licences"]["vasp"]
+        assert (1, 2) == shared.pool.usage()["Licences"]["vasp"]
         answer.write_text(LMSTAT.replace("of 3", "of 1"))
-        await until("")
-        assert (1, 5) == shared.pool.usage()["Licences"]["vasp"]
+        await until("vasp: others use 1")
+        assert (1, 4) == shared.pool.usage()["Licences"]["vasp"]
         nursery.cancel_scope.cancel()
 
     [(what, why), over] = troubles
@@ -169,6 +217,34 @@ async def test_others_use_counts_and_a_failure_leaves_the_last_number(tmp_path: 
         f"'cat {answer}' does not tell how many there are of Licences vasp, so the last one counts:"
     )
     assert (what, "") == over
+
+
+async def test_a_task_may_have_been_counted_that_begins_or_ends_while_the_command_runs(
+    tmp_path: Path,
+) -> None:
+    answer = tmp_path / "answer"
+    os.mkfifo(answer)
+    shared = SharedResources({"Licences": {"vasp": table(f"cat {answer}")}})
+    answered = trio.Event()
+
+    async def tell(used: int, during: Callable[[], object]) -> None:
+        nonlocal answered
+        answered = trio.Event()
+        with trio.fail_after(60):
+            # Opening a pipe ends when the command has opened it, too.
+            async with await trio.open_file(answer, "w") as stream:
+                during()
+                await stream.write(LMSTAT.replace("of 3", f"of {used}"))
+            await answered.wait()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shared.keep_counting, lambda: answered.set(), lambda *_: None)
+        await tell(3, lambda: None)
+        await tell(4, lambda: shared.pool.take(1, Licences(vasp=1)))
+        assert {"vasp": (1, 2)} == shared.pool.usage()["Licences"]
+        await tell(4, lambda: shared.pool.give_back(1))
+        assert {"vasp": (0, 2)} == shared.pool.usage()["Licences"]
+        nursery.cancel_scope.cancel()
 
 
 async def test_nothing_is_handed_out_before_the_first_answer() -> None:

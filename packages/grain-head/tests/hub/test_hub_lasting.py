@@ -10,6 +10,7 @@ from grain.head.messages import (
     AckTasks,
     CancelMission,
     CancelTask,
+    Crashed,
     Depart,
     Resolved,
     Retract,
@@ -17,7 +18,7 @@ from grain.head.messages import (
     Started,
     Synced,
 )
-from grain.worker.messages import AckRuns, Disconnect, InventoryRun, Lease, Revoke
+from grain.worker.messages import AckRuns, Disconnect, InventoryRun, Lease, Revoke, RunEnded
 from grain_testkit.hub_harness import HubHarness, held
 
 M = lasting_id("queue", "1a2b")
@@ -254,6 +255,38 @@ def test_a_run_beside_the_outcome_of_its_task_is_the_next_process_to_wait_for(
     assert [1] == [one.task for one in harness.sent(again, Resolved)]
     harness.send(again, AckTasks((1,)), Depart())
     assert harness.hub.idle
+
+
+def test_the_outcome_of_a_run_beside_is_kept_as_long_as_that_of_its_task_was(
+    harness: HubHarness,
+) -> None:
+    mission, other, lease = silent_and_back(harness)
+    harness.lose(mission)
+    harness.wait(175)  # the first outcome is forgotten, five seconds before the next look
+    assert 1 == len(harness.sent(other, AckRuns))
+    harness.send("back", harness.ended(lease), payload=b"real")
+    harness.wait(60)
+    assert [] == harness.sent("back", AckRuns)
+    again = successor(harness, 1)
+
+    assert [1] == [one.task for one in harness.sent(again, Resolved)]
+
+
+def test_a_crash_is_kept_as_long_that_came_after_an_earlier_one_was_looked_at(
+    harness: HubHarness,
+) -> None:
+    worker, mission, (lease,) = running(harness)
+    harness.lose(mission)
+    harness.send(worker, harness.ended(lease, "crashed", detail="SIGSEGV"))
+    harness.wait(115)  # five seconds before the second look
+    second = InventoryRun(M, 1, (9, 1), {"Cores": 1}, 100.0)
+    other = harness.worker("v", 1, (second,))
+    harness.send(other, RunEnded(M, 1, (9, 1), "crashed", "SIGBUS"))
+    harness.wait(30)
+    again = successor(harness, 1)
+
+    crashes = [one.crash.how for one in harness.sent(again, Crashed)]
+    assert ["SIGSEGV", "SIGBUS"] == crashes
 
 
 def test_a_task_with_the_worker_of_its_run_awaits_its_report_at_a_new_head(

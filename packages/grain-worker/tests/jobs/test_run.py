@@ -11,6 +11,7 @@ import signal
 import socket
 import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,14 +31,14 @@ from grain.queue.selectors import plain_number
 from grain.resource import ZERO
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
-from grain.worker.jobs.program import last_line
+from grain.worker.jobs.program import last_line, output_trouble
 from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobError, JobFunction, NotRun, run_job
 from grain.worker.messages import AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
+from grain_testkit.small_disk import small_disk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-    from pathlib import Path
 
     from grain.edge.channel import MemoryChannel
     from grain.resource import Resource
@@ -541,6 +542,42 @@ async def test_outputs_go_through_links_of_the_user_and_to_devices(
     (work / "loop").symlink_to("loop")
     ended = await ran(queue, submit(queue, work, "true", stdout="loop"))
     assert f"cannot write stdout to {work}/loop: Too many levels of symbolic" in ended.message
+
+
+@pytest.mark.parametrize(
+    ("line", "how"),
+    [
+        ("head -c 999999 /dev/zero", ("exit", 1, "exit status 1; ")),
+        ("head -c 999999 /dev/zero; true", ("exit", 0, "")),
+        ("head -c 999999 /dev/zero; kill -USR1 $$", ("signal", 0, "SIGUSR1; ")),
+    ],
+)
+async def test_a_job_whose_output_has_no_room_says_so(
+    queue: Queue, work: Path, line: str, how: tuple[str, int, str]
+) -> None:
+    with small_disk("64k") as disk:
+        number = submit(queue, work, "sh", "-c", line, stdout=str(disk / "out"), stderr="err")
+        end = await run_job(call(queue, number))
+        ended = queue.ended(number, None, 1)
+        assert ended is not None
+        message = f"{how[2]}the disk of its output {disk}/out is full"
+    assert (how[0], how[1], message) == (ended.how, ended.status, ended.message)
+    assert (message if how[2] else "") == end.failure
+
+
+def test_a_quota_is_found_where_a_program_has_failed(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (work / "out").touch()
+
+    def refused(_: int) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr("grain.worker.jobs.program.os.fsync", refused)
+    text = f"there is no room for its output {work}/out: Disk quota exceeded"
+    assert text == output_trouble([work / "none", work / "out"], failed=True)
+    assert "" == output_trouble([work / "out", Path("/dev/full")], failed=False)
+    assert ["out"] == [one.name for one in work.iterdir()]
 
 
 async def test_outputs_may_be_in_directories_that_are_made(queue: Queue, work: Path) -> None:

@@ -49,9 +49,6 @@ def test_a_job_has_the_variables_that_scripts_for_slurm_use() -> None:
         "GRAIN_JOB_NAME": "opt",
         "GRAIN_ATTEMPT": "1",
         "GRAIN_NODES": "n07",
-        "GRAIN_GIVEN": (
-            "OMPI_MCA_hwloc_base_binding_policy=none\nPRTE_MCA_hwloc_default_binding_policy=none\n"
-        ),
         "PWD": "/home/ann/work",
     }
 

@@ -27,7 +27,7 @@ from typing import TypeVar
 import msgspec
 
 from grain.cli.batch import state_folder
-from grain.edge.trust import check_private, mistrust, private_folder
+from grain.edge.trust import check_private, mistrust, naming, private_folder
 from grain.eventlog.files import read_plain
 from grain.eventlog.names import label_of, take_number
 
@@ -195,14 +195,16 @@ def write(folder: Path, name: str, data: msgspec.Struct) -> None:
     # Paths, arguments and variables are bytes, which may be no UTF-8: JSON escapes the halves of
     # characters that stand for such bytes, and msgspec writes none.
     text = json.dumps(msgspec.to_builtins(data)).encode()
-    with os.fdopen(os.open(_aside(folder, name), os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+    fd = os.open(_aside(folder, name), os.O_RDWR | os.O_CREAT, 0o600)
+    with naming(folder / name), os.fdopen(fd, "r+b") as file:
         file.write(text.ljust(os.fstat(file.fileno()).st_size - 1) + b"\n")
     _aside(folder, name).replace(folder / name)
 
 
 def reserve(folder: Path, name: str) -> None:
     """Take the room on the disk that a short file needs, which is written later."""
-    with os.fdopen(os.open(_aside(folder, name), os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+    fd = os.open(_aside(folder, name), os.O_WRONLY | os.O_CREAT, 0o600)
+    with naming(folder / name), os.fdopen(fd, "wb") as file:
         file.write(b" " * 256)
 
 

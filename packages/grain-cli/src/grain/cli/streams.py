@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The errors of a disk without room."""
+
 TRACEBACK = "GRAIN_TRACEBACK"
 """The environment variable that, set to ``full``, has the traceback of an error printed."""
 
@@ -48,16 +51,34 @@ def file_trouble(error: OSError) -> str:
     if not isinstance(error.filename, str | bytes):
         return error.strerror
     path = os.fsdecode(error.filename)
-    remedy = ""
-    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+    advice = "make room there" if error.errno in FULL else ""
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, *FULL}:
         from pathlib import Path
 
         from grain.eventlog.names import state_folder
 
-        with contextlib.suppress(RuntimeError):  # HOME is not set
+        with contextlib.suppress(RuntimeError):  # there is no home directory
             if Path(path).is_relative_to(state_folder()):
-                remedy = "; set XDG_STATE_HOME to a directory that you may write to"
-    return f"{path}: {error.strerror}{remedy}"
+                advice = elsewhere("set XDG_STATE_HOME", full=error.errno in FULL)
+    return "; ".join(filter(None, (f"{path}: {error.strerror}", advice)))
+
+
+def elsewhere(setting: str, *, full: bool = True) -> str:
+    """Return what to do about a directory in which Grain cannot write.
+
+    Args:
+        setting: by which Grain writes elsewhere, as in "set XDG_STATE_HOME".
+        full: True if its disk is full.
+    """
+    if full:
+        return f"make room there, or {setting} to a directory on another disk"
+    return f"{setting} to a directory that you may write to"
+
+
+def remedy(error: OSError, setting: str) -> str:
+    """Return what to do about an error, as a sentence; see `elsewhere`."""
+    text = elsewhere(setting, full=error.errno in FULL)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def sentence(error: Exception) -> str:

@@ -283,6 +283,9 @@ def delayed(
     def wrap(fn: Callable[P, Awaitable[T]]) -> DelayedFn[P, T]:
         if isinstance(fn, DelayedFn):
             raise TypeError(f"{name_of(fn.fn)} is a delayed function already")
+        if isinstance(fn, classmethod | staticmethod):
+            method: Any = type(fn)(wrap(fn.__func__))  # in the order in which both work
+            return method  # type: ignore[no-any-return]
         if not is_async(fn):
             raise not_async(fn)
         policy = None if options == _USUAL else make_policy(*options)

@@ -36,11 +36,10 @@ Map:
 - ``invitation``: a direct connection between two processes that a third one brings together
 - ``trust``: code, logs and scripts where other users may write
 - ``version``: the version of the package
-- ``machine/``: what processes of one machine share: its CPUs, and what its kernel says of them
+- ``machine/``: this machine: CPUs that workers have taken, copies of processes, users of sockets
 - ``bridge/``: meetings at a bridge, where processes meet that share no file system
 - ``relay/``: the server of a bridge
 - ``connecting/``: dialling and serving: routes, offers, greeting
-- ``machine/``: this machine: CPUs that workers have taken, copies of processes
 - ``framing/``: channels: frames and the writer
 - ``meeting/``: the meeting file: who leads, and how it is reached
 - ``transports/``: trio streams over Unix sockets, TLS and files

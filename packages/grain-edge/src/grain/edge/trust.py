@@ -13,7 +13,7 @@ import os
 import shlex
 import stat
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -151,6 +151,21 @@ def _way_to(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
             yield place, status
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name a file in the errors of a block that name none, such as those of write(2).
+
+    Raises:
+        OSError: of the block, with a file.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def remove_files(folder: Path, wanted: Callable[[str, os.stat_result], bool]) -> None:
     """Remove plain files of a directory that is ours, by descriptor and through no link.
 
@@ -267,7 +282,7 @@ def write_script(path: Path, text: str) -> None:
     aside = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700)
     try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
+        with naming(path), os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(text)
             os.fchmod(fd, 0o700)  # an umask may have taken away our own access
         aside.replace(path)

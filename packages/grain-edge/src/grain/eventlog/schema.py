@@ -315,7 +315,8 @@ def encodable(value: Any) -> Any:
     For what could not be encoded: Python has half a character for each byte that is not text, in
     arguments, names of files and variables.
     """
-    plain = msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview))
+    raw = (bytes, bytearray, memoryview)
+    plain = msgspec.to_builtins(value, builtin_types=raw, enc_hook=repr)
     return _without_halves(plain)
 
 

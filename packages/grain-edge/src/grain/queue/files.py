@@ -9,7 +9,7 @@ Rules:
    seconds old: NFS shows them so. Only a link decides.
 """
 
-# ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH113, PTH114, PTH116, PTH211 - 100,000 at a time
+# ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH112, PTH114, PTH116, PTH211 - 100,000 at a time
 
 from __future__ import annotations
 
@@ -339,7 +339,8 @@ class LocalDisk:
     def is_file(self, name: str) -> bool:
         """See `FileOperations`."""
         path = self._root + name
-        return os.path.isfile(path) and not os.path.islink(path)
+        # Also a pipe in its place, which then counts as one that is damaged.
+        return os.path.lexists(path) and not os.path.islink(path) and not os.path.isdir(path)
 
     def sync(self, folder: str) -> None:
         """See `FileOperations`."""

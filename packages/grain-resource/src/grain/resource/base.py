@@ -22,6 +22,7 @@ import copy
 import functools
 import math
 from contextlib import suppress
+from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from grain.resource.errors import DuplicateKind, Infeasible, Insufficient
@@ -303,6 +304,9 @@ class Resource:
         def __rmatmul__(self, other):
             if not callable(other):
                 return NotImplemented
+            if isinstance(other, MethodType) and hasattr(type(other.__func__), "__matmul__"):
+                # A delayed class method, as Python 3.13 and later bind it.
+                return other.__func__.__get__(other.__self__) @ self
             name = getattr(other, "__name__", type(other).__name__)
             raise TypeError(
                 f"{name} is no delayed function: decorate it with @delayed (from grain.delayed "

@@ -429,7 +429,8 @@ class ProgramCall:
         if cwd is None:
             self.cwd = None if scratch else GVAR.cwd
         else:
-            self.cwd = str(Path(GVAR.cwd, cwd))
+            path = Path(cwd)  # an absolute one does not need a directory that may be gone
+            self.cwd = str(path if path.is_absolute() else Path(GVAR.cwd, path))
         self.stdout = None if isinstance(stdout, _Stream) else os.fspath(stdout)
         self.stderr = None if isinstance(stderr, _Stream) else os.fspath(stderr)
         # The same file twice: opened once, or one stream would overwrite the other.

@@ -18,6 +18,10 @@ class Undelayed(functools.partial[Any]):
             "resources"
         )
 
+    def __get__(self, instance: object, owner: type | None = None) -> Undelayed:
+        """Bind the function to an instance, as a method."""
+        return self if instance is None else Undelayed(self, instance)
+
     def with_urgency(self, _: object) -> Undelayed:
         """Return the function as it is: a call in a leaf waits for nothing."""
         return self

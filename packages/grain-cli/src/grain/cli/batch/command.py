@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch.errors import BatchError, BatchUnreachable, SubmissionUnknown
 from grain.cli.batch.system_commands import system_environment
+from grain.cli.streams import remedy
 from grain.edge.trust import private_folder, remove_files, write_script
 
 if TYPE_CHECKING:
@@ -239,6 +240,6 @@ def keep_script(folder: Path, name: str, text: str) -> Path:
         raise BatchError(
             f"{path} cannot be written",
             error.strerror or "",
-            "Set XDG_STATE_HOME to a directory that you may write to.",
+            remedy(error, "set XDG_STATE_HOME"),
         ) from None
     return path

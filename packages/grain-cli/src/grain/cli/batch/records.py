@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from grain.edge.trust import check_private, private_folder, remove_files
+from grain.edge.trust import check_private, naming, private_folder, remove_files
 from grain.eventlog.files import read_plain
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class JobRecords:
         Raises:
             OSError: they cannot be written.
         """
-        with file.open("a", encoding="utf-8") as out:
+        with naming(file), file.open("a", encoding="utf-8") as out:
             for record in new:
                 data = msgspec.to_builtins(record)
                 del data["file"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from grain.cli.show import clean
+from grain.cli.streams import FULL, elsewhere
 from grain.resource.figures import span
 
 if TYPE_CHECKING:
@@ -35,10 +36,16 @@ def queue_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        from grain.queue.errors import QueueError
+        from grain.queue.errors import CannotWrite, QueueError
 
         if isinstance(error, QueueError):
-            raise click.ClickException(clean(error, keep="\n")) from None
+            text = str(error)
+            if isinstance(error, CannotWrite) and error.errno in FULL:
+                from grain.queue.folder import DEFAULT, queue_folder
+
+                where = queue_folder(DEFAULT).parent
+                text += f"; queues are in {where}: {elsewhere('set XDG_STATE_HOME')}"
+            raise click.ClickException(clean(text, keep="\n")) from None
         raise
 
 

@@ -14,7 +14,7 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 from grain.cli.workers.shapes import shape_option, shaped
 from grain.cli.workers.up import refuse_words
-from grain.edge.trust import private_folder
+from grain.edge.trust import naming, private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,6 +214,7 @@ def _alone(folder: Path, address: str) -> Iterator[None]:
                 f"{who} keeps workers for {address} already; end it first"
             ) from None
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
+        with naming(path):
+            # Not by a buffer, which would try again when it is closed.
+            os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}".encode())
         yield

@@ -22,6 +22,7 @@ from grain.cli.batch import (
     open_system,
     worker_job,
 )
+from grain.cli.streams import remedy
 from grain.cli.workers.jobs import records
 from grain.config import Shape
 
@@ -149,7 +150,7 @@ def recorded(
         raise BatchError(
             "nothing was submitted, as it cannot be recorded",
             f"{error.filename}: {error.strerror}",
-            "Set XDG_STATE_HOME to a directory that you may write to.",
+            remedy(error, "set XDG_STATE_HOME"),
         ) from error
     try:
         for one in submit():

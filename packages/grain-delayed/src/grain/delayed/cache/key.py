@@ -11,11 +11,11 @@ import types
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from grain.delayed.cache.digest import code_digest, digest
+from grain.delayed.cache.digest import Undigestible, code_digest, digest
 from grain.worker.call import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping
 
     from grain.worker import Call
 
@@ -126,21 +126,38 @@ class Caching:
         return Key(function, code, bound, self.version, call_digest, shown[:100], self.by_arguments)
 
     def _digest_arguments(self, call: Call) -> bytes:
-        """Return a digest that is equal whether arguments were passed by position or by name."""
+        """Return a digest that is equal however the same arguments were passed.
+
+        That is by position or by name; and a default by not passing it, which the digest of the
+        code has as well.
+        """
         given: dict[Any, Any] = {**dict(enumerate(call.args)), **call.kwargs}
+        parameters: Mapping[str, inspect.Parameter] = {}
         try:
             # Kept by type: a method has one argument less when it is bound to an instance.
             signature = self._signatures.get(type(call.fn))
             if signature is None:
                 signature = self._signatures[type(call.fn)] = inspect.signature(call.fn)
             given = dict(signature.bind(*call.args, **call.kwargs).arguments)
+            parameters = signature.parameters
         except (TypeError, ValueError):
             pass  # the call itself will raise
         whole = hashlib.sha256()
         for name in sorted(given, key=str):
-            whole.update(digest(name, "a name"))
-            whole.update(digest(given[name], f"argument {name} of {name_of(call.fn)}"))
+            value = digest(given[name], f"argument {name} of {name_of(call.fn)}")
+            if name not in parameters or not _is_default(parameters[name], given[name], value):
+                whole.update(digest(name, "a name"))
+                whole.update(value)
         return whole.digest()
+
+
+def _is_default(parameter: inspect.Parameter, value: object, digest_of_value: bytes) -> bool:
+    if parameter.default is value or parameter.default is parameter.empty:
+        return parameter.default is value
+    try:
+        return digest(parameter.default, "a default") == digest_of_value
+    except Undigestible:
+        return False
 
 
 def function_name(fn: Any) -> str:

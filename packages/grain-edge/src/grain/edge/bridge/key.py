@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from grain.edge.address import BridgeAddress, parse_address
 from grain.edge.errors import AddressError, ExposedFile, ForeignFile, MeetingError
-from grain.edge.trust import make_folder
+from grain.edge.trust import make_folder, naming
 from grain.eventlog.names import state_folder, with_home
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def without_key(address: str, env: Mapping[str, str] = os.environ) -> str:
     if not path.exists():
         aside = folder / f".{secrets.token_hex(8)}"
         fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w") as file:
+        with naming(path), os.fdopen(fd, "w") as file:
             file.write(_text(key) + "\n")
         aside.replace(path)
     return replace(where, key=f"@{path}").text

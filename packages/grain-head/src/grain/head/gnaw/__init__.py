@@ -8,6 +8,7 @@ Map:
 
 - ``main``: the command line, and the process from its start until it was idle for long
 - ``counting``: the resources of the whole cluster; commands that tell how many licences there are
+- ``asking``: a script that runs such a command, and reads its answer
 - ``metrics``: the counts of its hub as metrics of Prometheus
 - ``metrics_port``: a small HTTP server for them
 - ``pool``: workers that it keeps alive by ``grain scale``

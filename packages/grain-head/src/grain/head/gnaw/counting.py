@@ -4,25 +4,25 @@
     service = HubService(cluster=shared.pool)
     nursery.start_soon(shared.keep_counting, service.dispatch, service.on_uncounted)
 
-A number stands as it is. A command tells its number again and again: it runs with a time limit in a
-session of its own, whose processes are killed with it. Of the number that it tells, tasks get what
-others do not use: what is in use by its word, less what tasks of this scheduler held while it ran.
+A number stands as it is. A command tells its number again and again: it is an external program with
+a time limit, which ends with all that it has started. Of the number that it tells, tasks get what
+others do not use, as `grain.head.scheduler.cluster.OthersUse` judges by what is in use.
 A command that fails changes nothing: the last number counts, and 0 before the first one.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-import re
-import signal
-import subprocess
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+import sys
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from grain.head.scheduler.cluster import ClusterPool
+from grain.head.gnaw import asking
+from grain.head.gnaw.asking import MANY, SEARCHING, CountFailed, Told
+from grain.head.scheduler.cluster import ClusterPool, OthersUse
 from grain.resource import Opaque, Resource, from_data
 
 if TYPE_CHECKING:
@@ -31,25 +31,7 @@ if TYPE_CHECKING:
 LIMIT = 30.0
 """Seconds in which a command has to end."""
 
-_MANY = 1_000_000_000  # a number that a command may tell is less
-_SHOWN = 200  # characters of what a command printed, in messages
-
 _log = logging.getLogger("grain.head")
-
-
-class CountFailed(Exception):
-    """A command did not tell a number; the text says why."""
-
-
-class Told(NamedTuple):
-    """The numbers that a command has told.
-
-    Attributes:
-        used: how many are in use, by tasks and by others; None if it does not tell that.
-    """
-
-    total: int
-    used: int | None
 
 
 class Count:
@@ -61,7 +43,7 @@ class Count:
     Attributes:
         kind, name: of what; the name is empty for a kind without sorts.
         number: how many tasks may use at a time; None before the first answer.
-        others: how many others use.
+        others: an estimate of how many others use.
         failed: why the last call failed; empty if it did not.
     """
 
@@ -72,7 +54,7 @@ class Count:
         self.pattern: str = table["pattern"]
         self.every = float(table["every"])
         self.number: int | None = None
-        self.others = 0
+        self.others = OthersUse()
         self.failed = ""
 
     @property
@@ -86,15 +68,16 @@ class Count:
         if self.number is None:
             why = self.failed or "it has not answered yet"
             return f"{name}how many there are is not known, as {self.command!r} says: {why}"
-        parts = [f"others use {self.others}"] * (self.others > 0)
+        parts = [f"others use {self.others.number}"] * (self.others.number > 0)
         if self.failed:
             parts.append(f"as {self.command!r} said last, which fails now")
         return f"{name}{', '.join(parts)}" if parts else ""
 
-    def on_told(self, told: Told, ours: int) -> None:
-        """Take in the numbers, of which tasks held so many while the command ran."""
-        self.others = 0 if told.used is None else max(told.used - ours, 0)
-        self.number = max(told.total - self.others, 0)
+    def on_told(self, told: Told, held: Mapping[int, int], now: float) -> None:
+        """Take in the numbers, with what each task held at any time while the command ran."""
+        if told.used is not None:
+            self.others.on_answer(told.used, held, now)
+        self.number = max(told.total - self.others.number, 0)
         self.failed = ""
 
 
@@ -115,7 +98,7 @@ class SharedResources:
         self._by_table = {id(one[2]): Count(*one) for one in _tables(data)}
         self.counts = list(self._by_table.values())
         total = {kind: self._made(kind) for kind in data}
-        most = {kind: self._made(kind, _MANY) for kind in data}
+        most = {kind: self._made(kind, MANY) for kind in data}
         self.pool = ClusterPool(total, most)
         for kind, resource in total.items():
             if isinstance(resource, Opaque):
@@ -146,10 +129,10 @@ class SharedResources:
         on_trouble: Callable[[str, str], object],
     ) -> None:
         while True:
-            before = self._held(count)
+            held = self.pool.holding(count.kind, count.name)
             failed = count.failed
             try:
-                told = read(count.pattern, await run_command(count.command))
+                told = await ask(count.command, count.pattern)
             except CountFailed as error:
                 count.failed = str(error)
                 if not failed:
@@ -161,8 +144,8 @@ class SharedResources:
                     _log.warning("%s", why)
                     on_trouble(f"the command {count.command!r}", why)
             else:
-                # Were it more before the command than after it, others would seem to use less.
-                count.on_told(told, min(before, self._held(count)))
+                held.update(self.pool.holding(count.kind, count.name))
+                count.on_told(told, held, trio.current_time())
                 if failed:
                     _log.info("%r tells again how many there are of %s", count.command, count.what)
                     on_trouble(f"the command {count.command!r}", "")
@@ -170,10 +153,6 @@ class SharedResources:
             self._note()
             on_changed()
             await trio.sleep(count.every)
-
-    def _held(self, count: Count) -> int:
-        """Return how many tasks of the scheduler hold."""
-        return self.pool.usage()[count.kind].get(count.name, (0, 0))[0]
 
     def _made(self, kind: str, otherwise: int | None = None) -> Resource:
         """Return what there is of a kind, with a number in the place of each command."""
@@ -201,63 +180,34 @@ def _tables(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]
                     yield kind, name, one
 
 
-def read(pattern: str, output: str) -> Told:
-    """Return the numbers in the output of a command.
+async def ask(command: str, pattern: str, limit: float = LIMIT) -> Told:
+    """Run a shell command, and return the numbers that the pattern finds in what it prints.
+
+    Both are an external program, of which nothing is left when this returns, raises or is
+    cancelled.
 
     Raises:
-        CountFailed: they are not there.
+        CountFailed: it fails, does not end in time, or tells no numbers.
     """
-    match = re.search(pattern, output, re.MULTILINE)
-    if match is None:
-        raise CountFailed(f"its output does not match the pattern '{pattern}': {_short(output)}")
-    groups = match.groupdict()
+    # Imported where it is used, as that takes time and memory, and most schedulers need none.
+    from grain.worker.external import ExternalError, ExternalTimeoutError, run_external
+
+    words = [sys.executable, "-I", "-S", asking.__file__, command, pattern]
     try:
-        total, used = int(groups["total"]), groups.get("used")
-        told = Told(total, None if used is None else int(used))
-    except (TypeError, ValueError):
-        raise CountFailed(f"its numbers are not whole numbers: {_short(match[0])}") from None
-    if told.total < 0 or told.total >= _MANY or (told.used or 0) < 0:
-        raise CountFailed(f"its numbers cannot be: {_short(match[0])}")
-    return told
-
-
-async def run_command(command: str, limit: float = LIMIT) -> str:
-    """Run a shell command; return what it prints.
-
-    Cancelled, it kills all processes of the command's session.
-
-    Raises:
-        CountFailed: it fails, or does not end in time.
-    """
-    done: subprocess.CompletedProcess[bytes] | None = None
-    try:
-        with trio.move_on_after(limit):
-            done = await trio.run_process(
-                ["/bin/sh", "-c", command],
-                stdin=subprocess.DEVNULL,
-                capture_stdout=True,
-                capture_stderr=True,
-                check=False,
-                start_new_session=True,
-                deliver_cancel=_kill_session,
-            )
+        # With this directory, also if it was removed.
+        where = f"/proc/{os.getpid()}/cwd"
+        done = await run_external(words, cwd=where, timeout=limit, grace=0.0, here=True)
+    except ExternalTimeoutError as error:
+        if SEARCHING.encode() in (error.stdout or b""):
+            why = f"the pattern '{pattern}' has found nothing within {limit:g} s: simplify it"
+        else:
+            why = f"it has not ended within {limit:g} s"
+        raise CountFailed(why) from None
+    except ExternalError as error:
+        raise CountFailed(f"it cannot be asked: {error.reason}") from None
     except OSError as error:
         raise CountFailed(f"it cannot be started: {error.strerror}") from None
-    if done is None:
-        raise CountFailed(f"it has not ended within {limit:g} s")
-    if done.returncode:
-        status = done.returncode
-        how = f"exit status {status}" if status > 0 else signal.Signals(-status).name
-        raise CountFailed(f"{how}: {_short((done.stderr or done.stdout).decode(errors='replace'))}")
-    return done.stdout.decode(errors="replace")
-
-
-async def _kill_session(process: trio.Process) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _short(text: str) -> str:
-    """Return the beginning of a text, in one line."""
-    line = " ".join(text.split())
-    return (line if len(line) <= _SHOWN else f"{line[:_SHOWN]} ...") or "(nothing)"
+    answer = json.loads(done.stdout_text.splitlines()[-1])
+    if "failed" in answer:
+        raise CountFailed(answer["failed"])
+    return Told(**answer)

@@ -444,15 +444,16 @@ class Missions:
         self._end_if_over(mission, now)
 
     def _outlast(self, mission: MissionRecord, now: float) -> None:
-        """Forget what was over at the last look already, and no process of a lasting mission wants.
+        """Forget what a lasting mission left at the last look already, and no process of it wants.
 
         Its runs go on, whether it is connected or not.
         """
         over = [task for task in mission.tasks.values() if task.lease is None and not task.claimed]
+        before = mission.unfetched
+        mission.unfetched = {task.number: (task.course, task.crashes) for task in over}
         for task in over:
-            if task.number in mission.unfetched:
+            if before.get(task.number) == mission.unfetched[task.number]:
                 self._outcomes.discard(task)
-        mission.unfetched = {task.number for task in over} & mission.tasks.keys()
         mission.deadline = now + self._grace
         if mission.link is None:
             self._end_if_over(mission, now)

@@ -146,8 +146,9 @@ class MissionRecord(PeerRecord):
     # Of a lasting mission, by the number of their task: runs under way beside the one for which
     # the task waits, or of a task that has an outcome. No other mission has such runs.
     beside: dict[int, dict[LeaseRecord, None]] = field(default_factory=dict)
-    # The tasks of it that were over, and not submitted again, when that was last looked at.
-    unfetched: set[int] = field(default_factory=set)
+    # What tasks of it have left that were over, and not submitted again, when that was last looked
+    # at, by number. The run of another process may have left more since.
+    unfetched: dict[int, tuple[TaskCourse, tuple[Crash, ...]]] = field(default_factory=dict)
     synced: bool = False
     # When this head first met it, for display.
     since: float = 0.0

@@ -12,12 +12,16 @@ part, all else is what a worker has to have. The rules:
 3.  A run holds its shared part until it ends, or its worker is lost, as it holds its cores.
 4.  A new head hands out nothing until the workers of its predecessor had time to report what their
     runs hold. What they hold counts, also if it is more than there is.
+5.  Where a command tells how many are in use, others use what tasks here do not account for. A task
+    holds its part from its start, but takes it out of the server's count later, or not at all. So
+    what others use falls only with what is in use (`OthersUse`).
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from grain.head.scheduler.state import divided
 from grain.resource import ZERO, Licences, Supply
@@ -103,6 +107,12 @@ class ClusterPool:
         """
         gone = held.parts().keys() - total.parts().keys() - _OF_WORKERS
         return divided(held, self.kinds | gone)
+
+    def holding(self, kind: str, name: str = "") -> dict[int, int]:
+        """Return how many of one sort of a kind each task holds, by task."""
+        parts = ((task, held.parts().get(kind)) for task, held in self.held.items())
+        counts = ((task, _usage(part, part).get(name)) for task, part in parts if part is not None)
+        return {task: count[1] for task, count in counts if count is not None and count[1]}
 
     def usage(self) -> dict[str, dict[str, tuple[int, int]]]:
         """Return how many of each sort are in use, and how many there are, by kind and name."""
@@ -272,6 +282,87 @@ class ClusterPool:
         )
         asked = by.shared.ask() if by.count == 1 else f"{by.count} times {by.shared.ask()}"
         return f"the whole cluster has {has}, asked for {asked}"
+
+
+CONFIRMED = 60.0
+"""Seconds in which a task may have given back what it holds without having ended."""
+
+SETTLED = 3600.0
+"""Seconds within which all that tasks hold was in use at once, at some time."""
+
+
+class _Answer(NamedTuple):
+    """One answer of a command.
+
+    Attributes:
+        taken: how many of those in use tasks had.
+        held: how many each task held.
+    """
+
+    at: float
+    used: int
+    taken: int
+    held: Mapping[int, int]
+
+
+class OthersUse:
+    """An estimate of how many others use, of one sort of which a command tells how many are in use.
+
+    In use are those of others, and those that tasks have taken by now: no more than they hold. If
+    more are in use, tasks may have taken theirs. If fewer are, tasks that have ended gave theirs
+    back, as well as those that were about to end, or that were between two programs. So the
+    estimate falls only
+
+    - at once, to the number in use;
+    - to what is in use besides what tasks have that were there `CONFIRMED` ago and go on;
+    - to the most that was in use besides all that tasks held, of the last `SETTLED`. Without that,
+      what others give back while one task ends and another begins would be lost for good.
+
+    Attributes:
+        number: how many others use; 0 before the first answer.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._answers: deque[_Answer] = deque()
+        self._besides: deque[tuple[float, int]] = deque()
+
+    def on_answer(self, used: int, held: Mapping[int, int], now: float) -> None:
+        """Take in how many are in use.
+
+        Args:
+            used: by tasks and by others.
+            held: by each task that held some at any time while the command ran.
+            now: the time, in seconds of a clock that does not go back.
+        """
+        ours = sum(held.values())
+        if self._answers:
+            last = self._answers[-1]
+            taken = max(_taken_still(last, held), min(used - self.number, ours))
+        else:  # what tasks hold by now, they held under an earlier scheduler
+            taken = min(used, ours)
+        _append(self._answers, _Answer(now, used, taken, dict(held)), now - CONFIRMED)
+        _append(self._besides, (now, used - ours), now - SETTLED)
+        besides_taken = max(one.used - _taken_still(one, held) for one in self._answers)
+        besides_held = max(number for _, number in self._besides)
+        most = max(self.number, used - taken)
+        self.number = max(min(most, used, besides_taken, besides_held), 0)
+
+
+def _taken_still(answer: _Answer, held: Mapping[int, int]) -> int:
+    """Return how many of those that tasks had at an answer they have still, if none gave back."""
+    ended = sum(count for task, count in answer.held.items() if task not in held)
+    return max(answer.taken - ended, 0)
+
+
+_Timed = TypeVar("_Timed", bound=tuple[Any, ...])
+
+
+def _append(history: deque[_Timed], last: _Timed, since: float) -> None:
+    """Append to a history, and forget what no longer held at a time: each holds until the next."""
+    history.append(last)
+    while len(history) > 1 and history[1][0] <= since:
+        history.popleft()
 
 
 def unowned(request: Resource, pool: ClusterPool, workers: Iterable[Resource]) -> list[str]:

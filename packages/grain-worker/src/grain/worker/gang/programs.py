@@ -16,6 +16,7 @@ from grain.worker.errors import ExternalError, ExternalStartError, Failure
 from grain.worker.external import CAPTURE, STDOUT, Completed, run_external
 from grain.worker.gang.messages import OUTPUT
 from grain.worker.processes.environment import DEVICES, SLOTS, THREADS
+from grain.worker.processes.mpi import RSH
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,10 +30,20 @@ NOT_FOUND, CANNOT = 127, 255
 """The statuses of a program that is not there, as of a shell, and of one that cannot be run for
 another reason, as of ssh."""
 
-# Variables by which a batch system, or an MPI launcher on the root, speaks to its own children.
-_NOT_PASSED = ("SLURM_", "PBS_", "PMI_", "PMIX_", "HYDI_", "SLURMD_")
+# Variables by which a batch system, or an MPI launcher on the root, speaks to its own children; and
+# those by which programs of the root find launchers' files and sockets there.
+_NOT_PASSED = (
+    "SLURM_", "SLURMD_", "PBS_", "PMI_", "PMIX_", "HYDI_",
+    RSH, "OMPI_MCA_plm", "OMPI_MCA_orte_default_hostfile", "PRTE_MCA_plm",
+    "PRTE_MCA_prte_default_hostfile", "HYDRA_LAUNCHER", "HYDRA_HOST_FILE", "I_MPI_HYDRA_",
+)  # fmt: skip
 # What each member has by itself: the root's would lead astray.
-_OWN = frozenset((*DEVICES, *THREADS, *SLOTS, "TMPDIR", "HOSTNAME", "CUDA_DEVICE_ORDER", MEMBER))
+_OWN = frozenset(
+    (
+        *DEVICES, *THREADS, *SLOTS, "CUDA_DEVICE_ORDER", MEMBER, "HOSTNAME",
+        "TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "SSH_AUTH_SOCK",
+    )
+)  # fmt: skip
 
 
 Outcome: TypeAlias = Completed | ExternalError

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import stat
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from grain.edge.meeting.host import start_time
 from grain.queue.records import Ended
@@ -17,14 +22,18 @@ from grain.worker.errors import (
     ExternalMemoryError,
     ExternalStartError,
     ExternalTimeoutError,
+    printable,
 )
 from grain.worker.guards.proc import children, send_signal
 from grain.worker.processes.fork_server_client import ForkServerClient
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from grain.queue.records import How, Receivers
     from grain.worker.external import Completed, ProgramCall
 
+_PROBE = 4096  # bytes for which a disk must have room
 _LONGEST_LINE = 4096  # bytes of the first line of a script
 
 
@@ -92,12 +101,57 @@ def failure_text(ended: Ended, program: str, line: str = "") -> str:
     """
     why = f": {line}" if line else ""
     if ended.how == "exit":
+        why = why or ended.message.replace(f"exit status {ended.status}; ", ": ", 1)
         return f"{program}: exit code {ended.status}{why}" if ended.status else ""
     if ended.how == "signal" and not ended.message:
         return f"{program}: ended by signal {signal_name(ended.signal)}{why}"
     if ended.how == "cancelled":
         return f"cancelled by {ended.by}" + (f", {ended.message}" if ended.message else "")
     return ended.message or ended.how
+
+
+def end_text(ended: Ended) -> str:
+    """Return how a program that ran has ended, without its name; "" if it succeeded."""
+    if ended.how == "exit":
+        return f"exit status {ended.status}" if ended.status else ""
+    return ended.message or signal_name(ended.signal)
+
+
+def with_trouble(ended: Ended, trouble: str) -> Ended:
+    """Return the receipt of an attempt, which also says what is wrong with its output."""
+    if not trouble or ended.how not in ("exit", "signal", "timeout", "memory"):
+        return ended
+    text = "; ".join(filter(None, (end_text(ended), trouble)))
+    return msgspec.structs.replace(ended, message=text)
+
+
+def output_trouble(outputs: Iterable[Path], *, failed: bool) -> str:
+    """Return that a disk has no room for what was printed, as a sentence; "" if it has.
+
+    Whoever writes learns of it, and a program may not say it, or only into that very file.
+
+    Args:
+        failed: True if the program did. Then a quota is looked for, too, by a file that is made
+            and removed.
+    """
+    for path in outputs:
+        with suppress(OSError):
+            if not stat.S_ISREG(path.stat().st_mode):
+                continue
+            room = os.statvfs(path)
+            blocks = room.f_bavail if os.geteuid() else room.f_bfree
+            if room.f_blocks and blocks * room.f_frsize < _PROBE:
+                return f"the disk of its output {printable(str(path))} is full"
+            if failed:
+                try:
+                    with TemporaryFile(dir=path.parent, buffering=0) as file:
+                        file.write(bytes(_PROBE))
+                        os.fsync(file.fileno())
+                except OSError as error:
+                    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                        what = printable(str(path))
+                        return f"there is no room for its output {what}: {error.strerror}"
+    return ""
 
 
 def last_line(ended: Ended, number: int, host: str, *, again: bool = False) -> str:

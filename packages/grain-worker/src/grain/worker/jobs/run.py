@@ -28,9 +28,11 @@ from grain.worker.jobs.program import (
     failure_text,
     last_line,
     missing_interpreter,
+    output_trouble,
     receipt,
     receipt_of_failure,
     send,
+    with_trouble,
 )
 from grain.worker.jobs.variables import (
     Place,
@@ -191,10 +193,10 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
         ended = await runner.run()
     finally:
         # Cancellation comes here, too: the program is gone by now.
-        await runner.end(ended)
-    if ended.how == "returned":
+        noted = await runner.end(ended)
+    if noted.how == "returned":
         return AttemptEnd("returned")
-    return AttemptEnd("ended", failure=failure_text(ended, runner.program, runner.line))
+    return AttemptEnd("ended", failure=failure_text(noted, runner.program, runner.line))
 
 
 class _Runner:
@@ -209,6 +211,7 @@ class _Runner:
         self._run = attempt_of(trio.lowlevel.current_task())
         self._next_wish = what.wishes
         self._cancelled: Wish | None = None
+        self._outputs: list[Path] = []
         self._stderr: Path | None = None
         self._own_end: Ended | None = None
         # The line of its output that says why the program failed; "" as long as it has not.
@@ -286,33 +289,40 @@ class _Runner:
         # A wish has cancelled the nursery before the program ended.
         return self._ended_on_request()
 
-    async def end(self, ended: Ended | None) -> None:
+    async def end(self, ended: Ended | None) -> Ended:
         """Make the receipt of the end, and go on trying while that is not possible.
+
+        Returns:
+            What the receipt says, unless the attempt had one already.
 
         Args:
             ended: None for a run that was cancelled.
         """
+        noted: Ended | None = None
         with trio.CancelScope(shield=True):
             pause = _RETRY
-            while True:
+            while noted is None:
                 try:
-                    await trio.to_thread.run_sync(self._end, ended)
+                    noted = await trio.to_thread.run_sync(self._end, ended)
                 except (QueueError, OSError) as error:
                     _log.warning(
                         "job %d has ended, and that cannot be noted: %s", self._what.number, error
                     )
                     await trio.sleep(pause)
                     pause = min(2 * pause, _RETRY_LATER)
-                else:
-                    return
+        assert noted is not None
+        return noted
 
-    def _end(self, ended: Ended | None) -> None:
+    def _end(self, ended: Ended | None) -> Ended:
         ended = ended or self._own_end
         if ended is None:
             self._look()
             ended = self.returned() if self._cancelled is None else self._ended_on_request()
         self._write_last_line(ended)
+        failed = ended.how != "exit" or ended.status != 0
+        ended = with_trouble(ended, output_trouble(self._outputs, failed=failed))
         self._queue.end(*self._key, ended)
+        return ended
 
     def _write_last_line(self, ended: Ended) -> None:
         """Have the output say, once, that the program was ended."""
@@ -358,6 +368,7 @@ class _Runner:
             where = printable(job.directory)
             raise QueueError(f"its directory {where} is not there on {host}")
         self._stderr = err or out
+        self._outputs = [out] if err is None else [out, err]
         cores = len(allocated(GVAR.res, "c"))
         others = tuple((node.host, len(node.c) or 1) for node in _others())
         place = Place(host, cores or 1, self._queue.name, others)

@@ -20,7 +20,7 @@ import dis
 import functools
 import importlib
 import sys
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class Functions:
         if kind is ModuleType and part.__name__ != "__main__":
             by_name = sys.modules.get(part.__name__) is part
             return (import_module, (part.__name__,)) if by_name else NotImplemented
+        if kind is MethodType:
+            return reduce_method(part)
         if kind is CachedFunction:
             parameters = part.cache_parameters()
             return make_cached, (part.__wrapped__, parameters["maxsize"], parameters["typed"])
@@ -93,6 +95,18 @@ class Completion(NamedTuple):
     def __reduce__(self) -> Any:
         """Return a call that completes the function."""
         return complete_function, (self.fn, _state(self.fn))
+
+
+def reduce_method(method: MethodType) -> Any:
+    """Return the reduction of a bound method that its object does not give by its name.
+
+    Such is the method behind a delayed one: by its name the object has the delayed one, and a
+    worker that found that would have the leaf submit itself. For any other, NotImplemented.
+    """
+    name = getattr(method.__func__, "__name__", None)
+    if name is not None and getattr(method.__self__, name, None) == method:
+        return NotImplemented
+    return MethodType, (method.__func__, method.__self__)
 
 
 def _state(fn: FunctionType) -> FunctionState:

@@ -20,13 +20,14 @@ import io
 import pickle
 import struct
 from pkgutil import resolve_name
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.buffers import LARGE, Buffer, allocate
 from grain.edge.messages import Pieces
 from grain.worker.pickling.by_value import NAMED, reduces_to_code
 from grain.worker.pickling.exceptions import reduce_exception
+from grain.worker.pickling.functions import reduce_method
 from grain.worker.pickling.in_process import is_in_process, reduce_in_process
 from grain.worker.pickling.origin import dilled_code
 from grain.worker.pickling.reading import Reader
@@ -74,6 +75,8 @@ class _Pickler(pickle.Pickler):
             return reduction
         if issubclass(kind, BaseException):
             return reduce_exception(obj)
+        if kind is MethodType:
+            return reduce_method(obj)
         if kind in self._free:
             return NotImplemented
         if is_in_process(kind):

@@ -237,12 +237,13 @@ def launcher_variables(gang: Members, ranks: Sequence[int], folder: Path) -> dic
         **NOT_BATCH,  # a script may set variables of a batch job
         RSH: gang.rsh,
         "OMPI_MCA_plm": "rsh",
-        "OMPI_MCA_plm_rsh_agent": gang.rsh,
+        # Its daemons on members look for the first word, and have no such file as the second.
+        "OMPI_MCA_plm_rsh_agent": f"/bin/sh {gang.rsh}",
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
         "OMPI_MCA_orte_leave_session_attached": "1",
         "OMPI_MCA_orte_default_hostfile": openmpi,
         "PRTE_MCA_plm": "ssh",
-        "PRTE_MCA_plm_ssh_agent": gang.rsh,
+        "PRTE_MCA_plm_ssh_agent": f"/bin/sh {gang.rsh}",
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_prte_leave_session_attached": "1",
         "PRTE_MCA_prte_default_hostfile": openmpi,

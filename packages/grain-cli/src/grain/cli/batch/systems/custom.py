@@ -16,6 +16,7 @@ from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands
 from grain.cli.batch.errors import BatchError, BatchUnreadable, BatchUnsupported, SubmissionUnknown
 from grain.cli.batch.scripts.shell import body
+from grain.cli.streams import remedy
 from grain.config import ConfigError, Mistake, format_walltime
 from grain.edge.trust import write_script
 
@@ -155,7 +156,7 @@ class Custom:
                 raise BatchError(
                     f"{path} cannot be written",
                     error.strerror or "",
-                    "Set custom_system.directory to a directory that you may write to.",
+                    remedy(error, "set custom_system.directory"),
                 ) from None
             words = [*job.extra_args, str(path)]
             line = _line(self._own.submit_cmd, words)

@@ -20,6 +20,7 @@ from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.shell import own_file
 from grain.cli.batch.systems.ssh import free_words
+from grain.cli.streams import file_trouble
 from grain.edge.machine.cpu_locks import taken_cpus
 from grain.edge.trust import open_appended, private_folder, write_script
 
@@ -70,8 +71,7 @@ class Local:
         try:
             return SubmittedJob(self._start(job, cpus), job.name, job.log_file, cpus)
         except OSError as error:
-            detail = f"{error.filename or ''}: {error.strerror}"
-            raise BatchError(f"{job.name} cannot be started", detail) from None
+            raise BatchError(f"{job.name} cannot be started", file_trouble(error)) from None
 
     def _free(self, wanted: int) -> list[int]:
         """Return the CPUs that no worker was given; without those of missions if enough remain."""

@@ -11,6 +11,7 @@ import click
 
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
+from grain.cli.streams import FULL, elsewhere
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,5 +84,8 @@ def _made() -> Path:
     try:
         make_commands(folder)
     except OSError as error:
-        raise click.ClickException(f"{folder} cannot be made: {error.strerror}") from None
+        raise click.ClickException(
+            f"{folder} cannot be made: {error.strerror}; "
+            + elsewhere("set XDG_STATE_HOME", full=error.errno in FULL)
+        ) from None
     return folder

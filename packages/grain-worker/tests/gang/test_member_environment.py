@@ -1,0 +1,78 @@
+"""The environment of a program that a member runs for the root of its gang."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, cast
+
+import trio
+
+from grain.worker.external import Completed
+from grain.worker.gang.messages import ProgramOrder
+from grain.worker.gang.programs import MemberPrograms
+from grain.worker.processes.mpi import launcher_variables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from grain.worker.gang.programs import Outcome
+    from grain.worker.processes.mpi import Members
+
+
+class Gang:
+    """A root whose files are in a directory of its host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.rsh = str(folder / "grain-rsh")
+        self.address = "127.0.0.1"
+
+
+async def environment_of(sent: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a program that the root asks for with its own."""
+    ended: list[Outcome] = []
+
+    def on_exited(_: int, outcome: Outcome) -> None:
+        ended.append(outcome)
+
+    order = ProgramOrder(
+        (b"env", b"-0"), tuple((os.fsencode(k), os.fsencode(v)) for k, v in sent.items()), b"/"
+    )
+    async with trio.open_nursery() as nursery:
+        programs = MemberPrograms(
+            nursery, lambda *_: None, lambda _, outcome: ended.append(outcome)
+        )
+        programs.start(1, order)
+    (done,) = ended
+    assert isinstance(done, Completed)
+    return dict(line.split("=", 1) for line in done.stdout_text.split("\0") if line)
+
+
+async def test_nothing_that_is_local_to_the_root_reaches_a_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither files of its launchers, nor its temporary directory and its sockets."""
+    for name in ("TMPDIR", "XDG_RUNTIME_DIR"):
+        monkeypatch.setenv(name, f"/here/{name}")
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    launchers = launcher_variables(cast("Members", Gang(tmp_path)), [2, 2], tmp_path)
+    local = dict.fromkeys(("TMPDIR", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK"), f"{tmp_path}/x")
+    slots = {"OMPI_MCA_orte_set_default_slots": "64"}
+
+    env = await environment_of({**launchers, **local, **slots, "CHOSEN": "yes"})
+
+    assert not [name for name, value in env.items() if str(tmp_path) in value]
+    assert ("/here/TMPDIR", "/here/XDG_RUNTIME_DIR", "yes") == (
+        env["TMPDIR"], env["XDG_RUNTIME_DIR"], env["CHOSEN"],
+    )  # fmt: skip
+    assert "SSH_AUTH_SOCK" not in env
+    assert "64" != env.get("OMPI_MCA_orte_set_default_slots")
+
+
+def test_open_mpi_calls_for_ssh_what_its_daemons_find_on_every_host(tmp_path: Path) -> None:
+    """They look for the first word, and end if it is not there."""
+    variables = launcher_variables(cast("Members", Gang(tmp_path)), [2, 2], tmp_path)
+
+    for name in ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"):
+        assert ["/bin/sh", f"{tmp_path}/grain-rsh"] == variables[name].split()

@@ -1,0 +1,106 @@
+"""Signals and warnings for an attempt that runs, with a program that only takes its time."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+import trio
+
+from grain.queue.folder import Queue
+from grain.queue.records import Job, Wish
+from grain.worker.jobs import run
+from grain.worker.jobs.run import AttemptCall, run_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from trio.testing import MockClock
+
+USR1, USR2 = signal.SIGUSR1, signal.SIGUSR2
+
+
+class Attempt:
+    """An attempt whose program runs for a while, and gets signals, by a clock that jumps.
+
+    Attributes:
+        heard: the time and the number of each signal that was sent, with its receivers.
+        reaches: True if a signal finds a process.
+    """
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.queue = Queue.open(folder / "queue", make=True)
+        self.folder = folder
+        self.heard: list[tuple[float, int, str]] = []
+        self.reaches = True
+        self.seconds = 0.0
+        self._monkeypatch = monkeypatch
+
+    async def run(self, seconds: float, **fields: Any) -> None:
+        """Run a program that ends by itself after some seconds."""
+        began = trio.current_time()
+
+        async def takes_its_time(*_: object, **__: object) -> NoReturn:
+            await trio.sleep_until(began + seconds)
+            raise RuntimeError("it has ended")
+
+        def send(_: object, number: int, to: str) -> bool:
+            self.heard.append((round(trio.current_time() - began, 1), number, to))
+            assert len(self.heard) < 100, "it is sent without end"
+            return self.reaches
+
+        self._monkeypatch.setattr(run, "run_program_call", takes_its_time)
+        self._monkeypatch.setattr(run, "send", send)
+        self._monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+        directory = str(self.folder)
+        job = Job(
+            name="x", at=0.0, host="h", user="me", directory=directory, command=("x",), **fields
+        )
+        number = self.queue.submit(job)
+        what = AttemptCall(
+            str(self.queue.folder), number, None, 1, ticket=1, wishes=1, mission=self.queue.mission
+        )
+        await run_job(what)
+
+
+async def at_once(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function in the place of a thread, during which the clock would jump."""
+    await trio.lowlevel.checkpoint()
+    return function(*args)
+
+
+@pytest.fixture
+def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_allocation: None) -> Attempt:
+    return Attempt(tmp_path, monkeypatch)
+
+
+async def test_a_signal_is_sent_once(attempt: Attempt, autojump_clock: MockClock) -> None:
+    async def ask() -> None:
+        await trio.sleep(7.0)
+        for number, to in ((USR1, "script"), (USR2, "all")):
+            wish = Wish(what="signal", jobs=((1, 1),), signal=number, signal_to=to)  # type: ignore[arg-type]
+            attempt.queue.wish(wish)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        nursery.start_soon(attempt.run, 100.0)
+    assert [(10.0, USR1, "script"), (10.0, USR2, "all")] == attempt.heard
+
+
+async def test_a_warning_is_sent_once_and_in_time(
+    attempt: Attempt, autojump_clock: MockClock
+) -> None:
+    await attempt.run(590.0, timeout=600.0, signal=USR2, signal_before=33.0, signal_to="script")
+    assert [(567.0, USR2, "script")] == attempt.heard
+
+
+async def test_a_signal_that_finds_nothing_is_sent_again_for_ten_seconds(
+    attempt: Attempt, autojump_clock: MockClock
+) -> None:
+    attempt.reaches = False
+    await attempt.run(100.0, timeout=60.0, signal=USR2, signal_before=40.0)
+    times = [time for time, _, _ in attempt.heard]
+    assert [20.0, 20.2] == times[:2]
+    assert 29.9 < times[-1] < 30.3
