@@ -77,7 +77,7 @@ def check_rows(text: str, *, terminal: bool) -> None:
 
 
 @pytest.fixture
-def jobs(alone: Path) -> JobCommands:
+def jobs(alone: Path, idle: JobCommands) -> JobCommands:
     """A queue whose jobs, directory and reasons have such a name: ended, cancelled and waiting."""
     folder = alone / NASTY
     folder.mkdir()

@@ -22,6 +22,11 @@ def test_an_answer_arrives_as_it_was_packed() -> None:
     assert LOAD == msgspec.msgpack.decode(pack(load))
 
 
+def test_what_is_not_utf_8_in_an_answer_arrives_as_a_question_mark() -> None:
+    why = WhyAnswer(1, "waiting", ["no \udcff"])
+    assert ["no ?"] == unpack(pack(why), WhyAnswer).reasons
+
+
 @pytest.mark.parametrize(
     "answer",
     [

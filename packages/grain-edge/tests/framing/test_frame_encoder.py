@@ -21,6 +21,13 @@ def test_however_many_messages_are_pushed_together(count: int) -> None:
     assert pairs == decoder().feed(wire(pairs))
 
 
+@pytest.mark.parametrize("payload", [None, b"x", b"x" * 100_000])
+def test_what_is_not_utf_8_in_a_text_arrives_as_a_question_mark(payload: bytes | None) -> None:
+    pairs = [(Note("a", 1), None), (Note("\udcff\ud800 \u00e9", 2), payload)]
+
+    assert [pairs[0], (Note("?? \u00e9", 2), payload)] == decoder().feed(wire(pairs))
+
+
 def test_a_frame_has_a_limit_however_its_messages_were_pushed() -> None:
     """And one write has about the size that was asked for, so that other tasks get their turn."""
     encoder = FrameEncoder(CODEC, 1000)

@@ -21,7 +21,14 @@ from grain.queue.book import Book, read_tickets
 from grain.queue.dispatchers import Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import BadInput, CannotWrite, NoSuchJob, Settled, Uncertain, Unusable
 from grain.queue.files import LocalDisk, WholeFiles
-from grain.queue.folder import SETTLED_AFTER, Queue, make_format, queue_folder, read_format
+from grain.queue.folder import (
+    SETTLED_AFTER,
+    Queue,
+    is_unreadable,
+    make_format,
+    queue_folder,
+    read_format,
+)
 from grain.queue.records import ArraySpec, Begun, Dependency, Ended, QueueFormat, Wish
 from grain_testkit.queue_disk import Host, Server
 from grain_testkit.queue_world import make_job
@@ -474,3 +481,41 @@ def test_whoever_asks_for_the_dispatcher_loads_no_openssl(queue: Queue) -> None:
         "sys.exit('_hashlib' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program, queue.folder], check=True)
+
+
+@pytest.mark.parametrize("size", [4, 8])
+@pytest.mark.parametrize("gone", [[1], [2], [4], [1, 2], [3, 4], [1, 2, 3, 4, 5]])
+def test_a_lost_file_hides_no_job_behind_it_and_its_number_is_not_given_again(
+    gone: list[int], size: int, folder: Path
+) -> None:
+    server = Server()
+    format_ = make_format(WholeFiles(Host(server)), "model", bucket=size)
+
+    def opened() -> Queue:
+        return Queue(WholeFiles(Host(server)), format_, folder)
+
+    numbers = [opened().submit(make_job("a")) for _ in range(6)]
+    for number in gone:
+        Host(server).remove(f"jobs/{number // size}/{number}")
+
+    # At first a later name may be seen before an earlier one, and then nothing is lost.
+    assert list(range(1, gone[0])) == [number for number, _ in opened().jobs_from(1)]
+    server.clock += 121.0
+    found = dict(opened().jobs_from(1))
+    assert numbers == list(found)
+    assert gone == [number for number, job in found.items() if is_unreadable(job)]
+    assert 7 == opened().submit(make_job("a"))
+
+
+def test_a_record_may_have_texts_that_are_not_utf_8(queue: Queue) -> None:
+    queue.submit(make_job("a"))
+    odd = "why \udcff"
+    queue.wish(Wish(what="cancel", jobs=((1, 1),), by=odd, why=odd))
+    assert queue.begin(1, None, 1, replaced(BEGUN, host=odd))
+    assert queue.end(1, None, 1, replaced(ENDED, message=odd))
+
+    [(_, wish)] = queue.wishes_from(1)
+    [receipts] = queue.attempts(1)
+    assert receipts.ended is not None
+    texts = [wish.by, wish.why, receipts.begun.host, receipts.ended.message]
+    assert ["why ?"] * 4 == texts

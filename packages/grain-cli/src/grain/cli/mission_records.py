@@ -28,6 +28,7 @@ import msgspec
 
 from grain.cli.batch import state_folder
 from grain.edge.trust import check_private, mistrust, naming, private_folder
+from grain.eventlog.files import read_plain
 from grain.eventlog.names import label_of, take_number
 
 STARTING = 60.0
@@ -270,7 +271,7 @@ def load(path: Path, kind: type[_T]) -> _T:
         ValueError: it is damaged, or of another version.
     """
     try:
-        return msgspec.convert(json.loads(path.read_bytes()), type=kind)
+        return msgspec.convert(json.loads(read_plain(path)), type=kind)
     except RecursionError as error:
         raise ValueError(str(error)) from None
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from grain.edge.questions import ProgramState, WhyAnswer, WorkerRow, WorkerState
 
+_LONGEST = 1000  # characters of a cell
+_WIDEST = 80  # characters of a column without a limit; a longer cell widens only its own line
 _NARROWEST = 5  # characters of a column that is narrowed: one of each end, and the dots
 
 
@@ -86,26 +88,32 @@ def table(
 
     Args:
         most: columns of the terminal, which no line exceeds: the widest cells are shortened in the
-            middle, and sentences folded between words. None for no limit.
+            middle, and sentences folded between words. None for no limit but one of a cell.
         elastic: which columns are shortened, by number; others only where that is not enough. None
             of them means all.
     """
     given = [row if isinstance(row, Row) else Row(row) for row in rows]
     if not given:
         return ""
-    lines = [list(heads), *([clean(cell) for cell in row.cells] for row in given)]
+    lines = [list(heads), *([_cell(cell) for cell in row.cells] for row in given)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(heads))]
+    padding = [min(width, _WIDEST) for width in widths]
     if most is not None:
         room = most - 2 * (len(widths) - 1)
         for columns in (elastic, range(len(widths))):
             widths = _narrowed(widths, room, columns)
+        padding = widths
     text = [title]
     for line, row in zip(lines, [Row(heads), *given], strict=True):
         cells = (shortened(cell, width) for cell, width in zip(line, widths, strict=True))
-        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        padded = (cell.ljust(width) for cell, width in zip(cells, padding, strict=True))
         text.append("  ".join(padded).rstrip())
         text += (one for sentence in row.more for one in folded(clean(sentence), most, "  "))
     return "\n".join([*text, ""])
+
+
+def _cell(value: object) -> str:
+    return clean(shortened(str(value), _LONGEST))
 
 
 def _narrowed(widths: list[int], most: int, columns: Collection[int]) -> list[int]:

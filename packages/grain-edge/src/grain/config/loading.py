@@ -16,6 +16,7 @@ from grain.config.check import check
 from grain.config.errors import ConfigError, Mistake
 from grain.config.kinds import ExpansionContext, without_key
 from grain.config.search import NAME, find, untrusted
+from grain.eventlog.files import open_plain
 from grain.eventlog.names import with_home
 
 if TYPE_CHECKING:
@@ -187,7 +188,8 @@ def _read(path: Path, chosen: Choice) -> bytes:
     if not chosen.name:
         _fail("config_file", "found an empty name, expected the path of a file")
     try:
-        with path.open("rb") as file:
+        # A pipe that the user names is read to its end; one that lies about would hang a command.
+        with open_plain(path) if chosen.unnamed else path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         _fail(chosen.name, f"no such file{chosen.named_by}")

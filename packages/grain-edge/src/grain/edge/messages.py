@@ -24,6 +24,7 @@ import msgspec
 from grain.edge.buffers import Buffer
 from grain.edge.buffers import Pieces as Pieces
 from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
+from grain.eventlog.schema import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,7 +158,10 @@ class Codec:
         """
         if type(message) not in self._max_payloads:
             raise LocalProtocolError(f"{type(message).__name__} is no message of this channel")
-        encoded = self._encoder.encode((message, beside))
+        try:
+            encoded = self._encoder.encode((message, beside))
+        except UnicodeEncodeError:
+            encoded = self._encoder.encode((encodable(message), beside))
         if len(encoded) > MAX_MESSAGE:
             raise LocalProtocolError(
                 f"{type(message).__name__} of {len(encoded)} bytes; a message has {MAX_MESSAGE} "
@@ -175,7 +179,8 @@ class Codec:
             most: bytes that the result may have.
 
         Returns:
-            None if a message or payload is larger or of another kind: then `encode` takes them one
+            None if a message or payload is larger or of another kind, or has text that is not
+            UTF-8: then `encode` takes them one
             by one, or says what is wrong.
         """
         size = 0
@@ -189,7 +194,10 @@ class Codec:
                 size += len(payload)
         if size > most:
             return None
-        encoded = self._encoder.encode(batch)
+        try:
+            encoded = self._encoder.encode(batch)
+        except UnicodeEncodeError:
+            return None
         return encoded[array_head(len(batch)) :] if len(encoded) <= most else None
 
     def decode_batch(self, body: Buffer) -> list[tuple[Message, Payload]]:
@@ -248,7 +256,10 @@ def check_payload(
 
 def encode_greeting(message: Message) -> bytes:
     """Return the body of a greeting's frame."""
-    return msgspec.msgpack.encode(message)
+    try:
+        return msgspec.msgpack.encode(message)
+    except UnicodeEncodeError:
+        return msgspec.msgpack.encode(encodable(message))
 
 
 def decode_greeting(body: Buffer) -> Message:

@@ -27,6 +27,7 @@ import msgspec
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.messages import Codec, Message, Payload, Pieces
 from grain.edge.version import Versions, package_version
+from grain.eventlog.schema import encodable
 from grain.eventlog.usage import ProgramState as ProgramState
 
 _Form = TypeVar("_Form")
@@ -693,7 +694,10 @@ class FoundAnswer(Part, frozen=True):
 
 def pack(answer: Any) -> bytes:
     """Return an answer as its payload; objects that have no such form become their `repr`."""
-    return msgspec.msgpack.encode(answer, enc_hook=repr)
+    try:
+        return msgspec.msgpack.encode(answer, enc_hook=repr)
+    except UnicodeEncodeError:
+        return msgspec.msgpack.encode(encodable(answer), enc_hook=repr)
 
 
 def unpack(payload: Payload, form: type[_Form], package: str = "") -> _Form:

@@ -1,4 +1,4 @@
-"""`LogFiles`: the files of one log, as the one process that writes them sees them; `open_part`."""
+"""`LogFiles`: the files of one log, as the one process that writes them sees them; `open_plain`."""
 
 from __future__ import annotations
 
@@ -22,18 +22,33 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-def open_part(path: Path) -> BinaryIO:
-    """Open a file of a log to read.
+def open_plain(path: Path | str, *, links: bool = True) -> BinaryIO:
+    """Open a file to read that Grain or a job has written.
+
+    Args:
+        path: of the file.
+        links: False to refuse a symbolic link.
 
     Raises:
-        OSError: it cannot be opened, or is not a plain file. Where others may write, it could be
-            a named pipe, and a reader would hang.
+        OSError: it cannot be opened, or is not a plain file: a named pipe, where a reader would
+            hang, or a directory or a device.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(path, flags if links else flags | os.O_NOFOLLOW)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "it is not a plain file", str(path))
     return os.fdopen(fd, "rb")
+
+
+def read_plain(path: Path | str) -> bytes:
+    """Return the content of such a file.
+
+    Raises:
+        OSError: as `open_plain`.
+    """
+    with open_plain(path) as file:
+        return file.read()
 
 
 def refuse_foreign_links(folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, get_args
 import msgspec
 
 from grain.eventlog.errors import NewerLog, NotALog
-from grain.eventlog.files import open_part
+from grain.eventlog.files import open_plain
 from grain.eventlog.names import FIRST_PART, part_name, part_number
 from grain.eventlog.schema import (
     UNREADABLE,
@@ -117,7 +117,7 @@ class LogReader:
     def _part(self, path: Path, *, last: bool = False) -> Iterator[AnyLine]:
         """Yield the lines of one part from the position on."""
         try:
-            file = open_part(path)
+            file = open_plain(path)
         except FileNotFoundError:
             if path is self._path:
                 raise
@@ -217,7 +217,7 @@ class LogReader:
             NotALog: it is not that of a log.
         """
         path = self._path / FIRST_PART if self._path.is_dir() else self._path
-        with open_part(path) as file:
+        with open_plain(path) as file:
             first = file.readline(LONGEST_LINE)
         try:
             line = decode(first)

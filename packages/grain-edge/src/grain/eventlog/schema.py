@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -303,7 +303,31 @@ def decode(line: bytes) -> AnyLine:
 
 def encode(line: AnyLine) -> bytes:
     """Return a line with its newline."""
-    return _ENCODER.encode(line) + b"\n"
+    try:
+        return _ENCODER.encode(line) + b"\n"
+    except UnicodeEncodeError:
+        return _ENCODER.encode(encodable(line)) + b"\n"
+
+
+def encodable(value: Any) -> Any:
+    """Return a record or a message as plain data, with a question mark for what is not UTF-8.
+
+    For what could not be encoded: Python has half a character for each byte that is not text, in
+    arguments, names of files and variables.
+    """
+    raw = (bytes, bytearray, memoryview)
+    plain = msgspec.to_builtins(value, builtin_types=raw, enc_hook=repr)
+    return _without_halves(plain)
+
+
+def _without_halves(plain: Any) -> Any:
+    if isinstance(plain, str):
+        return plain.encode(errors="replace").decode()
+    if isinstance(plain, dict):
+        return {_without_halves(key): _without_halves(one) for key, one in plain.items()}
+    if isinstance(plain, list | tuple):
+        return [_without_halves(one) for one in plain]
+    return plain
 
 
 _DECODER: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)

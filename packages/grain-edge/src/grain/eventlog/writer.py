@@ -28,7 +28,7 @@ import msgspec
 
 from grain.eventlog.files import LogFiles
 from grain.eventlog.names import folder_name, parse_label
-from grain.eventlog.schema import VERSION, AnyLine, ClockChanged, LogEnded, LogStarted
+from grain.eventlog.schema import VERSION, AnyLine, ClockChanged, LogEnded, LogStarted, encode
 from grain.eventlog.store import KEEP, KEEP_GB, TOUCHED
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class LogWriter:
             parts = []
             for line in lines:
                 try:
-                    parts.append(self._encoder.encode(line) + b"\n")
+                    parts.append(encode(line))
                 except (msgspec.MsgspecError, TypeError, ValueError):
                     self.lost += 1
             return b"".join(parts)

@@ -15,9 +15,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from grain.queue.arrays import count_tasks, has_task, task_numbers
-from grain.queue.errors import NoSuchJob, QueueError
+from grain.queue.errors import Damaged, NoSuchJob, QueueError
 from grain.queue.folder import is_unreadable, parse_receipt, receipt_name
-from grain.queue.records import UNREADABLE, Begun, Dependency, Job, Until, Wish
+from grain.queue.records import (
+    UNREADABLE,
+    Begun,
+    Dependency,
+    Job,
+    Until,
+    Wish,
+    encode_record,
+)
 from grain.queue.states import (
     Asked,
     DependencyState,
@@ -252,6 +260,7 @@ class Book:
         next_wish: the first wish that it does not know.
         tickets: the attempts that the scheduler has, as of the view, with the numbers of their
             tasks in the queue's mission; whoever writes a view sets it.
+        damaged: a sentence on each packed file that was asked for and cannot be read.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -260,6 +269,7 @@ class Book:
         self.next_job = 1
         self.next_wish = 1
         self.tickets: dict[tuple[int, int | None, int], int] = {}
+        self.damaged: dict[str, None] = {}
         self._wishes: list[Wish] = []
         self._open: set[int] = set()
         self._seen: dict[int, set[str]] = {}
@@ -274,7 +284,7 @@ class Book:
             OSError: a file cannot be read.
         """
         book = cls(queue)
-        with suppress(*UNREADABLE):  # of another version, or not whole
+        with suppress(*UNREADABLE, OSError):  # of another version, or not whole
             content = queue.files.read(VIEW)
             if content is not None:
                 book._fill(msgspec.json.decode(content, type=QueueView))
@@ -299,7 +309,7 @@ class Book:
             wishes=[wish for wish in self._wishes if any(last >= first for _, last in wish.jobs)],
             tickets=[(*attempt, ticket) for attempt, ticket in self.tickets.items()],
         )
-        self.queue.files.replace(VIEW, msgspec.json.encode(view))
+        self.queue.files.replace(VIEW, encode_record(view))
 
     def refresh(self, *, safe: bool = False) -> None:
         """Read what is newer: jobs, wishes, and receipts of jobs that have not ended.
@@ -345,7 +355,7 @@ class Book:
         return entry.standing(task, 0.0)
 
     def find(self, number: int) -> Entry | None:
-        """Return a job, also one that is packed; None if it was removed.
+        """Return a job, also one that is packed; None if it was removed, or its pack is damaged.
 
         Raises:
             NoSuchJob: the number is not given, as far as is known.
@@ -581,8 +591,11 @@ class Book:
     def _packed_entry(self, number: int) -> Entry | None:
         try:
             return self.packed(number)
+        except Damaged as error:
+            self.damaged[str(error)] = None
         except QueueError:  # removed, or not readable
-            return None
+            pass
+        return None
 
 
 class Block(NamedTuple):

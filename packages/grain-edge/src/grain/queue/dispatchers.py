@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from grain.edge.meeting.host import start_time, this_process
-from grain.queue.records import UNREADABLE, Dispatcher
+from grain.queue.records import UNREADABLE, Dispatcher, encode_record
 
 if TYPE_CHECKING:
     from grain.edge.meeting.host import ProcessIdentity
@@ -124,7 +124,7 @@ class Dispatchers:
         # Whoever made the format may not have synced it: after a crash, another one would have
         # another mission.
         self._files.sync("", "format")
-        content = msgspec.json.encode(me)
+        content = encode_record(me)
         numbers = self._numbers()
         number = max(numbers, default=0) + 1
         while not self._files.link_whole(f"dispatchers/{number}", content):

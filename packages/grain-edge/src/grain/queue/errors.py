@@ -56,6 +56,10 @@ class NoSuchJob(QueueError):
     """A number has not been given, or the job was removed long after its end."""
 
 
+class Damaged(QueueError):
+    """A packed file cannot be read; the jobs in it have ended."""
+
+
 class Settled(QueueError):
     """A job ended long ago and was packed, so nothing can be asked of it any more."""
 

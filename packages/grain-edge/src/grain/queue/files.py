@@ -9,7 +9,7 @@ Rules:
    seconds old: NFS shows them so. Only a link decides.
 """
 
-# ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH113, PTH114, PTH116, PTH211 - 100,000 at a time
+# ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH112, PTH114, PTH116, PTH211 - 100,000 at a time
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
+from grain.eventlog.files import open_plain
 from grain.queue.errors import CannotWrite, NotSynced, Uncertain, Unusable
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ INCOMING_KEPT = 86400.0
 """Seconds after which a file in ``incoming`` is left over from a process that was killed."""
 
 _WITHOUT_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
+# A named pipe, a directory or a device; a socket; a link.
+_NOT_PLAIN = frozenset({errno.EINVAL, errno.EISDIR, errno.ENXIO, errno.ELOOP})
 _REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "your quota is used up",
@@ -53,7 +56,7 @@ class FileOperations(Protocol):
         """Return True if two names are those of one file; False if either is missing."""
 
     def read(self, name: str) -> bytes:
-        """Return the content of a file."""
+        """Return the content of a plain file."""
 
     def exists(self, name: str) -> bool:
         """Return True if a name is found.
@@ -203,6 +206,8 @@ class WholeFiles:
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None if there is none.
 
+        What is not a plain file has no content, which no reader takes for that of a record.
+
         Raises:
             NotADirectoryError: its bucket is packed.
             OSError: it cannot be read.
@@ -212,6 +217,8 @@ class WholeFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
+            if error.errno in _NOT_PLAIN:
+                return b""
             if error.errno != errno.ESTALE:
                 raise
         try:  # NFS: the file went between lookup and read, so it is looked up again
@@ -288,17 +295,13 @@ class LocalDisk:
             return False
 
     def _identity(self, name: str) -> tuple[int, int]:
-        fd = os.open(self._root + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            status = os.fstat(fd)
+        with open_plain(self._root + name, links=False) as file:
+            status = os.fstat(file.fileno())
             return status.st_dev, status.st_ino
-        finally:
-            os.close(fd)
 
     def read(self, name: str) -> bytes:
         """See `FileOperations`."""
-        fd = os.open(self._root + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        with os.fdopen(fd, "rb") as file:
+        with open_plain(self._root + name, links=False) as file:
             return file.read()
 
     def exists(self, name: str) -> bool:
@@ -336,7 +339,8 @@ class LocalDisk:
     def is_file(self, name: str) -> bool:
         """See `FileOperations`."""
         path = self._root + name
-        return os.path.isfile(path) and not os.path.islink(path)
+        # Also a pipe in its place, which then counts as one that is damaged.
+        return os.path.lexists(path) and not os.path.islink(path) and not os.path.isdir(path)
 
     def sync(self, folder: str) -> None:
         """See `FileOperations`."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from grain.edge.trust import check_private, private_folder
+from grain.eventlog.files import open_plain
 from grain.eventlog.names import state_folder
 from grain.queue.errors import (
     BadInput,
@@ -34,6 +35,7 @@ from grain.queue.records import (
     QueueFormat,
     TaskInput,
     Wish,
+    encode_record,
 )
 from grain.queue.sequence import BUCKET, Buckets, Pack, Sequence, read_pack
 
@@ -151,7 +153,7 @@ def make_format(files: WholeFiles, folder: str, bucket: int = BUCKET) -> QueueFo
         files.make_folder(name)
     files.sync("", "format")  # the directories first: with the format, the queue is whole
     mine = QueueFormat(version=VERSION, mission=os.urandom(8).hex(), bucket=bucket)
-    files.link_whole("format", msgspec.json.encode(mine))
+    files.link_whole("format", encode_record(mine))
     # Whoever made it: it is used only when it is safe.
     files.sync("", "format")
     found = read_format(files, folder)
@@ -335,7 +337,7 @@ class Queue:
         if not job.inputs_blob:
             return
         try:
-            with (self.folder / "blobs" / job.inputs_blob).open("rb") as lines:
+            with open_plain(self.folder / "blobs" / job.inputs_blob) as lines:
                 for task, line in enumerate(lines, 1):
                     if not line.isspace():
                         yield task, TaskInput.of(line)
@@ -351,7 +353,7 @@ class Queue:
         """
         if not job.inputs_blob or task is None:
             return None
-        with (self.folder / "blobs" / job.inputs_blob).open("rb") as lines:
+        with open_plain(self.folder / "blobs" / job.inputs_blob) as lines:
             line = next(islice(lines, task - 1, None), b"")
         try:
             return TaskInput.of(line)
@@ -496,7 +498,7 @@ class Queue:
         )
         if wish.what == "again":
             self._check_settled(wish)
-        number = self.wishes.append(msgspec.json.encode(wish))
+        number = self.wishes.append(encode_record(wish))
         if wish.what == "again":
             # Once more: we may have slept, and then the wish may not have been read.
             self._check_settled(wish)
@@ -540,7 +542,7 @@ class Queue:
         """
         assert begun.cancelled
         folder = f"attempts/{self.buckets.of(number)}"
-        content = msgspec.json.encode(begun)
+        content = encode_record(begun)
         made: list[tuple[int | None, int]] = []
         left = list(tasks)
         self._make_safe(number, after_attempt=any(attempt > 1 for _, attempt in left))
@@ -586,7 +588,7 @@ class Queue:
         name = f"attempts/{self.buckets.of(number)}/{receipt_name(number, task, attempt, 'begun')}"
         try:
             self._make_safe(number, after_attempt=attempt > 1)
-            return self.files.link_whole(name, msgspec.json.encode(begun))
+            return self.files.link_whole(name, encode_record(begun))
         except NotADirectoryError:
             return False
 
@@ -602,7 +604,7 @@ class Queue:
         """
         name = f"attempts/{self.buckets.of(number)}/{receipt_name(number, task, attempt, 'ended')}"
         try:
-            if self.files.link_whole(name, msgspec.json.encode(ended)):
+            if self.files.link_whole(name, encode_record(ended)):
                 return True
             self.files.sync(name.rpartition("/")[0], name)
         except (NotADirectoryError, FileNotFoundError) as error:

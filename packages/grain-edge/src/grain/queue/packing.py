@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from grain.queue.errors import QueueError
+from grain.queue.errors import Damaged, QueueError
 from grain.queue.folder import PACKED_AFTER, decode_job, decode_wish, receipt_name
 from grain.queue.records import UNREADABLE
 from grain.queue.sequence import Pack, encode_pack, live_folder, read_pack
@@ -149,7 +149,10 @@ def forget_old(book: Book) -> None:
     first = min(book.entries, default=book.next_job)
     for bucket in queue.wishes.listed_buckets():
         if _is_packed(queue, "wishes", bucket) and _age(queue, "wishes", bucket) > FORGOTTEN_AFTER:
-            packed = read_pack(queue.files, f"wishes/{bucket}").files.values()
+            try:
+                packed = read_pack(queue.files, f"wishes/{bucket}").files.values()
+            except Damaged:
+                continue
             if all(last < first for raw in packed for _, last in _jobs_of(bytes(raw))):
                 _forget(queue, "wishes", bucket, gone)
 
@@ -214,9 +217,12 @@ def _as_json(content: bytes) -> msgspec.Raw:
 
 def _forget(queue: Queue, kind: str, bucket: int, gone: bytes) -> None:
     name = f"{kind}/{bucket}"
-    old = _age(queue, kind, bucket) > FORGOTTEN_AFTER
-    if old and not read_pack(queue.files, name).removed:
-        queue.files.replace(name, gone)
+    if _age(queue, kind, bucket) <= FORGOTTEN_AFTER:
+        return
+    with suppress(Damaged):
+        if read_pack(queue.files, name).removed:
+            return
+    queue.files.replace(name, gone)
 
 
 def _is_packed(queue: Queue, kind: str, bucket: int) -> bool:

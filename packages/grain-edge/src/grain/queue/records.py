@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from grain.eventlog.schema import encodable
 from grain.eventlog.usage import Usage
 
 VERSION = 1
@@ -32,6 +33,14 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     Records have no cycles, and there may be very many, so the garbage collector does not visit
     them.
     """
+
+
+def encode_record(record: msgspec.Struct) -> bytes:
+    """Return the content of a record's file; what is not UTF-8 in it becomes a question mark."""
+    try:
+        return msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(encodable(record))
 
 
 class QueueFormat(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -11,11 +11,12 @@ A thousand numbers are a *bucket*. While numbers may come to it, ``jobs/3`` is a
 from __future__ import annotations
 
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from grain.queue.errors import CannotWrite, NoSuchJob, QueueError
+from grain.queue.errors import CannotWrite, Damaged, NoSuchJob
 from grain.queue.records import UNREADABLE
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 BUCKET = 1000
 """Numbers in a bucket of a new queue."""
+
+LATE = 120.0
+"""Seconds after which every host sees a name that was made before; see `grain.queue.files`."""
 
 
 class Pack(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -49,13 +53,20 @@ def read_pack(files: WholeFiles, name: str) -> Pack:
 
     Raises:
         OSError: it cannot be read.
-        QueueError: it is not that of a packed bucket.
+        Damaged: it is not that of a packed bucket.
     """
-    content = files.disk.read(name)
+    content = files.read(name) or b""
     try:
         return msgspec.json.decode(zlib.decompress(content), type=Pack)
     except (zlib.error, *UNREADABLE) as error:
-        raise QueueError(f"{name} in the folder of the queue cannot be read: {error}") from error
+        raise _damaged(name, str(error)) from error
+
+
+def _damaged(name: str, why: str) -> Damaged:
+    return Damaged(
+        f"{name} in the folder of the queue is damaged ({why}), and with it jobs that ended long "
+        "ago: restore it from a backup, or remove the queue"
+    )
 
 
 class Buckets(NamedTuple):
@@ -107,6 +118,7 @@ class Sequence:
         self._files = files
         self._beside = beside
         self._next = 1  # all below are taken
+        self._has_seen_end = False
         self._pack: tuple[int, Pack] | None = None
 
     def append(self, content: bytes) -> int:
@@ -134,6 +146,7 @@ class Sequence:
 
         Raises:
             NoSuchJob: it was removed.
+            Damaged: it is packed, and the packed file cannot be read.
             OSError: it cannot be read.
         """
         if number < 1:
@@ -144,6 +157,8 @@ class Sequence:
             pack = self._packed(self.spread.of(number))
         if pack.removed:
             raise NoSuchJob(f"{number} ended long ago, and its files were removed")
+        if str(number) not in pack.files:
+            raise _damaged(f"{self.kind}/{self.spread.of(number)}", f"it lacks {number}")
         return bytes(pack.files[str(number)])
 
     def has(self, number: int) -> bool:
@@ -153,7 +168,10 @@ class Sequence:
     def follow(self, number: int) -> Iterator[tuple[int, bytes]]:
         """Yield numbers and their contents from a number on, to the end; removed ones are skipped.
 
+        A file that was lost has no content, and those behind it follow.
+
         Raises:
+            Damaged: one is packed, and the packed file cannot be read.
             OSError: one cannot be read.
         """
         number = max(number, 1)
@@ -164,9 +182,36 @@ class Sequence:
                 number = self.spread.numbers(self.spread.of(number)).stop
                 continue
             if content is None:
-                return
+                # Only who begins to read meets one that was lost long ago.
+                if self._has_seen_end or not self._is_lost(number):
+                    self._has_seen_end = True
+                    return
+                content = b""
             yield number, content
             number += 1
+
+    def _is_lost(self, number: int) -> bool:
+        """Return True if a number was given, though it is not found: later ones have been there.
+
+        A name may be seen before an earlier one, so that counts only after a while.
+        """
+        bucket = self.spread.of(number)
+        later = [self._name(name) for name in self._names(bucket) if name > number]
+        # All of another bucket came after it, and also its packed file.
+        for other in (one for one in self.listed_buckets() if one > bucket):
+            later += [self._name(self.spread.numbers(other).start), f"{self.kind}/{other}"]
+        for name in later:
+            with suppress(OSError):
+                return self._files.disk.age(name) > LATE
+        return False
+
+    def _names(self, bucket: int) -> list[int]:
+        """Return the numbers of a bucket that a list shows."""
+        try:
+            names = self._files.disk.list(f"{self.kind}/{bucket}")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [int(name) for name in names if name.isdigit()]
 
     def listed_buckets(self) -> list[int]:
         """Return the buckets that a list of the directory shows, ascending."""
@@ -198,6 +243,8 @@ class Sequence:
                     low = middle + 1
                 else:
                     high = middle
+            # A file that was lost leaves a gap, and no number is given twice.
+            low = max(low, *(number + 1 for number in self._names(bucket)), numbers.start)
             if low < numbers.stop:
                 return low
             bucket += 1

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from grain.edge.trust import check_private, naming, private_folder, remove_files
+from grain.eventlog.files import read_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -225,7 +226,7 @@ class JobRecords:
         new = file.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
             kept = []
-            for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            for line in read_plain(file).decode(errors="replace").splitlines():
                 with suppress(ValueError, AttributeError):
                     if (data := change(json.loads(line))) is not None:
                         kept.append(json.dumps(data))
@@ -279,7 +280,7 @@ def _without_replaced(records: list[JobRecord]) -> Iterator[JobRecord]:
 
 def _records(file: Path) -> Iterator[JobRecord]:
     try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_plain(file).decode(errors="replace").splitlines()
     except OSError:
         return
     for line in lines:

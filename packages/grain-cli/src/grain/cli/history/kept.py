@@ -19,6 +19,7 @@ import msgspec
 from grain.cli.history.logs import lines_of
 from grain.cli.history.summary import LogSummary, Summariser
 from grain.edge.trust import check_private, private_folder, remove_files
+from grain.eventlog.files import open_plain
 from grain.eventlog.names import home_folder, parse_folder
 from grain.eventlog.reader import LogReader
 
@@ -95,9 +96,8 @@ def is_summary(name: str) -> bool:
 
 def _own(file: Path) -> bytes:
     """Read a file of this user, through no link: another user may have put it there."""
-    fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(fd, "rb") as opened:
-        if os.fstat(fd).st_uid != os.geteuid():
+    with open_plain(file, links=False) as opened:
+        if os.fstat(opened.fileno()).st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it belongs to another user", str(file))
         return opened.read()
 

@@ -15,7 +15,7 @@ from grain.cli.hq.submission import submit_options
 from grain.cli.jobs.submission import SubmittedFrom, directives, make_job, read_script
 from grain.cli.plugin import report_errors
 from grain.cli.queue.cancelling import cancel_jobs
-from grain.cli.queue.opening import open_queue, queue_errors, selected
+from grain.cli.queue.opening import open_queue, queue_errors, selected, warn_of_damage
 from grain.cli.show import one_line
 from grain.cli.slurm.reading import revive_dispatcher, wake_dispatcher
 from grain.cli.streams import harmless_streams
@@ -163,6 +163,7 @@ def info(ctx: click.Context, jobs: str) -> None:
     book = _read(queue)
     numbers = [n for one in selected(queue, [jobs]) for n in range(one.first, one.last + 1)]
     found = [answers.detail(entry) for number in numbers if (entry := book.find(number))]
+    warn_of_damage(book)
     _say(ctx, found, "", "\n".join(json.dumps(one, indent=2) for one in found))
 
 

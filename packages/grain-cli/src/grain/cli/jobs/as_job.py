@@ -22,6 +22,7 @@ from grain.cli.workers.jobs import KEPT, OwnJob, prune, records
 from grain.cli.workers.submission import job_words, make_parent, recorded
 from grain.edge.trust import python_command, remove_files
 from grain.eventlog.names import state_folder
+from grain.queue.records import UNREADABLE, encode_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +57,7 @@ def choice(queue: Queue) -> AsJob | None:
     content = queue.files.read(_CHOICE)
     try:
         return None if content is None else msgspec.json.decode(content, type=AsJob)
-    except msgspec.MsgspecError:  # of another version
+    except UNREADABLE:  # of another version
         return AsJob()
 
 
@@ -66,7 +67,7 @@ def choose(queue: Queue, chosen: AsJob) -> None:
     Raises:
         grain.queue.errors.CannotWrite: they do as before.
     """
-    queue.files.replace(_CHOICE, msgspec.json.encode(chosen))
+    queue.files.replace(_CHOICE, encode_record(chosen))
 
 
 def forget(queue: Queue) -> None:

@@ -11,7 +11,7 @@ import click
 from grain.cli import completion
 from grain.cli.options import config_option, json_option
 from grain.cli.plugin import chosen_config, print_json, report_errors
-from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs
+from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs, warn_of_damage
 from grain.cli.queue.wishes import ask
 
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost
                 if standing.state not in FINAL or (only_failed and standing.state == "COMPLETED"):
                     continue
                 wanted[number, standing.attempt + 1].append(task)
+    warn_of_damage(book)
     again: list[str] = []
     for (number, attempt), tasks in wanted.items():
         ranges = tuple((task, task) for task in tasks if task is not None)

@@ -18,6 +18,7 @@ import click
 
 from grain.cli.queue.opening import LATE, dispatcher_state, silence_of
 from grain.cli.show import clean
+from grain.eventlog.files import open_plain
 from grain.resource.figures import signal_name, span
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ def last_words(queue: Queue) -> str:
         return ""
     if end.status < 0:
         return signal_name(-end.status)
-    with suppress(OSError), records[-1].output.open("rb") as file:
+    with suppress(OSError), open_plain(records[-1].output) as file:
         file.seek(max(file.seek(0, os.SEEK_END) - _LAST, 0))
         lines = file.read().decode(errors="replace").strip().splitlines()
         return clean(lines[-1]) if lines else ""

@@ -10,7 +10,7 @@ import click
 from grain.cli import completion
 from grain.cli.options import json_option
 from grain.cli.plugin import chosen_config, print_json, report_errors
-from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs
+from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs, warn_of_damage
 from grain.cli.show import terminal_width
 
 _RECENT = 86400.0  # seconds since the end of a job, until a plain list leaves it out
@@ -63,6 +63,7 @@ def jobs(
             numbers = sorted({n for first, last in ranges for n in range(first, last + 1)})
             # Those that were removed long after their ends are left out.
             entries = [entry for number in numbers if (entry := book.find(number)) is not None]
+            warn_of_damage(book)
         else:
             entries = [
                 entry

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.queue.explaining import outputs
 from grain.cli.queue.rows import WORDS, task_rows
+from grain.eventlog.files import open_plain
 from grain.inputs.splitting import row_text
 
 if TYPE_CHECKING:
@@ -112,13 +112,11 @@ def _printed(entry: Entry, row: TaskRow) -> list[str]:
 def _end_of(file: Path) -> bytes:
     """Return what is in an output, as far as a cell has room; of a longer one the end.
 
-    A device and a named pipe have nothing.
+    Raises:
+        OSError: it cannot be read, as a device and a named pipe.
     """
-    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as source:
-        status = os.fstat(source.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            return b""
-        left_out = max(status.st_size - LONGEST, 0)
+    with open_plain(file) as source:
+        left_out = max(os.fstat(source.fileno()).st_size - LONGEST, 0)
         source.seek(left_out)
         end = source.read(LONGEST)
     if not left_out:

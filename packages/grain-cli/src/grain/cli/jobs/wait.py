@@ -12,7 +12,7 @@ import click
 from grain.cli import completion
 from grain.cli.options import json_option
 from grain.cli.plugin import Interrupted, print_json, report_errors
-from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs
+from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs, warn_of_damage
 from grain.cli.show import clean
 from grain.cli.streams import plain
 from grain.queue.selectors import Selected
@@ -169,6 +169,7 @@ def wait_for(
         for one in sorted(wanted)
         if (entry := book.find(one.first)) is not None
     ]
+    warn_of_damage(book)
     began, shown = time.monotonic(), ""
     revive_at = began + _REVIVE
     _tell_held(book, found)

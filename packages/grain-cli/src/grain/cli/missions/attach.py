@@ -13,6 +13,7 @@ from grain.cli.options import config_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 from grain.cli.streams import plain
+from grain.eventlog.files import open_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +151,7 @@ def _follow_job(ctx: click.Context, job: OwnJob, lines: int) -> None:
 def begin_at(record: StartRecord, lines: int) -> int:
     """Return where the last lines of the output begin, in bytes; 0 if there are no more."""
     try:
-        with record.output.open("rb") as output:
+        with open_plain(record.output) as output:
             place = max(0, os.fstat(output.fileno()).st_size - _CHUNK)
             output.seek(place)
             tail = output.read()  # which may have grown since
@@ -178,7 +179,7 @@ def _output(record: StartRecord, place: int, *, last: bool) -> Iterator[tuple[st
 
 def _read(record: StartRecord, place: int) -> bytes:
     try:
-        with record.output.open("rb") as output:
+        with open_plain(record.output) as output:
             output.seek(place)
             return output.read(_CHUNK)
     except OSError:

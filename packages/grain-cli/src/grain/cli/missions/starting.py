@@ -34,6 +34,7 @@ from grain.cli.missions.state import Phase, State, judge
 from grain.cli.options import check_bridges
 from grain.cli.show import clean
 from grain.edge.trust import open_appended, python_command
+from grain.eventlog.files import read_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -253,7 +254,7 @@ def _keep_detached(record: StartRecord, env: dict[str, str], prefix: tuple[str, 
     if not (record.folder / "process.json").exists():
         process.wait()
         # A keeper that could not begin at all has printed why, as has systemd-run.
-        lines = record.output.read_text(errors="replace").strip().splitlines()
+        lines = read_plain(record.output).decode(errors="replace").strip().splitlines()
         raise click.ClickException(_failure(record.start, error or (lines[-1] if lines else "")))
     # It outlives this command, which does not wait for it.
     process.returncode = 0

@@ -52,7 +52,10 @@ def explained(
                 lines += _job_lines(queue, book, entry, one, ask)
                 waits = waits or not entry.is_final
             else:
-                lines.append(f"job {number} ended long ago, and its files were removed")
+                lines.append(
+                    "; ".join(book.damaged)
+                    or f"job {number} ended long ago, and its files were removed"
+                )
     if waits and (text := trouble()):
         lines.append(text)
     elif waits and not dispatcher_state(queue):

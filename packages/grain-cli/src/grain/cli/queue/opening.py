@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
+    from grain.queue.book import Book
     from grain.queue.dispatchers import Dispatchers, LiveDispatcher
     from grain.queue.folder import Queue
     from grain.queue.selectors import Selected
@@ -128,6 +129,12 @@ def _check_tasks(queue: Queue, one: Selected) -> None:
         raise click.ClickException(
             f"job {one.first} has no such task: its array is {array_text(array)}"
         )
+
+
+def warn_of_damage(book: Book) -> None:
+    """Say on standard error which packed files of the queue could not be read."""
+    for sentence in book.damaged:
+        click.echo(f"Note: {clean(sentence)}", err=True)
 
 
 def this_user() -> str:

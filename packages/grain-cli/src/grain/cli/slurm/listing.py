@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.cli.slurm.reading import dispatcher_runs
 from grain.cli.slurm_words.facts import SlurmTask
 from grain.cli.slurm_words.numbers import Meant, meant
-from grain.queue.errors import NoSuchJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -58,17 +57,7 @@ class Listing(NamedTuple):
         """Return a job, also one that is packed; None if there is none, or it was removed."""
         if self.book is None or not 0 < number < self.book.next_job:
             return None
-        if number in self.book.entries:
-            return self.book.entries[number]
-        return self.packed(number)
-
-    def packed(self, number: int) -> Entry | None:
-        """Return a job that is packed; None if it was removed."""
-        assert self.book is not None
-        try:
-            return self.book.packed(number)
-        except NoSuchJob:
-            return None
+        return self.book.find(number)
 
     def tasks(
         self,

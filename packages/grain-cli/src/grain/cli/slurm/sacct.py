@@ -92,7 +92,8 @@ def sacct(words: list[str], here: Here) -> SlurmAnswer:
             separator=separator,
             trailing=parsed.has("parsable") and not parsed.has("parsable2"),
             units=parsed.last("units"),
-        )
+        ),
+        "\n".join(f"sacct: (Grain) {sentence}" for sentence in (book.damaged if book else ())),
     )
 
 
@@ -148,12 +149,14 @@ def _entries(listing: Listing, wanted: list[Meant] | None, first: float | None) 
                 yield entry
         return
     if first is None or first < listing.now - _PACKED_AFTER:
-        for number, _ in listing.book.queue.jobs_from(1):
-            if number in listing.book.entries or number >= listing.book.next_job:
-                break
-            entry = listing.packed(number)
-            if entry is not None:
-                yield entry
+        queue = listing.book.queue
+        for bucket in queue.jobs.listed_buckets():
+            for number in queue.buckets.numbers(bucket):
+                if number in listing.book.entries or number >= listing.book.next_job:
+                    break
+                entry = listing.book.find(number)
+                if entry is not None:
+                    yield entry
     for number in sorted(listing.book.entries):
         yield listing.book.entries[number]
 

@@ -9,6 +9,7 @@ from grain.cli.workers.jobs import outputs, records
 from grain.cli.workers.logs import latest, readable
 from grain.cli.workers.task_logs import TaskOutput, facts_text, nothing_text
 from grain.eventlog.errors import LogError
+from grain.eventlog.files import open_plain
 from grain.eventlog.store import LogStore
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class WorkerLog:
             self._at, self._rest = 0, b""  # written again
         if size - _END > self._at:
             self._at, self._rest = size - _END, b""  # what is between would not be read in time
-        with self.path.open("rb") as source:
+        with open_plain(self.path) as source:
             source.seek(self._at)
             added = source.read(_END)
         self._at += len(added)

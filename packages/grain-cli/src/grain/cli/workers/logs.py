@@ -18,6 +18,7 @@ from grain.cli import completion
 from grain.cli.options import config_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
+from grain.eventlog.files import open_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -296,7 +297,7 @@ def _show(files: list[Path], lines: int) -> dict[Path, int]:
     for number, file in enumerate(files):
         if len(files) > 1:
             click.echo(("\n" if number else "") + f"==> {clean(file)} <==")
-        with file.open("rb") as source:
+        with open_plain(file) as source:
             begin = begin_of_last(source, lines) if lines else 0
             places[file] = _copy(source, begin, last=True)
     return places
@@ -369,7 +370,7 @@ def _follow(find: Callable[[], Iterable[Path]], places: dict[Path, int]) -> None
             if size < at:
                 at = 0  # written again
             if size > at:
-                with file.open("rb") as source:
+                with open_plain(file) as source:
                     at = _copy(source, at, last=False)
             places[file] = at
         time.sleep(_POLL)

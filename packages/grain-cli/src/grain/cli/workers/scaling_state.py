@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.trust import check_private, private_folder
+from grain.eventlog.files import read_plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +63,7 @@ def read_state(folder: Path, address: str) -> dict[str, Any] | None:
     """
     try:
         check_private(folder)
-        text = (folder / f"scale-{mark_of(address)}.json").read_text(encoding="utf-8")
+        text = read_plain(folder / f"scale-{mark_of(address)}.json").decode()
         state = json.loads(text)
         fresh = time.time() - state["time"] < FRESH
     except (OSError, ValueError, KeyError, TypeError):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.show import clean, program_text
 from grain.cli.workers.jobs import outputs
+from grain.eventlog.files import open_plain
 from grain.resource.figures import span
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class TaskLines:
         lines: list[bytes] = []
         if at > size:
             at = 0  # it was written again
-        with file.open("rb") as source:
+        with open_plain(file) as source:
             source.seek(at)
             rest = b""
             while block := source.read(_BLOCK):
