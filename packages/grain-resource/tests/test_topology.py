@@ -85,6 +85,15 @@ def test_spread_cores_are_far_from_each_other() -> None:
     assert [0, 1, 2] == cores(Supply(Cores(4)), Cores(3, spread=True))
 
 
+def test_spread_cores_are_taken_where_the_most_is_left() -> None:
+    topology = Topology(((0b1111, 0b11110000),))
+    # Of two groups of which as many are taken, the emptier one would be full at once.
+    assert 0b0000_0001 == topology.spread(0b0001_1111, 1)
+    assert 0b0001_0000 == topology.spread(0b1111_0001, 1)
+    assert 0b0001_0001 == topology.spread(0b0001_1111, 2)
+    assert 0b0001_0011 == topology.spread(0b0001_1111, 3)
+
+
 def test_spread_is_a_part_of_the_request() -> None:
     request = Cores(4, spread=True)
 

@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 
+from grain.edge.invitation import accept, invite
 from grain.edge.trust import python_command
+from grain.worker.launch.launcher import _Launch
+from grain.worker.launch.part import CODEC, SignalReceived
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from grain.edge.invitation import Visit
 
 # Each runs its words here, with the environment that a batch system gives to them. srun starts all,
 # passes its own environment on, and kills all of them when it gets SIGTERM.
@@ -244,3 +250,31 @@ def test_a_job_that_does_not_tell_its_nodes_is_refused_in_one_line(tmp_path: Pat
 
     assert (2, 1) == (done.returncode, len(done.stderr.splitlines())), done.stderr
     assert "grain-worker: --nodes needs the nodes of the job, and PBS_NODEFILE" in done.stderr
+
+
+async def test_a_worker_that_connects_later_gets_the_signals_that_came_before() -> None:
+    ours = _Launch()
+    async with invite(CODEC) as door, trio.open_nursery() as nursery:
+        nursery.start_soon(ours.serve, door)
+        nursery.start_soon(ours.serve, door)
+        async with accept(door.invitation, CODEC) as early:
+            while not ours._channels:
+                await trio.sleep(0.01)
+            ours.on_signal(signal.SIGUSR1)
+            assert [SignalReceived(signal.SIGUSR1)] == await heard(early)
+            ours.on_signal(signal.SIGTERM)
+            assert [SignalReceived(signal.SIGTERM)] == await heard(early)
+            async with accept(door.invitation, CODEC) as late:
+                while len(ours._channels) < 2:
+                    await trio.sleep(0.01)
+                ours.on_signal(signal.SIGINT)
+                found: list[object] = []
+                while SignalReceived(signal.SIGINT) not in found:
+                    found += await heard(late)
+                signals = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+                assert [SignalReceived(number) for number in signals] == found
+        nursery.cancel_scope.cancel()
+
+
+async def heard(visit: Visit) -> list[object]:
+    return [message for message, _ in await visit.channel.receive()]

@@ -1,0 +1,390 @@
+"""What commands that speak Slurm decide, as tables: resources, orders, what is meant, steps."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from grain.cli.slurm.reading import exit_status
+from grain.cli.slurm_words import steps
+from grain.cli.slurm_words.grammar import BadUse
+from grain.cli.slurm_words.records import hosts
+from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of, states_named
+from grain.cli.slurm_words.submission import Around, JobRefused, make_job
+from grain.queue.book import Book, Entry
+from grain.queue.records import Dependency
+from grain.queue.states import Run, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_site import SlurmSite
+
+    from grain.queue.records import Job
+
+HERE = {
+    "PATH": "/my/bin", "HOME": "/home/ann", "USER": "ann", "A": "1", "B": "2", "PWD": "/x",
+    "SHLVL": "3",
+}  # fmt: skip
+
+
+def made(given: Mapping[str, str], commands: str = "") -> Job:
+    around = Around("/work", HERE, 0o022, "login1", "ann", 1000.0, commands)
+    options = {name.replace("_", "-"): value for name, value in given.items()}
+    return make_job(options, "#!/bin/sh\n", "/work/job.sh", [], around)
+
+
+def gang(count: int, **of: float) -> dict[str, Any]:
+    return {"Gang": {"count": count, "of": of}}
+
+
+# ---- resources of a submission
+
+
+@pytest.mark.parametrize(
+    ("given", "request_"),
+    [
+        # GPUs of all nodes are shared out, and no node gets less than its part.
+        ({"nodes": "2", "gpus": "3"}, gang(2, Cores=1, GPUs=2)),
+        ({"nodes": "3", "gpus": "4"}, gang(3, Cores=1, GPUs=2)),
+        ({"nodes": "4", "gpus": "2"}, gang(4, Cores=1, GPUs=1)),
+        ({"nodes": "4", "gpus": "a100:8"}, gang(4, Cores=1, GPUs=2)),
+        ({"gpus": "3"}, {"Cores": 1, "GPUs": 3}),
+        ({"nodes": "2", "gpus_per_node": "3"}, gang(2, Cores=1, GPUs=3)),
+        ({"nodes": "2", "ntasks": "3", "gpus_per_task": "2"}, gang(2, Cores=2, GPUs=4)),
+        ({"gres": "gpu:1", "gpus_per_node": "2"}, {"Cores": 1, "GPUs": 2}),
+        ({"gres": "none"}, {"Cores": 1}),
+        # So are tasks; cores and memory are those of a node.
+        ({"ntasks": "7", "nodes": "2", "cpus_per_task": "3"}, gang(2, Cores=12)),
+        ({"ntasks": "5", "ntasks_per_node": "2"}, gang(3, Cores=2)),
+        ({"ntasks_per_node": "4", "cpus_per_task": "2"}, {"Cores": 8}),
+        ({"mincpus": "6"}, {"Cores": 6}),
+        ({"mincpus": "6", "ntasks": "8"}, {"Cores": 8}),
+        ({"mem": "0"}, {"Cores": 1}),
+        ({"mem": "1G"}, {"Cores": 1, "Memory": 1.073742}),
+        ({"mem": "1"}, {"Cores": 1, "Memory": 0.001049}),
+        ({"mem_per_cpu": "512M", "cpus_per_task": "2"}, {"Cores": 2, "Memory": 1.073742}),
+        ({"mem_per_gpu": "1G", "gpus": "2"}, {"Cores": 1, "Memory": 2.147484, "GPUs": 2}),
+        ({"nodes": "10000"}, gang(10000, Cores=1)),
+    ],
+)
+def test_a_node_gives_its_part_rounded_up(given: dict[str, str], request_: dict[str, Any]) -> None:
+    assert request_ == made(given).request
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"nodes": "4-2"}, "Requested node configuration is not available"),
+        ({"nodes": "10001"}, "Requested node configuration is not available"),
+        ({"exclusive": ""}, "Requested node configuration is not available"),
+        ({"array": "1-"}, "Invalid job array specification"),
+        ({"array": "1000000"}, "Invalid job array specification"),
+        ({"dependency": "singleton"}, "Job dependency problem"),
+        ({"dependency": "afterok:1?afterok:2"}, "Job dependency problem"),
+        ({"kill_on_invalid_dep": "yes"}, "Job dependency problem"),
+        ({"licenses": "g16:1"}, "Invalid license specification"),
+        ({"nodelist": "n1"}, "Invalid node name specified"),
+    ],
+)
+def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], text: str) -> None:
+    with pytest.raises(JobRefused) as caught:
+        made(given)
+    assert text == str(caught.value)
+    assert caught.value.reason
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"nodes": "x"}, {"nodes": "1-x"}, {"ntasks": "0"}, {"ntasks": "-1"}, {"ntasks": "٣"},
+        {"cpus_per_task": "1.5"}, {"gpus": "gpu:x"}, {"gres": "fpga:1"}, {"mem": "much"},
+        {"time": "soon"}, {"signal": "NOPE"}, {"begin": "whenever"}, {"open_mode": "x"},
+    ],
+)  # fmt: skip
+def test_what_is_not_written_as_it_should_be_is_bad_use(given: dict[str, str]) -> None:
+    with pytest.raises(BadUse):
+        made(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({}, {"priority": 0, "held": False, "requeue": True, "append": False, "not_before": 0.0}),
+        ({"nice": ""}, {"priority": -100}),
+        ({"nice": "7"}, {"priority": -7}),
+        ({"nice": "-7"}, {"priority": 7}),
+        ({"hold": ""}, {"held": True}),
+        ({"priority": "0"}, {"held": True}),
+        ({"priority": "9"}, {"held": False}),
+        ({"no_requeue": ""}, {"requeue": False}),
+        ({"open_mode": "append"}, {"append": True}),
+        ({"open_mode": "t"}, {"append": False}),
+        ({"begin": "now+60"}, {"not_before": 1060.0}),
+        ({"begin": "now-60"}, {"not_before": 0.0}),
+        ({"time": "2:30"}, {"timeout": 150.0, "signal": 0}),
+        ({"signal": "B:USR1"}, {"signal": 10, "signal_before": 60.0, "signal_to": "script"}),
+        ({"signal": "USR1@5"}, {"signal": 10, "signal_before": 5.0, "signal_to": "steps"}),
+        ({"chdir": "../data"}, {"directory": "/data"}),
+        ({"input": "NONE"}, {"stdin": ""}),
+        ({"input": "in"}, {"stdin": "in"}),
+        ({"job_name": "a"}, {"name": "a", "script_name": "/work/job.sh"}),
+        ({}, {"stdout": "slurm-%j.out", "stderr": "", "name": "job.sh"}),
+        ({"output": "o", "error": "o"}, {"stdout": "o", "stderr": ""}),
+        ({"output": "o", "error": "e"}, {"stdout": "o", "stderr": "e"}),
+        ({"array": "1-2"}, {"stdout": "slurm-%A_%a.out"}),
+        ({"array": "1-2", "output": "%j.o"}, {"stdout": "%A%6a.o"}),
+        ({"dependency": "afternotok:3"}, {"after": (Dependency(jobs=(3,), until="fail"),)}),
+    ],
+)
+def test_an_option_is_a_field_of_the_job(given: dict[str, str], fields: dict[str, Any]) -> None:
+    job = made(given)
+    assert fields == {name: getattr(job, name) for name in fields}
+
+
+@pytest.mark.parametrize(
+    ("export", "names"),
+    [
+        ("ALL", {"PATH", "HOME", "USER", "A", "B"}),
+        ("NONE", {"PATH", "HOME", "USER"}),
+        ("A,C=3", {"PATH", "HOME", "USER", "A", "C"}),
+        ("ALL,C=3", {"PATH", "HOME", "USER", "A", "B", "C"}),
+        ("ALL,A='x,y'", {"PATH", "HOME", "USER", "A", "B"}),
+        ("NOSUCH", {"PATH", "HOME", "USER"}),
+    ],
+)
+def test_export_chooses_variables(export: str, names: set[str]) -> None:
+    job = made({"export": export}, "/opt/grain/slurm")
+    assert names == set(job.environment)
+    assert job.environment["PATH"].startswith("/opt/grain/slurm:")
+    if "'" in export:
+        assert "x,y" == job.environment["A"]
+
+
+# ---- what is meant, and in what order
+
+
+def state(site: SlurmSite, number: int, task: int | None = None) -> str:
+    return Book.read(site.queue).standing(number, task, 0.0).state
+
+
+def test_scancel_of_states_spares_the_other_tasks_of_an_array(site: SlurmSite) -> None:
+    site.submit("-a", "0-3", "--wrap=x")
+    site.submit("-a", "0-1", "--wrap=x")
+    site.begin(1, 0)
+    site.run(1, 1)
+    site.out("scancel", "-t", "PENDING", "1")
+
+    assert ["RUNNING", "COMPLETED", "CANCELLED", "CANCELLED"] == [
+        state(site, 1, task) for task in range(4)
+    ]
+    assert "R\n" == site.out("squeue", "-h", "-r", "-j", "1", "-o", "%t"), "not completing"
+    assert "PENDING" == state(site, 2, 0)
+    site.out("scancel", "-t", "RUNNING", "1")
+    assert "CG\n" == site.out("squeue", "-h", "-r", "-j", "1", "-o", "%t")
+
+
+@pytest.mark.parametrize(
+    ("words", "cancelled"),
+    [
+        (("-t", "PD", "1_2"), {(1, 2)}),
+        (("-t", "R", "1"), set()),
+        (("-n", "b"), {(2, None)}),
+        (("-n", "b", "1"), set()),
+        (("-n", "a", "1_[2-3]"), {(1, 2), (1, 3)}),
+        (("-p", "long"), {(2, None)}),
+        (("-A", "x", "--me"), {(2, None)}),
+        (("-w", "n7"), set()),
+        (("--me",), {(1, 2), (1, 3), (2, None)}),
+    ],
+)
+def test_scancel_cancels_what_all_filters_mean(
+    site: SlurmSite, words: tuple[str, ...], cancelled: set[tuple[int, int | None]]
+) -> None:
+    site.submit("-J", "a", "-a", "2-3", "--wrap=x")
+    site.submit("-J", "b", "-p", "long", "-A", "x", "--wrap=x")
+    site.out("scancel", *words)
+    tasks: list[tuple[int, int | None]] = [(1, 2), (1, 3), (2, None)]
+    assert cancelled == {one for one in tasks if state(site, *one) == "CANCELLED"}
+
+
+def test_an_array_that_runs_does_not_show_what_ended_long_ago(site: SlurmSite) -> None:
+    site.submit("-a", "0-3", "--wrap=x")
+    site.begin(1, 0)
+    site.run(1, 1, at=time.time() - 290)
+    site.run(1, 2, at=time.time() - 310)
+    found = site.out("squeue", "-h", "-r", "-t", "all", "-o", "%i", "-S", "i").split()
+    assert ["1_0", "1_1", "1_3"] == found
+
+
+def test_squeue_lists_the_most_urgent_first_of_each_state(site: SlurmSite) -> None:
+    for nice in ("0", "-5", "5", "-9"):
+        site.submit("--nice=" + nice, "--wrap=x")
+    site.submit("-p", "a", "--wrap=x")
+    site.begin(3)
+
+    def listed(*words: str, **environment: str) -> str:
+        return " ".join(site.out("squeue", "-h", "-o", "%i", *words, **environment).split())
+
+    assert "5 4 2 1 3" == listed()
+    assert "1 2 3 4 5" == listed("-S", "i")
+    assert "5 4 3 2 1" == listed("-S", "-i")
+    assert "3 1 5 2 4" == listed("-S", "Q,i")
+    assert "4 2 1 5 3" == listed("-S", "-Q,+i")
+    assert "5 4 3 2 1" == listed(SQUEUE_SORT="-i")
+
+
+@pytest.mark.parametrize(
+    ("text", "states"),
+    [
+        ("PD", {"PENDING"}), ("r,pd", {"RUNNING", "PENDING"}), ("CG", {"COMPLETING"}),
+        ("OOM,NF", {"OUT_OF_MEMORY", "NODE_FAIL"}), ("timeout", {"TIMEOUT"}), ("S", {"SUSPENDED"}),
+    ],
+)  # fmt: skip
+def test_states_by_their_names(text: str, states: set[str]) -> None:
+    assert states == states_named(text)
+    assert OPEN | set(COMPACT) <= states_named("all")
+
+
+RUNS = Run(1, 1.0, "n1", "w")
+
+
+@pytest.mark.parametrize(
+    ("standing", "cancelled", "shown", "reason"),
+    [
+        (Standing("PENDING", "", 1), False, "PENDING", "Resources"),
+        (Standing("PENDING", "held", 1), False, "PENDING", "JobHeldUser"),
+        (Standing("PENDING", "never", 1), False, "PENDING", "DependencyNeverSatisfied"),
+        (Standing("PENDING", "cancel", 1), True, "PENDING", "None"),
+        (Standing("PENDING", "begin time", 1), False, "PENDING", "BeginTime"),
+        (Standing("PENDING", "array limit", 1), False, "PENDING", "JobArrayTaskLimit"),
+        (Standing("RUNNING", "", 1, RUNS), False, "RUNNING", "None"),
+        (Standing("RUNNING", "", 1, RUNS), True, "COMPLETING", "None"),
+        (Standing("LOST", "", 1, RUNS), False, "NODE_FAIL", "NodeDown"),
+        (Standing("TIMEOUT", "", 1, RUNS), True, "TIMEOUT", "TimeLimit"),
+    ],
+)
+def test_states_and_reasons(standing: Standing, cancelled: bool, shown: str, reason: str) -> None:
+    assert shown == state_of(standing, cancelled=cancelled)
+    assert reason == reason_of(standing, dispatched=True)
+    waits = standing.state == "PENDING" and not standing.reason
+    assert ("QueueNotRunning" if waits else reason) == reason_of(standing, dispatched=False)
+
+
+@pytest.mark.parametrize(
+    ("ends", "of_srun", "of_sbatch"),
+    [
+        ([Run(1, 1.0, "h", "w", "exit", 2.0)], 0, 0),
+        ([Run(1, 1.0, "h", "w", "exit", 2.0, 3), Run(1, 1.0, "h", "w", "exit", 2.0, 2)], 3, 3),
+        ([Run(1, 1.0, "h", "w", "signal", 2.0, signal=9)], 137, 1),
+        ([Run(1, 1.0, "h", "w", "timeout", 2.0, signal=15)], 1, 1),
+        ([Run(1, 1.0, "h", "w", "cancelled", 2.0), Run(1, 1.0, "h", "w", "exit", 2.0, 5)], 5, 5),
+    ],
+)
+def test_the_status_of_a_job_is_the_highest_of_its_tasks(
+    ends: list[Run], of_srun: int, of_sbatch: int
+) -> None:
+    entry = Entry(1, made({"array": f"1-{len(ends)}"}))
+    for task, run in enumerate(ends, 1):
+        entry.set_runs(task, [run])
+    assert (of_srun, of_sbatch) == (exit_status(entry), exit_status(entry, otherwise=1))
+
+
+# ---- steps
+
+JOB = {
+    "SLURM_JOB_ID": "12", "GRAIN_NODES": "n1,n2,n3", "SLURM_JOB_CPUS_PER_NODE": "4(x2),2",
+    "SLURM_NTASKS": "6", "PATH": "/bin", "OTHER": "x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "places"),
+    [
+        ({}, ((0, 2), (1, 2), (2, 2))),
+        ({"ntasks": "4"}, ((0, 2), (1, 1), (2, 1))),
+        ({"ntasks": "2"}, ((0, 1), (1, 1))),
+        ({"nodes": "1"}, None),
+        ({"nodes": "1", "ntasks": "4"}, ((0, 4),)),
+        ({"nodes": "2", "ntasks-per-node": "3"}, ((0, 3), (1, 3))),
+        ({"nodelist": "n3", "ntasks": "2"}, ((2, 2),)),
+        ({"nodelist": "n[2-3]", "ntasks": "3"}, ((1, 2), (2, 1))),
+        ({"relative": "1", "ntasks": "2"}, ((1, 1), (2, 1))),
+        ({"nodes": "4"}, None),
+        ({"nodelist": "n9"}, None),
+        ({"ntasks": "9", "cpus-per-task": "1"}, None),
+        ({"ntasks": "9", "overcommit": ""}, ((0, 3), (1, 3), (2, 3))),
+        ({"ntasks": "3", "cpus-per-task": "3"}, None),
+        ({"nodes": "2", "ntasks": "2", "cpus-per-task": "4"}, ((0, 1), (1, 1))),
+        ({"mpi": "pmix"}, None),
+        ({"multi-prog": ""}, None),
+        ({"jobid": "13"}, None),
+        ({"jobid": "12", "ntasks": "1"}, ((0, 1),)),
+    ],
+)
+def test_processes_of_a_step_stand_on_the_nodes_of_its_job(
+    given: dict[str, str], places: tuple[tuple[int, int], ...] | None
+) -> None:
+    if places is None:
+        with pytest.raises(steps.StepRefused):
+            steps.make_step(given, JOB)
+        return
+    step = steps.make_step(given, JOB)
+    assert (places, sum(count for _, count in places)) == (step.places, step.tasks)
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [({"ntasks": "1"}, True), ({"ntasks": "1", "label": ""}, False),
+     ({"ntasks": "1", "time": "1"}, False), ({"ntasks": "2"}, False),
+     ({"nodelist": "n2", "ntasks": "1"}, False)],
+)  # fmt: skip
+def test_only_a_single_process_here_takes_the_place_of_srun(
+    given: dict[str, str], plain: bool
+) -> None:
+    assert plain is steps.make_step(given, JOB).is_plain
+
+
+def test_each_process_of_a_step_knows_its_place() -> None:
+    step = steps.make_step({"ntasks": "4"}, JOB)
+    names = ("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID")
+    assert [("0", "0", "0"), ("1", "0", "1"), ("2", "1", "0"), ("3", "2", "0")] == [
+        tuple(steps.variables(step, rank, JOB)[name] for name in names) for rank in range(4)
+    ]
+    found = steps.variables(step, 0, JOB)
+    assert ("n[1-3]", "3", "4", "2,1(x2)", "4") == tuple(
+        found[f"SLURM_{name}"]
+        for name in (
+            "STEP_NODELIST", "STEP_NUM_NODES", "STEP_NUM_TASKS", "STEP_TASKS_PER_NODE", "NTASKS"
+        )
+    )  # fmt: skip
+    assert "x" == found["OTHER"]
+    only = steps.variables(step, 0, JOB, "NONE,A=1")
+    assert (None, "/bin", "1", "12") == tuple(
+        only.get(name) for name in ("OTHER", "PATH", "A", "SLURM_JOB_ID")
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("%t.out", "/work/3.out"), ("%2t.out", "/work/03.out"), ("/a/../%j.o", "/12.o"),
+        ("%J.o", "/work/12.0.o"), ("%x-%u", "/work/opt-ann"), ("%%", "/work/%"),
+    ],
+)  # fmt: skip
+def test_names_of_output_files_of_steps(pattern: str, path: str) -> None:
+    env = {**JOB, "SLURM_JOB_NAME": "opt", "SLURM_JOB_USER": "ann"}
+    assert path == steps.path(pattern, 3, env, "/work")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n1", ["n1"]), ("n1,n2", ["n1", "n2"]), ("n[1-3]", ["n1", "n2", "n3"]),
+        ("n[08-10]x,m", ["n08x", "n09x", "n10x", "m"]), ("n[1,4-5]", ["n1", "n4", "n5"]),
+    ],
+)  # fmt: skip
+def test_lists_of_hosts(text: str, names: list[str]) -> None:
+    assert names == hosts(text)
