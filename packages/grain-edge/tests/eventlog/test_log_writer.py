@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -253,11 +253,12 @@ def test_only_a_line_that_is_not_json_is_dropped(begin: Callable[..., LogWriter]
     log = begin()
     remark(log, 1)
     remark(log, "half a character: \ud800")
+    log.write([Remark(text=cast("str", object()), time=0.0)])
     remark(log, 2)
     log.close("done", patience=60)
     end = list(read(log.folder))[-1]
     assert isinstance(end, LogEnded)
-    assert (["1", "2"], 1) == (texts(log.folder), end.lost)
+    assert (["1", "half a character: ?", "2"], 1) == (texts(log.folder), end.lost)
 
 
 @pytest.mark.parametrize("by", [-3600.0, 3600.0])

@@ -251,7 +251,7 @@ class LogWriter:
         try:
             return self._encoder.encode_lines(lines)
         except (msgspec.MsgspecError, TypeError, ValueError):
-            # One of them has half a character, or a number that JSON has not.
+            # One of them has half a character, or a value that JSON has not.
             parts = []
             for line in lines:
                 try:
