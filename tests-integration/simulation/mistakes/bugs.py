@@ -126,8 +126,10 @@ def never_count(
     now: float,
     report: bytes = b"",
     outlived: Outlived | None = None,
+    *,
+    known: bool = False,
 ) -> None:
-    Outcomes.run_again(self, lease, task, None, now, report, outlived)
+    Outcomes.run_again(self, lease, task, None, now, report, outlived, known=known)
 
 
 def never_alone(self: Waiting, task: TaskRecord, now: float, *, has_run: bool = True) -> None:

@@ -258,6 +258,8 @@ async def test_a_worker_that_connects_later_gets_the_signals_that_came_before() 
         nursery.start_soon(ours.serve, door)
         nursery.start_soon(ours.serve, door)
         async with accept(door.invitation, CODEC) as early:
+            while not ours._channels:
+                await trio.sleep(0.01)
             ours.on_signal(signal.SIGUSR1)
             assert [SignalReceived(signal.SIGUSR1)] == await heard(early)
             ours.on_signal(signal.SIGTERM)
