@@ -36,8 +36,8 @@ template = '%s'
             "{{ boddy }}",
             (
                 "found {{boddy}}, expected one of {{body}}, {{name}}, {{log_file}}, {{shebang}}, "
-                "{{queue}}, {{walltime}}, {{seconds}}, {{cores}}, {{memory}}, {{extra_args}}, "
-                "{{HHMMSS}}"
+                "{{queue}}, {{walltime}}, {{seconds}}, {{cores}}, {{memory}}, {{gpus}}, "
+                "{{extra_args}}, {{HHMMSS}}"
             ),
         ),
     ],

@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from grain.cli.batch import BatchJob
+from grain.cli.batch import BatchError, BatchJob
 from grain.cli.batch.scripts.shell import own_file
 from grain.cli.batch.systems import custom, flux, htcondor, lsf, oar, pbs, sge, slurm
 from grain.cli.batch.systems.local import Local
+from grain.cli.workers.shapes import gpus_asked
+from grain.config import Config, Shape
 
 if TYPE_CHECKING:
-    from grain.config import Config, Script
+    from grain.config import Script
 
 SCRIPTS = Path(__file__).parent / "scripts"
 FULL = """
@@ -119,7 +121,19 @@ def scripts(job_of: Made, configure: Callable[[str], Config]) -> dict[str, str]:
         "ssh": own_file(full),
         "custom": custom_script,
         "local": Local(Path()).script(full, 1),
+        "slurm_gpus": slurm.script(with_gpus(full)),
+        "pbs_gpus": pbs.script(with_gpus(several["pbs"])),
+        "pbs_torque_gpus": pbs.script(with_gpus(full), "torque"),
+        "lsf_gpus": lsf.script(with_gpus(full)),
+        "flux_gpus": flux.script(with_gpus(full)),
     }
+
+
+def with_gpus(job: BatchJob, *extra_args: str) -> BatchJob:
+    """Return a job of a shape that has two GPUs."""
+    keys = msgspec.structs.asdict(job.script)
+    keys["extra_args"] = (*job.script.extra_args, *extra_args)
+    return replace(job, script=Shape(**keys, name="gpu", gpus=2))
 
 
 def replace_queue(job: BatchJob) -> Script:
@@ -129,6 +143,11 @@ def replace_queue(job: BatchJob) -> Script:
 
 NAMES = sorted(
     [
+        "flux_gpus",
+        "lsf_gpus",
+        "pbs_torque_gpus",
+        "pbs_gpus",
+        "slurm_gpus",
         "flux",
         "flux_odd",
         "htcondor",
@@ -176,6 +195,82 @@ def test_script_is_as_written_down(
 def test_no_script_is_left_over() -> None:
     """Every file there is one that is tested."""
     assert NAMES == sorted(path.stem for path in SCRIPTS.glob("*.sh"))
+
+
+ASKS: dict[str, Callable[[BatchJob], str]] = {
+    "slurm": slurm.script, "pbs": pbs.script, "torque": lambda job: pbs.script(job, "torque"),
+    "lsf": lsf.script, "flux": flux.script,
+    "htcondor": lambda job: htcondor.description(job, "/x", "/"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("system", ASKS)
+def test_the_number_of_gpus_of_a_shape_is_read_off_the_request_for_them(
+    system: str, job_of: Made
+) -> None:
+    plain = job_of("")
+
+    assert [2] == asked_of(ASKS[system](with_gpus(plain)))
+    assert [] == asked_of(ASKS[system](plain))
+
+
+def asked_of(script: str) -> list[int]:
+    """Return the numbers of GPUs for which lines of a script ask."""
+    lines = [re.sub(r"^# ?\w+:? ", "", line) for line in script.splitlines()]
+    return [count for line in lines if (count := gpus_asked([line]))]
+
+
+@pytest.mark.parametrize(
+    ("system", "own"),
+    [
+        ("slurm", "--gres=gpu:a100:1"), ("slurm", "--gpus=1"), ("slurm", "-G 1"),
+        ("slurm", "--gpus-per-node=1"), ("pbs", "-l select=1:ncpus=4:ngpus=1"),
+        ("torque", "-l nodes=1:ppn=4:gpus=1"), ("lsf", '-gpu "num=1"'), ("flux", "-g1"),
+        ("htcondor", "request_gpus = 1"),
+    ],
+)  # fmt: skip
+def test_gpus_that_the_user_asks_for_are_asked_for_once(
+    system: str, own: str, job_of: Made
+) -> None:
+    text = ASKS[system](with_gpus(job_of(""), own))
+
+    assert own in text
+    assert [1] == asked_of(text)
+
+
+def test_a_queue_or_a_constraint_with_that_name_asks_for_no_gpus(job_of: Made) -> None:
+    own = ("--partition=gpu", "-p gpu", "--constraint=gpu")
+
+    assert "--gres=gpu:2" in slurm.script(with_gpus(job_of(""), *own))
+
+
+@pytest.mark.parametrize(
+    ("script", "own", "said"),
+    [
+        (sge.script, (), "sites of Grid Engine name GPUs differently"),
+        (oar.script, (), "sites of OAR name GPUs differently"),
+        (pbs.script, ("-l select=1:ncpus=4",), "PBS takes only one such line"),
+    ],
+)
+def test_gpus_that_nothing_would_ask_for_are_refused(
+    script: Callable[[BatchJob], str], own: tuple[str, ...], said: str, job_of: Made
+) -> None:
+    job = with_gpus(job_of(""), *own)
+    with pytest.raises(BatchError, match=f"gpus = 2 of shape 'gpu': .*{said}"):
+        script(job)
+    assert "-l gpu=2" in script(with_gpus(job_of(""), "-l gpu=2")) or own
+
+
+def test_a_template_asks_for_gpus_by_their_number(
+    job_of: Made, configure: Callable[[str], Config]
+) -> None:
+    now = datetime.datetime(2026, 3, 4, 9, 30, 15)
+    job = with_gpus(job_of(CUSTOM))
+    with pytest.raises(BatchError, match="has no {{gpus}}, so nothing asks"):
+        custom.script(job, configure(CUSTOM), now)
+    text = CUSTOM.replace("-M {{memory}}", "-M {{memory}} --gpus {{gpus}}")
+    assert " --gpus 2 " in custom.script(job, configure(text), now)
+    assert " --gpus 0 " in custom.script(job_of(CUSTOM), configure(text), now)
 
 
 @pytest.mark.parametrize("shell", ["bash", "sh"])

@@ -199,7 +199,6 @@ walltime = "24:00:00" # 36:00:00 at most
 cores = 32 # all of a node
 memory = 125 # GB, all of a node; a little less may start sooner
 gpus = 2
-extra_args = ["--account=chem", "--gres=gpu:2"]
 """
 
 

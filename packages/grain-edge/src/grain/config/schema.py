@@ -83,7 +83,8 @@ class Shape(Script, frozen=True, kw_only=True):
             of its own.
         charge: the cost of such a worker for as long as it runs, in any unit; None for its cores
             and 16 for each of its GPUs.
-        gpus: GPUs that such a worker will have; None for the number that ``extra_args`` asks for.
+        gpus: GPUs of a node, which its job asks for unless ``extra_args`` does; None for the number
+            that these ask for.
         res: resources of such a worker, over those of ``worker.res``, kind by kind.
     """
 

@@ -27,7 +27,6 @@ DAY = 86400
 # What jobs charge an account by.
 _ACCOUNT = {"slurm": "--account={}", "pbs": "-A {}", "sge": "-A {}"}
 _SEVERAL_NODES = ("slurm", "pbs", "sge")
-_GPU = {"slurm": "--gres=gpu:{}", "pbs": "-l select=1:ncpus={cores}:mem={memory}gb:ngpus={}"}
 
 
 def document(site: Site, queue: Queue | None, account: str = "", gpus: Queue | None = None) -> str:
@@ -43,7 +42,7 @@ def document(site: Site, queue: Queue | None, account: str = "", gpus: Queue | N
     _script(script, site, queue, account)
     text.append("script", script)
     if gpus is not None and queue is not None:
-        text.append("shape", _shapes(site, gpus, account))
+        text.append("shape", _shapes(site, gpus))
     return tomlkit.dumps(text)
 
 
@@ -109,14 +108,8 @@ def _request(table: Table, site: Site, queue: Queue) -> None:
         _remark(table, f"  and {len(others) - 20} more")
 
 
-def _shapes(site: Site, gpus: Queue, account: str) -> AoT:
+def _shapes(site: Site, gpus: Queue) -> AoT:
     """Return two shapes of workers: those of [script], and those with GPUs."""
-    option = _GPU.get(site.system, "")
-    memory = f"{gpus.memory or 1:g}"
-    args = [option.format(gpus.gpus, cores=gpus.cores or 1, memory=memory)] if option else []
-    if account and site.system in _ACCOUNT:
-        # A list of a shape replaces that of [script].
-        args.insert(0, _ACCOUNT[site.system].format(account))
     first, second = tomlkit.table(), tomlkit.table()
     two = "Two sorts of workers, for `grain up -s gpu`; what [script] says holds for both."
     _remark(first, two)
@@ -124,7 +117,6 @@ def _shapes(site: Site, gpus: Queue, account: str) -> AoT:
     second.add("name", "gpu")
     _request(second, Site(site.system), gpus)
     second.add("gpus", gpus.gpus)
-    second.add("extra_args", args)
     shapes = tomlkit.aot()
     shapes.append(first)
     shapes.append(second)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.errors import BatchError
+from grain.config import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,6 +34,32 @@ def check(text: str) -> None:
     """
     if not text.isprintable():
         raise BatchError(f"{text!r} does not fit on one line of a script")
+
+
+# Options by which users ask for GPUs themselves, in any spelling; not the name of a queue.
+_OF_GPUS = re.compile(
+    r"^(?!--partition|-[pqC]|--constraint).*?\b(n?gpus?|gres|request_gpus|gpus-per-\w+)\b"
+    r"|^-[gG]\s*\d",
+    re.IGNORECASE,
+)
+
+
+def gpus_of(job: BatchJob) -> int:
+    """Return the GPUs of each node to ask for; 0 if the user's own options ask for some."""
+    gpus = job.script.gpus if isinstance(job.script, Shape) else None
+    own = (*job.script.extra_args, *job.extra_args)
+    return 0 if any(map(_OF_GPUS.search, own)) else gpus or 0
+
+
+def refuse_gpus(job: BatchJob, why: str, remedy: str) -> None:
+    """Refuse a shape whose GPUs no line of the script would ask for.
+
+    Raises:
+        BatchError: it has some.
+    """
+    if gpus := gpus_of(job):
+        name = job.script.name if isinstance(job.script, Shape) else ""
+        raise BatchError(f"gpus = {gpus} of shape {name!r}: {why}", remedy=remedy)
 
 
 def plain_name(name: str) -> str:

@@ -15,6 +15,7 @@ from grain.cli.batch.answers import or_gone
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands
 from grain.cli.batch.errors import BatchError, BatchUnreadable, BatchUnsupported, SubmissionUnknown
+from grain.cli.batch.scripts.directives import gpus_of, refuse_gpus
 from grain.cli.batch.scripts.shell import body
 from grain.cli.streams import remedy
 from grain.config import ConfigError, Mistake, format_walltime
@@ -53,6 +54,9 @@ def script(job: BatchJob, config: Config, now: datetime.datetime) -> str:
         if problem := _problem(name, by_name, missing=name not in used):
             file = config.source or "the defaults"
             raise ConfigError(file, (Mistake("custom_system.template", problem),))
+    if "gpu" not in config.custom_system.template.lower():
+        why = "custom_system.template has no {{gpus}}, so nothing asks for them"
+        refuse_gpus(job, why, "Put it there, or ask in extra_args of the shape.")
     # One pass, so that a value with braces in it is not filled in again.
     text = _PLACEHOLDER.sub(lambda mark: by_name[mark[1]] or "", config.custom_system.template)
     return text if text.endswith("\n") else text + "\n"
@@ -71,6 +75,7 @@ def values(job: BatchJob, now: datetime.datetime) -> dict[str, str | None]:
         "seconds": None if asked.walltime is None else str(asked.walltime),
         "cores": None if asked.cores is None else str(asked.cores),
         "memory": None if asked.memory is None else f"{asked.memory:g}",
+        "gpus": str(gpus_of(job)),
         "extra_args": " ".join(arg for arg in asked.extra_args if arg),
         "HHMMSS": now.strftime("%H%M%S"),
     }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grain.cli.batch.answers import by_name, complains_only, last_line, reading
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands
-from grain.cli.batch.scripts.directives import options, whole, word
+from grain.cli.batch.scripts.directives import gpus_of, options, whole, word
 from grain.cli.batch.scripts.shell import body
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def _directives(job: BatchJob) -> Iterator[str]:
     if job.log_file:
         yield f"--output={word(job.log_file)}"
     yield "-N1 -n1" + (f" -c{asked.cores}" if asked.cores is not None else "")
+    if gpus := gpus_of(job):
+        yield f"-g{gpus}"
     if asked.memory is not None:
         yield "--exclusive"
     if asked.walltime is not None:

@@ -17,7 +17,7 @@ from grain.cli.batch.answers import by_name, complains_only, or_gone, reading
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands, keep_script
 from grain.cli.batch.errors import BatchError
-from grain.cli.batch.scripts.directives import check
+from grain.cli.batch.scripts.directives import check, gpus_of
 from grain.cli.batch.scripts.shell import body
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ def _lines(job: BatchJob, path: str, folder: str) -> Iterator[str]:
         yield f"request_cpus = {asked.cores}"
     if asked.memory is not None:
         yield f"request_memory = {max(1, math.ceil(asked.memory * 1024))}"
+    if gpus := gpus_of(job):
+        yield f"request_gpus = {gpus}"
     for line in asked.extra_args:
         if not line:
             continue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from grain.cli.batch.answers import by_name, complains_only, or_gone, reading
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands
-from grain.cli.batch.scripts.directives import amount, options, plain_name, whole, word
+from grain.cli.batch.scripts.directives import amount, gpus_of, options, plain_name, whole, word
 from grain.cli.batch.scripts.shell import body
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def _directives(job: BatchJob) -> Iterator[str]:
         yield f"-M {size}"
         needs.append(f"rusage[mem={size}]")
     yield f'-R "{" ".join(needs)}"'
+    if gpus := gpus_of(job):
+        yield f'-gpu "num={gpus}"'
     if asked.walltime is not None:
         minutes = math.ceil(asked.walltime / 60)
         yield f"-W {minutes // 60}:{minutes % 60:02}"

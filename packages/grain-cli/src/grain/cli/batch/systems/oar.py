@@ -15,7 +15,7 @@ from grain.cli.batch.answers import by_name, or_gone, reading
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands, keep_script, me
 from grain.cli.batch.errors import BatchError
-from grain.cli.batch.scripts.directives import check, options, plain_name, whole
+from grain.cli.batch.scripts.directives import check, options, plain_name, refuse_gpus, whole
 from grain.cli.batch.scripts.shell import body
 
 if TYPE_CHECKING:
@@ -57,6 +57,11 @@ def script(job: BatchJob) -> str:
 
 def _directives(job: BatchJob) -> Iterator[str]:
     asked = job.script
+    refuse_gpus(
+        job,
+        "sites of OAR name GPUs differently, so Grain cannot ask for them",
+        "Ask for them in extra_args of the shape, as in '-p \"gpu_count >= 2\"'.",
+    )
     yield f"-n {plain_name(job.name)}"
     if job.log_file:
         check(job.log_file)

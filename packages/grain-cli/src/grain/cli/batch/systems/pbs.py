@@ -14,7 +14,7 @@ from grain.cli.batch.answers import complains_only, last_line, or_gone
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands, me
 from grain.cli.batch.errors import BatchError
-from grain.cli.batch.scripts.directives import amount, options, whole, word
+from grain.cli.batch.scripts.directives import amount, gpus_of, options, refuse_gpus, whole, word
 from grain.cli.batch.scripts.shell import body, interpreter
 from grain.config import format_walltime
 
@@ -95,6 +95,9 @@ def _directives(job: BatchJob, spoken: Dialect, extra: list[str]) -> Iterator[st
     # A shape in the user's options, for instance with GPUs, replaces ours: PBS takes one only.
     if not any(_SHAPE.search(arg) for arg in extra):
         yield from _shape(job, spoken)
+    else:
+        why = "the -l of script.extra_args asks for none, and PBS takes only one such line"
+        refuse_gpus(job, why, "Add them there, as in ':ngpus=2', or for Torque ':gpus=2'.")
     if asked.walltime is not None:
         yield f"-l walltime={format_walltime(asked.walltime)}"
     if asked.queue:
@@ -103,14 +106,20 @@ def _directives(job: BatchJob, spoken: Dialect, extra: list[str]) -> Iterator[st
 
 def _shape(job: BatchJob, spoken: Dialect) -> Iterator[str]:
     nodes, cores, memory = job.script.nodes, job.script.cores, job.script.memory
+    gpus = gpus_of(job)
     if spoken == "torque":
-        yield f"-l nodes={nodes}" + (f":ppn={cores}" if cores is not None else "")
+        yield (
+            f"-l nodes={nodes}"
+            + (f":ppn={cores}" if cores is not None else "")
+            + (f":gpus={gpus}" if gpus else "")
+        )
         if memory is not None:
             # Of the whole job.
             yield f"-l mem={amount(memory * nodes, 'gb', 'mb')}"
     else:
         chunk = f"select={nodes}" + (f":ncpus={cores}" if cores is not None else "")
-        yield f"-l {chunk}" + ("" if memory is None else f":mem={amount(memory, 'gb', 'mb')}")
+        chunk += "" if memory is None else f":mem={amount(memory, 'gb', 'mb')}"
+        yield f"-l {chunk}" + (f":ngpus={gpus}" if gpus else "")
         if nodes > 1:
             yield "-l place=scatter"
 

@@ -15,7 +15,7 @@ from grain.cli.batch.answers import by_name, complains_only, last_line, or_gone,
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands, me
 from grain.cli.batch.errors import BatchError
-from grain.cli.batch.scripts.directives import check, options, plain_name, whole
+from grain.cli.batch.scripts.directives import check, options, plain_name, refuse_gpus, whole
 from grain.cli.batch.scripts.shell import body, interpreter
 
 if TYPE_CHECKING:
@@ -167,6 +167,11 @@ def script(job: BatchJob, environment: str = "", memory: str = "") -> str:
         environment: its parallel environment; needed for more than one core.
         memory: its request for memory, from `memory_option`; empty for none.
     """
+    refuse_gpus(
+        job,
+        "sites of Grid Engine name GPUs differently, so Grain cannot ask for them",
+        "Ask for them in extra_args of the shape, as in '-l gpu=2'; `qconf -sc` lists the names.",
+    )
     directives = (*_directives(job, environment, memory), *options(job, quote=word))
     return whole(job, "#$", directives, body(job, restarts="RESTARTED"))
 

@@ -9,7 +9,7 @@ from grain.cli.batch.answers import by_name, last_line, or_gone
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands, me
 from grain.cli.batch.errors import BatchError
-from grain.cli.batch.scripts.directives import amount, options, whole, word
+from grain.cli.batch.scripts.directives import amount, gpus_of, options, whole, word
 from grain.cli.batch.scripts.shell import body
 from grain.config import format_walltime
 
@@ -57,7 +57,7 @@ _REMEDIES = (
     ("inactive or drain", "Choose another script.queue, or try again later; see `sinfo -s`."),
     ("temporarily unable to accept job", "Slurm takes no more jobs now; try again later."),
     ("presently disabled", "Slurm takes no jobs now; try again later."),
-    ("generic resource", "Change the --gres or --gpus in script.extra_args."),
+    ("generic resource", "Change the --gres or --gpus in script.extra_args, or gpus of the shape."),
     ("unrecognized option", "Correct script.extra_args, or what you wrote after `--`."),
     ("nrecognized", "Correct script.extra_args, or what you wrote after `--`."),
     (
@@ -123,6 +123,8 @@ def _directives(job: BatchJob, log_file: str, n: int) -> Iterator[str]:
         yield f"--cpus-per-task={asked.cores}"
     if asked.memory is not None:
         yield f"--mem={amount(asked.memory, 'G', 'M')}"
+    if gpus := gpus_of(job):
+        yield f"--gres=gpu:{gpus}"
     if asked.walltime is not None:
         yield f"--time={format_walltime(asked.walltime)}"
     if asked.queue:
