@@ -34,6 +34,8 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         at: seconds since the epoch of Unix, by the head's clock, only for display.
         outlived: for how long it had run when the time of its worker was over, as it cannot be
             blamed for that; None for a crash in the proper sense.
+        absent: the name of the worker of the member that did not join a gang, of which nothing has
+            begun; empty for all others.
     """
 
     attempt: Attempt
@@ -41,6 +43,12 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     how: str
     at: float
     outlived: Outlived | None = None
+    absent: str = ""
+
+    @property
+    def blamed(self) -> bool:
+        """True for a crash in the proper sense: one that may be the task's fault."""
+        return self.outlived is None and not self.absent
 
 
 # ---- mission to head
@@ -298,7 +306,7 @@ class Started(Message, frozen=True):
 
 
 class Crashed(Message, frozen=True):
-    """A crash of a run of a task; the task goes on.
+    """A crash of a run of a task, or a gang that did not begin; the task goes on.
 
     Attributes:
         crash: the run, and how it crashed.

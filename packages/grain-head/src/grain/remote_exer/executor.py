@@ -28,6 +28,7 @@ from grain.head.events import (
     CanStart,
     Event,
     LastTasksAway,
+    MembersApart,
     NeverStarts,
     NoWorkers,
     OtherInterpreter,
@@ -45,7 +46,7 @@ from grain.head.events import (
 )
 from grain.head.functions import function_rows
 from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, Submit, Trouble
-from grain.head.scheduler.outlived import had_most, lasts_too_long
+from grain.head.scheduler.outlived import had_most, lasts_too_long, unreached
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
 from grain.remote_exer.lane_door import LaneDoor
@@ -223,6 +224,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         # The functions of tasks that have outlived a worker, and whether they had most of its time:
         # one task of each is reported.
         self._outlived: set[tuple[str, bool]] = set()
+        self._apart: set[str] = set()
         self._load_asked = -math.inf
         if run_log is not None:
             run_log.follow(self._tasks, call_of=self._label)
@@ -491,6 +493,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._link.wake()
         if session.outlived:
             self._report_outlived()  # while they are among the tasks
+        if session.apart:
+            self._report_apart()
         if session.lanes_started or session.lanes_over or session.calls_cancelled:
             self._lanes.on_news(session.now)
             self._on_lanes()
@@ -563,6 +567,16 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 self._outlived.add((record.name, most))
                 name = f"{self._session.label}:{task}"
                 self._on_event(TaskOutlived(name, record.name, outlived.ran, outlived.life, most))
+
+    def _report_apart(self) -> None:
+        """Report each pair of workers that did not reach each other once."""
+        for task, crash in taken(self._session.apart):
+            if crash.how not in self._apart:
+                self._apart.add(crash.how)
+                record = self._tasks.get(task)
+                function = "" if record is None else record.name
+                name = f"{self._session.label}:{task}"
+                self._on_event(MembersApart(name, function, crash.how))
 
     def _report_lost(self) -> None:
         """Report workers that are lost, and how many tasks run again because of that."""
@@ -716,7 +730,15 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if resolution.ending == "crashed":
             if lasts_too_long(resolution.crashes):
                 return outcome.Error(_outlives(record.name, resolution.crashes))
-            times = sum(crash.outlived is None for crash in resolution.crashes)
+            if unreached(resolution.crashes):
+                text = (
+                    f"{record.name} was given up: workers that it was to run on did not reach each "
+                    "other. It needs TCP connections between their hosts, by any port: look for a "
+                    "firewall, or name the network (GRAIN_INTERFACES)"
+                )
+                pairs = tuple(crash for crash in resolution.crashes if crash.absent)
+                return outcome.Error(TaskCrashed(text, pairs))
+            times = sum(crash.blamed for crash in resolution.crashes)
             text = f"{record.name} was given up: what it ran in died {times} times"
             return outcome.Error(TaskCrashed(text, resolution.crashes))
         return self._payloads.load_outcome(resolution.payload or b"")

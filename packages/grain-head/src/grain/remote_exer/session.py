@@ -283,6 +283,7 @@ class MissionSession:
         self._other_versions: set[Versions] = set()
         self.blocked: list[Blocked] = []
         self.outlived: list[tuple[int, Crash]] = []
+        self.apart: list[tuple[int, Crash]] = []
         self.printed: list[Printed] = []
         self.lost: list[LostWorker] = []
         self.stopped: list[StoppedWorker] = []
@@ -664,6 +665,8 @@ class MissionSession:
                     record.crashes = (*record.crashes, message.crash)
                     if message.crash.outlived is not None:
                         self.outlived.append((message.task, message.crash))
+                    if message.crash.absent:
+                        self.apart.append((message.task, message.crash))
             case Answer() if message.about == "load":
                 self.load = unpack(payload, LoadAnswer)
                 self.others = self.load.given > 0 and not (self.running or self._lanes)

@@ -92,8 +92,13 @@ class Outcomes:
         now: float,
         report: Report = b"",
         outlived: Outlived | None = None,
+        absent: str = "",
     ) -> None:
-        """Let a task wait again whose current run came to nothing; note the crash, if any."""
+        """Let a task wait again whose current run came to nothing; note the crash, if any.
+
+        Args:
+            absent: the worker of the member of its gang that did not join.
+        """
         task.lease = None
         if task.retracted:
             self._forget_retracted(task, report)
@@ -101,7 +106,7 @@ class Outcomes:
         if outlived is not None:
             how = TIME_OVER
         if how is not None:
-            self._count_crash(lease, task, how, now, report, outlived)
+            self._count_crash(lease, task, how, now, report, outlived, absent)
             if task.ending is not None:
                 return
         if task.function is LANE:
@@ -123,10 +128,15 @@ class Outcomes:
         now: float,
         report: Report,
         outlived: Outlived | None = None,
+        absent: str = "",
     ) -> None:
-        """Count a run that crashed or outlived its worker; fail its task after many."""
+        """Count a run that crashed, outlived its worker or did not begin; fail its task after many.
+
+        Args:
+            absent: see `run_again`.
+        """
         worker = lease.lost or lease.worker.name
-        crash = Crash(lease.attempt, worker, how, self._registry.wall_time(now), outlived)
+        crash = Crash(lease.attempt, worker, how, self._registry.wall_time(now), outlived, absent)
         # The mission may have submitted the same crash, which another head counted.
         if all(earlier.attempt != crash.attempt for earlier in task.crashes):
             task.alter().crashes = (*task.crashes, crash)
