@@ -3,23 +3,27 @@
 A root begins its task when the seats that were opened to it are there. It notices within 20 s that
 one has gone, and a seat that its root has; a process that is frozen notices nothing meanwhile.
 Nothing of this goes through a head.
+
+In some worlds one of five workers has no way to the others, until the world is calm, and the loop
+of another one's runner is blocked.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from grain.edge.questions import pack, unpack
+from grain.head.scheduler.outlived import GANGS
+from grain.worker.gang.messages import JOIN, LEAD, SILENCE
 from grain.worker.messages import Ended, SeatOpen
 
 if TYPE_CHECKING:
     from grain.worker.messages import Attempt, GangPart, MemberOpen
     from simulation.clock import Clock
-    from simulation.peers import SimulatedRun
+    from simulation.heads import HeadProcess
+    from simulation.peers import SimulatedRun, SimulatedWorker
     from simulation.surroundings import Judge
-
-SILENCE = 20.0
-"""Seconds after which a member is lost, and a third of those in which all have to join."""
 
 
 class GangWorld(Protocol):
@@ -27,6 +31,12 @@ class GangWorld(Protocol):
 
     clock: Clock
     laws: Judge
+    heads: list[HeadProcess]
+    workers: list[SimulatedWorker]
+
+    @property
+    def calm(self) -> bool:
+        """True when nothing goes wrong any more."""
 
 
 class SimulatedGang:
@@ -35,6 +45,7 @@ class SimulatedGang:
     Attributes:
         opened: the runs that keep seats, by index, as the root has learnt of them.
         joined: True from when the task has begun.
+        failed: True from when a part has given up as another has not joined.
     """
 
     def __init__(self, part: GangPart) -> None:
@@ -43,15 +54,23 @@ class SimulatedGang:
         self.size = part.size
         self.opened: dict[int, Attempt] = {}
         self.joined = False
+        self.failed = False
         self.ended = False
 
 
 class SimulatedGangs:
-    """All gangs of a world, by the runs of their roots."""
+    """All gangs of a world, by the runs of their roots.
 
-    def __init__(self, world: GangWorld) -> None:
+    Args:
+        world: the world.
+        parts: True if some workers have no way to others, or are blocked.
+    """
+
+    def __init__(self, world: GangWorld, *, parts: bool) -> None:
         self.world = world
+        self._parts = parts
         self._gangs: dict[Attempt, SimulatedGang] = {}
+        self._failures: Counter[tuple[str, int]] = Counter()
 
     def of(self, part: GangPart) -> SimulatedGang:
         return self._gangs.setdefault(part.root, SimulatedGang(part))
@@ -67,7 +86,25 @@ class SimulatedGangs:
             clock.after(clock.chance.random(), lambda: self._open(run))
         else:
             gang.root = run
-        clock.after(3 * SILENCE, lambda: self._give_up(gang, run))
+        patience = JOIN if part.index == 0 else LEAD
+        clock.after(patience * SILENCE, lambda: self._give_up(gang, run))
+
+    def has_failed(self, root: Attempt) -> bool:
+        """Return True if a part of a gang has given up before the gang has begun."""
+        gang = self._gangs.get(root)
+        return gang is not None and gang.failed and not gang.joined
+
+    def _place(self, worker: SimulatedWorker) -> int:
+        """Return the number of a worker among those of its kind, of which there are five."""
+        return self.world.workers.index(worker) % 5 if self._parts else 0
+
+    def _has_way(self, one: SimulatedWorker, other: SimulatedWorker) -> bool:
+        """Return True if two workers reach each other."""
+        return self.world.calm or 1 not in (self._place(one), self._place(other))
+
+    def _blocked(self, worker: SimulatedWorker) -> bool:
+        """Return True if the loop of a worker's runner is blocked."""
+        return self._place(worker) == 3 and not self.world.calm
 
     def on_open(self, message: MemberOpen) -> None:
         """Let a root learn of a seat."""
@@ -77,7 +114,9 @@ class SimulatedGangs:
         self.world.clock.after(self.world.clock.chance.random(), lambda: self._join(gang))
 
     def _open(self, run: SimulatedRun) -> None:
-        if self._acts(run):
+        if self._blocked(run.worker):
+            self.world.clock.after(1.0, lambda: self._open(run))
+        elif self._acts(run):
             seat = SeatOpen(run.lease.attempt, pack(list(run.lease.attempt)))
             run.worker.session.on_seat_open(seat)
             run.worker.flush()
@@ -86,12 +125,18 @@ class SimulatedGangs:
         root = gang.root
         if root is None or gang.joined or gang.ended or len(gang.opened) < gang.size - 1:
             return
+        if self._blocked(root.worker):
+            self.world.clock.after(1.0, lambda: self._join(gang))
+            return
         if not self._acts(root):
             return
         seats = [gang.seats[index] for index in gang.opened]
-        if not all(self._runs(seat) for seat in seats):
-            self._finish(root, Ended(root.lease.attempt, "returned"))
-            return
+        for index, seat in zip(gang.opened, seats, strict=True):
+            if not self._runs(seat) or not self._has_way(root.worker, seat.worker):
+                self._fail(gang, root, index)
+                return
+        law = "a gang of which a part has given up does not begin"
+        self.world.laws.demand(law, not gang.failed, root.lease)
         gang.joined = True
         self.world.laws.demand(
             "a gang has all of its members, each on a worker of its own",
@@ -108,9 +153,24 @@ class SimulatedGangs:
         if run.worker.frozen:
             self.world.clock.at(run.worker.frozen_until, lambda: self._give_up(gang, run))
             return
+        if self._blocked(run.worker):
+            self.world.clock.after(1.0, lambda: self._give_up(gang, run))
+            return
         index = run.lease.gang.index if run.lease.gang else 0
-        attempt = run.lease.attempt
-        self._finish(run, Ended(attempt, "done" if index else "returned"))
+        absent = next((k for k in range(1, gang.size) if k not in gang.opened), 1)
+        self._fail(gang, run, 0 if index else absent)
+
+    def _fail(self, gang: SimulatedGang, run: SimulatedRun, absent: int) -> None:
+        """End a part as another one has not joined."""
+        if not gang.failed:
+            gang.failed = True
+            task = run.lease.mission, run.lease.task
+            self._failures[task] += 1
+            # Each head begins to count for itself what the last one had no time to pass on.
+            few = self._failures[task] <= GANGS * (1 + len(self.world.heads))
+            self.world.laws.demand("a gang that does not begin is tried a few times", few, task)
+        ended = Ended(run.lease.attempt, "returned", error="silence", absent=absent)
+        self._finish(run, ended)
 
     def tick(self) -> None:
         """Let members notice, at some time, that others have gone."""

@@ -640,7 +640,7 @@ class SimulatedMission(SimulatedPeer):
         for message, payload in mail:
             if isinstance(message, Started):
                 self.story.workers.update(dict.fromkeys(message.tasks, message.worker))
-            elif isinstance(message, Crashed):
+            elif isinstance(message, Crashed) and not message.crash.absent:
                 self.story.crashes.setdefault(message.task, set()).add(message.crash.attempt)
             try:
                 self.session.on_message(message, payload)

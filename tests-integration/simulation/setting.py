@@ -139,7 +139,7 @@ class Setting(ABC):
         self.touched: set[HeadProcess] = set()
         # The heads that have leased each task, by mission and number.
         self.leased: dict[tuple[str, int], set[HeadProcess]] = {}
-        self.gangs = SimulatedGangs(self)
+        self.gangs = SimulatedGangs(self, parts=seed % 25 == 17)
         self.workers: list[SimulatedWorker] = []
         self.missions: list[SimulatedMission] = []
         # The files of lasting missions, by their ids.

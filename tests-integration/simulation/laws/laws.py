@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from grain.edge.mission_ids import lasts
@@ -17,6 +18,7 @@ from grain.head.messages import (
     WorkerEnded,
     WorkerFacts,
 )
+from grain.head.scheduler.apart import FIRST
 from grain.head.scheduler.outlived import blamed
 from grain.head.testing import check_hub
 from grain.worker.agent.session import FLUSH
@@ -34,9 +36,12 @@ from simulation.setting import LICENCES
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.edge.messages import Message
     from grain.head.errors import BadMessage
     from grain.head.hub.state import LeaseRecord, MissionRecord, WorkerRecord
+    from grain.head.messages import Crash
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt, Inventory
     from simulation.heads import HeadProcess
@@ -126,9 +131,7 @@ class Laws:
                 self.on_acknowledged(head, attempt)
         elif isinstance(message, Crashed):
             assert isinstance(wire.peer, SimulatedMission)
-            self.check_blame(head, message)
-            key = (head.hub.missions.links[wire], message.task)
-            head.crashes.setdefault(key, set()).add(message.crash.attempt)
+            self.check_blame(head, wire, message)
         elif isinstance(message, Retracted) and isinstance(wire.peer, SimulatedMission):
             self.retracted[head, wire.peer.session.id, message.task] = wire.peer
 
@@ -203,6 +206,8 @@ class Laws:
             part = run.lease.gang
             if part is None or (lease.gang is not None and part.root == lease.gang.root):
                 continue
+            if self.world.gangs.has_failed(part.root):
+                continue  # it has never begun
             record = next(
                 (w for w in head.hub.registry.workers.values() if w.id == run.worker.session.id),
                 None,
@@ -236,8 +241,8 @@ class Laws:
         other = lease.task.lease if first and lease is not None and lease.task is not None else None
         if lease is None or other is None or other is lease or lease.waits or other.waits:
             return
-        if lease.member:
-            return  # it goes with its root
+        if lease.member or self.world.gangs.has_failed(lease.attempt):
+            return  # it goes with its root, or will never begin
         if other.task is not None and other.task.retracted:
             return  # both are to end
         law = "of two runs of one task the older one goes on"
@@ -269,9 +274,15 @@ class Laws:
                 law = "nothing starts again whose worker has yet to report"
                 self.demand(law, not runs, (lease, attempt))
 
-    def check_blame(self, head: HeadProcess, message: Crashed) -> None:
+    def check_blame(self, head: HeadProcess, wire: Wire, message: Crashed) -> None:
         """Check that a task is rightly blamed for a crash."""
         attempt = message.crash.attempt
+        if message.crash.absent:
+            law = "a gang counts as one that did not begin only if it never will"
+            self.demand(law, self.world.gangs.has_failed(attempt), message)
+            return
+        key = (head.hub.missions.links[wire], message.task)
+        head.crashes.setdefault(key, set()).add(attempt)
         self.demand("a run that has not begun cannot crash", attempt in self.begun, message)
         law = "a run that was told to end cannot crash"
         lost = "lost" in message.crash.how
@@ -471,7 +482,9 @@ class Laws:
         if resolution.ending == "crashed":
             attempts = {crash.attempt for crash in resolution.crashes}
             self.demand("a crash counts once", len(attempts) == len(resolution.crashes))
-            self.demand("five crashes fail a task", len(attempts) >= 5, resolution)
+            crashes = blamed(resolution.crashes)
+            absent = len(attempts) - crashes
+            self.demand("five crashes fail a task", max(crashes, absent) >= 5, resolution)
             left = {attempt for attempt in attempts if attempt[0] == mission.boarded.get(task)}
             self.demand("crashes were begun", attempts - left <= self.begun.keys(), resolution)
             return
@@ -519,6 +532,7 @@ class Laws:
                 if task.crashes:
                     attempts = {crash.attempt for crash in task.crashes}
                     self.demand("a crash counts once", len(attempts) == len(task.crashes), task)
+                    self.check_apart(task.crashes, task)
         for mission in hub.missions.links.values():
             kept = hub.registry.missions.get(mission.id) is mission
             self.demand("a mission that is connected is kept", kept, mission.id)
@@ -538,6 +552,9 @@ class Laws:
                 if lease.member:
                     gang = lease.gang
                     assert gang is not None
+                    waits = gang.absent and gang.stand_in is not None and gang.stand_in.current
+                    law = "a task waits for nothing of a gang that has not begun"
+                    self.demand(law, not waits, lease)
                     unwanted = gang.ended and not lease.revoked
                     self.demand("the seats of a gang that has ended are revoked", not unwanted)
                 elif not lease.current:
@@ -545,6 +562,15 @@ class Laws:
                     late = lease.revoked or lease.scheduler_id is None
                     late = late or (owner is not None and bool(owner.beside))
                     self.demand("what nobody waits for is revoked", late, lease)
+
+    def check_apart(self, crashes: Sequence[Crash], task: object) -> None:
+        """Check that no head begins a gang again on two workers that have just failed."""
+        failed = [crash for crash in crashes if crash.absent]
+        for one, other in combinations(failed, 2):
+            same = {one.worker, one.absent} == {other.worker, other.absent}
+            soon = abs(other.at - one.at) < FIRST and one.attempt[0] == other.attempt[0]
+            law = "two workers that did not reach each other are apart for a time"
+            self.demand(law, not (same and soon), task)
 
     def check_queue(self, head: HeadProcess, lease: LeaseRecord) -> None:
         """Check that a run counts among those that ask for the same as its task."""

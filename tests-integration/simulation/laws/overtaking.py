@@ -48,14 +48,32 @@ class Overtaking:
                 count = min(before.get(task, 0) + behind, limit)
                 if count:
                     self._counts[task] = count
-                reserved = len({id(one.party) for one in queue.reservations})
+                reserved = len({id(one.party) for one in queue.reservations if not one.lacking})
                 if queue.shared and place:
                     continue  # licences may become free for one, hardly for the next one as well
                 if behind and count == limit and place >= reserved:
                     law = "a task that was overtaken often has a worker reserved, if there is one"
-                    free = [w.name for w in scheduler.workers.values() if _reservable(w, queue)]
-                    few = len(free) < min(one.count for one in queue.opened())
-                    self._world.laws.demand(law, few, (queue, place, count, free))
+                    free = [w for w in scheduler.workers.values() if _reservable(w, queue)]
+                    most = self._most_left(queue)
+                    few = len(scheduler.apart.choose(free, most + 1, lambda one: one.id)) <= most
+                    names = [worker.name for worker in free]
+                    self._world.laws.demand(law, few, (queue, place, count, names))
+
+    def _most_left(self, queue: TaskQueue) -> int:
+        """Return how many workers may have no reservation while a due task lacks some.
+
+        A gang collects each one, if enough are here; but not while the start of a gang before it is
+        known, or while some workers are apart, which it may have to choose between.
+        """
+        scheduler = self._head.hub.scheduler
+        need = min(one.count for one in queue.opened())
+        here = [w for w in scheduler.workers.values() if not w.draining and serves(w, queue)]
+        order = [one for _, _, one in scheduler.in_order_of_service]
+        first = [one.reservations[0] for one in order[: order.index(queue)] if one.reservations]
+        known = any(one.by.count > 1 and not one.sticky for one in first)
+        if need > 1 and (len(here) < need or known or scheduler.apart.known):
+            return need - 1
+        return 0
 
     def _started(self, mail: Iterable[tuple[Link, Mail]]) -> Iterable[Task]:
         """Yield the tasks that the scheduler has just started, which do not run alone."""

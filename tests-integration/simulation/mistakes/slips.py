@@ -89,11 +89,29 @@ SLIPS: dict[str, Slip] = {
     "one seat of a gang is not leased": Slip(
         Runs, "_start_gang", "enumerate(start.seats, 1)", "enumerate(start.seats[1:], 1)"
     ),
-    "half of a gang's reservation is kept": Slip(
-        StarvationGuard, "end", "for one in reservation.party:", "for one in (reservation,):"
+    "a due gang gets no workers that are reserved for tasks after it": Slip(
+        StarvationGuard, "_gather", "later = self._reserved_after(rank)", "later = set()"
+    ),
+    "a due gang waits until as many workers as it needs are reserved for no task": Slip(
+        StarvationGuard,
+        "_to_gather",
+        "return [worker for",
+        "return () if len(best) < by.count else [worker for",
+    ),
+    "a gang keeps its workers where too few could serve it": Slip(
+        StarvationGuard, "_gather", "if party:\n            self.end(party[0])", "pass"
     ),
     "a new head does not wait for the seats of a root that has ended": Slip(
         Gangs, "hold_back", "self._waiting.await_seats(task)", "pass"
+    ),
+    "workers that do not reach each other are not remembered": Slip(
+        Gangs,
+        "on_absent",
+        "self._scheduler.on_apart(workers[0].number, workers[1].number, how, now)",
+        "pass",
+    ),
+    "a task waits for the seats of a gang that has not begun": Slip(
+        Gangs, "_hold", "if gang.absent or never_began(task.crashes, gang.root):", "if False:"
     ),
     "adopted seats hold nothing": Slip(
         Runs, "_adopt_seat", "self._hold(lease, held, mission, None, now)", "pass"
@@ -599,7 +617,7 @@ SLIPS: dict[str, Slip] = {
     "of a queue only the first task is ever due": Slip(
         StarvationGuard,
         "_due",
-        "return next(islice(waiting, place, None)).age < overtakers[0]",
+        "return queue.age_at(place) < overtakers[0]",
         "return False",
     ),
     "of a queue one task at a time gets a worker": Slip(
@@ -609,7 +627,7 @@ SLIPS: dict[str, Slip] = {
         StarvationGuard, "on_dispatched", "if self._seen_openings != self._openings:", "if False:"
     ),
     "a task that is due does not look at a worker whose reservation ends": Slip(
-        StarvationGuard, "end", "self._openings += 1", "pass"
+        StarvationGuard, "_drop", "self._openings += 1", "pass"
     ),
     "a task that is due does not look at a worker that joins": Slip(
         StarvationGuard, "on_worker_open", "self._openings += 1", "pass"

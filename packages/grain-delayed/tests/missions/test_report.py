@@ -20,6 +20,7 @@ from grain.head.events import (
     CanStart,
     Event,
     LastTasksAway,
+    MembersApart,
     NeverStarts,
     NoWorkers,
     OtherInterpreter,
@@ -759,6 +760,17 @@ def test_a_task_that_outlives_its_worker_is_reported_with_what_to_do(
     assert line.startswith(begin + said)
     assert most == ("script.walltime" in line)
     assert "how long it takes (WTime)" in line
+
+
+def test_workers_that_do_not_reach_each_other_are_named_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    why = "w3 on host n3 did not join w1 on host n1: it cannot be reached"
+
+    Reporter(False, routine=False).on_event(MembersApart("m:1", "f", why))
+
+    line = f"warning: m:1 f has not begun: {why}; it gets other workers, and fails after a few"
+    assert capsys.readouterr().err.startswith(line)
 
 
 @pytest.mark.parametrize(

@@ -962,3 +962,169 @@ def test_the_demand_counts_gangs_and_says_how_many_members_they_have() -> None:
 
 def rows(overview: OverviewAnswer) -> list[WorkerRow]:
     return unpack(pack(overview), OverviewAnswer).workers
+
+
+class Pair(HubHarness):
+    """A hub with four workers or fewer, and a task on two of them."""
+
+    def __init__(self, workers: str = "abcd") -> None:
+        super().__init__()
+        for name in workers:
+            self.worker(name)
+        self.mission()
+        self.send("m", Request(1, to_data(2 * Cores(2))))
+        self.send("m", Submit(1, 1, F), Synced(), payload=b"args")
+
+    def leases(self) -> tuple[tuple[str, Lease], tuple[str, Lease]]:
+        """Return the new leases, that of the root first, each with its worker."""
+        found = [(name, lease) for name in "abcd" for lease in self.sent(name, Lease)]
+        root, seat = sorted(found, key=lambda one: one[1].gang.index if one[1].gang else 0)
+        return root, seat
+
+    def fail(self, *, by_seat: bool = False) -> set[str]:
+        """Have a gang not begin, and its workers say so; return them."""
+        (root, first), (seat, second) = self.leases()
+        if by_seat:
+            self.send(seat, self.ended(second, "returned", detail="silence", absent=0))
+            self.send(root, self.ended(first, "cancelled"))
+        else:
+            self.send(root, self.ended(first, "returned", detail="silence", absent=1))
+            self.send(seat, self.ended(second, "cancelled"))
+        return {root, seat}
+
+
+@pytest.mark.parametrize("by_seat", [False, True])
+def test_a_gang_that_did_not_begin_starts_on_another_pair_and_its_mission_hears_of_it(
+    by_seat: bool,
+) -> None:
+    hub = Pair()
+    workers = hub.fail(by_seat=by_seat)
+
+    [crashed] = hub.sent("m", Crashed)
+    crash = crashed.crash
+    assert not crash.blamed
+    for name in workers:
+        assert f"{name} on host host" in crash.how
+    (again, _), (other, _) = hub.leases()
+    assert {again, other}.isdisjoint(workers)
+    assert any(crash.how in reason for reason in hub.hub.answer_why("m", 1, hub.now).reasons)
+
+
+def test_a_task_waits_for_nothing_of_a_gang_that_did_not_begin() -> None:
+    """A process that blocks may hold its seat for hours, or be the root."""
+    hub = Pair()
+    (root, first), (seat, second) = hub.leases()
+    hub.send(root, hub.ended(first, "returned", detail="it was not ready", absent=1))
+    assert [Revoke(second.attempt)] == hub.sent(seat, Revoke)
+
+    (other, third), (silent, fourth) = hub.leases()
+    hub.send(silent, hub.ended(fourth, "returned", detail="it has not connected", absent=0))
+    assert [Revoke(third.attempt)] == hub.sent(other, Revoke)
+
+    assert 2 == len(hub.sent("m", Crashed))
+    (new_root, _), (new_seat, _) = hub.leases()
+    assert {root, silent} == {new_root, new_seat}
+    hub.send(other, hub.ended(third, "returned", detail="it was not ready", absent=1))
+    hub.send(seat, hub.ended(second, "cancelled"))
+    assert [] == hub.sent("m", Crashed)
+
+
+def test_a_task_fails_when_members_of_five_of_its_gangs_did_not_join() -> None:
+    hub = Pair("ab")
+    for times in range(5):
+        hub.fail()
+        hub.wait(10 * 2**times)
+
+    [resolved] = hub.sent("m", Resolved)
+    assert "crashed" == resolved.ending
+    assert 5 == len(resolved.crashes)
+    assert all(crash.absent for crash in resolved.crashes)
+
+
+@pytest.mark.parametrize("what", ["drains", "is away", "was revoked"])
+def test_a_member_that_does_not_join_for_another_reason_is_not_held_against_it(what: str) -> None:
+    hub = Pair()
+    (root, first), (seat, _) = hub.leases()
+    if what == "drains":
+        hub.send(seat, Draining())
+    elif what == "is away":
+        hub.lose(seat)
+    else:
+        hub.send("m", Retract((1,)))
+
+    hub.send(root, hub.ended(first, "returned", detail="silence", absent=1))
+
+    assert [] == hub.sent("m", Crashed)
+    assert [] == hub.hub.scheduler.apart.reasons(hub.now)
+
+
+def test_a_gang_that_has_a_value_clears_its_workers() -> None:
+    hub = Pair()
+    workers = hub.fail()
+    assert hub.hub.scheduler.apart.known
+    (root, first), (seat, second) = hub.leases()
+    hub.send(root, hub.ended(first), payload=b"value")
+    assert hub.hub.scheduler.apart.known
+    hub.send(seat, hub.ended(second, "value"))
+    for name in {"a", "b", "c", "d"} - workers:
+        hub.lose(name)
+    hub.wait(70)
+
+    hub.send("m", Submit(2, 1, F), payload=b"args")
+    (root, first), _ = hub.leases()
+    hub.send(root, hub.ended(first), payload=b"value")
+
+    assert not hub.hub.scheduler.apart.known
+
+
+@pytest.mark.parametrize("mission_first", [True, False])
+@pytest.mark.parametrize("root_reports", [True, False])
+def test_a_new_head_does_not_wait_for_a_gang_that_did_not_begin(
+    root_reports: bool, mission_first: bool
+) -> None:
+    hub = Pair()
+    (_, first), (seat, second) = hub.leases()
+    hub.send(seat, hub.ended(second, "returned", detail="it has not connected", absent=0))
+    [crashed] = hub.sent("m", Crashed)
+    lease = first if root_reports else second
+    after = HubHarness(epoch=2)
+
+    def report() -> None:
+        after.worker("old", held=(held(lease, gang=lease.gang),))
+
+    if not mission_first:
+        report()
+    after.mission()
+    after.send("m", Request(1, to_data(2 * Cores(2))))
+    after.send("m", Submit(1, 1, F, crashes=(crashed.crash,)), Synced(), payload=b"args")
+    if mission_first:
+        report()
+    for name in "xy":
+        after.worker(name)
+
+    assert 1 == len(after.sent("x", Lease))
+    after.wait(100)
+    assert Revoke(lease.attempt) in after.sent("old", Revoke)
+
+
+def test_a_gang_that_is_to_run_by_itself_gets_workers_that_may_be_together() -> None:
+    hub = HubHarness()
+    for name in "abc":
+        hub.worker(name)
+    hub.mission(cores=2)
+    hub.submit("m", 1, 2, 3)
+    crashes = tuple(Crash((9, number), "w", "it died", 0.0) for number in range(2))
+    hub.send("m", Request(1, to_data(2 * Cores(2))))
+    hub.send("m", Submit(4, 1, F, crashes=crashes), Synced(), payload=b"args")
+
+    def emptied() -> list[int]:
+        [one] = hub.hub.quarantine.waiting.values()
+        assert one is not None
+        return [worker.number for worker in one.workers]
+
+    one, other = emptied()
+
+    hub.hub.scheduler.on_apart(one, other, "", hub.now)
+    hub.dispatch()
+
+    assert {one, other} != {*emptied()}

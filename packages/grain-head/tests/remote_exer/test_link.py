@@ -23,6 +23,7 @@ from grain.head.errors import TaskCrashed, TaskOutlivesWorkers
 from grain.head.events import (
     CancelRequested,
     CanStart,
+    MembersApart,
     NeverStarts,
     RunsEnded,
     SchedulerAway,
@@ -832,6 +833,34 @@ async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> 
     assert "on w: its worker's time was over after 110 s" in str(error)
     ended = [line.outcome for line in lines.lines if isinstance(line, RunEnded) and line.task == 1]
     assert ["returned", "returned", "error"] == ended
+
+
+async def test_workers_that_do_not_reach_each_other_are_reported_once_and_named_in_the_error() -> (
+    None
+):
+    events: list[Event] = []
+    lines = KeptLines()
+    why = "w3 on host n3 did not join w1 on host n1: it cannot be reached"
+    gangs = tuple(Crash((1, n), "w1", why, 0.0, absent="w3") for n in range(5))
+    log = RunLog(lines, "id")
+    async with listened_to(events.append, log) as (executor, head, _):
+        executor.submit(2 * Cores(1), nothing)
+        for task, crash in ((1, gangs[0]), (1, gangs[1]), (2, gangs[2])):
+            head.post([(Started("id", (task,)), None), (Crashed(task, crash), None)])
+            head.post([(Started("", (task,)), None)])
+        head.post([(Resolved(1, "crashed", gangs), None), (Retracted(2), None)])
+        result = await executor.results.receive()
+    log.close()
+
+    [apart] = [event for event in events if isinstance(event, MembersApart)]
+    assert (":1", "nothing", why) == (apart.task[-2:], apart.function, apart.why)
+    assert isinstance(result.outcome, outcome.Error)
+    error = result.outcome.error
+    assert isinstance(error, TaskCrashed)
+    assert "did not reach each other" in str(error)
+    assert f"on w1: {why}" in str(error)
+    ended = [line.outcome for line in lines.lines if isinstance(line, RunEnded) and line.task == 1]
+    assert ["returned", "returned", "crashed"] == ended
 
 
 async def test_a_mission_reports_workers_that_are_lost_and_how_many_tasks_run_again() -> None:

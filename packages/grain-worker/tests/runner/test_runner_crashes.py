@@ -41,9 +41,9 @@ def test_a_run_counts_as_crashed_if_nothing_else_went_wrong(
 def test_the_worker_of_a_member_that_is_lost_is_named(
     index: int, worker: str, expected: str
 ) -> None:
-    error = MemberLost(index, "it is lost", joined=True, worker=worker)
+    error = MemberLost(index, worker or "this worker", "silent", joined=True, worker=worker)
 
-    assert "it is lost" == crash_behind(error)
+    assert f"{worker or 'this worker'} is lost: silent" == crash_behind(error)
     assert expected == lost_worker(error) == lost_worker(ExceptionGroup("", [error]))
     assert "" == lost_worker(LOST)
 

@@ -232,6 +232,22 @@ class TaskOutlived(Event, frozen=True):
     most: bool
 
 
+class MembersApart(Event, frozen=True):
+    """A task on several workers has not begun, as two of them did not reach each other.
+
+    Each reason is reported once.
+
+    Attributes:
+        task: as ``grain why`` takes it.
+        function: the name of its function.
+        why: a clause with both workers and their hosts.
+    """
+
+    task: str
+    function: str
+    why: str
+
+
 class RunsLeft(Event, frozen=True):
     """The scheduler cannot be reached at the end of a mission, and is yet to end its runs.
 

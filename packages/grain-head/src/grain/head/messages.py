@@ -36,6 +36,8 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
             blamed for that; None for a crash in the proper sense.
         known: True if its worker has reported it, which it does when nothing is left of the run;
             False if the worker is lost to the scheduler, and the run may go on.
+        absent: the name of the worker of the member that did not join a gang, of which nothing has
+            begun; empty for all others.
     """
 
     attempt: Attempt
@@ -44,6 +46,12 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     at: float
     outlived: Outlived | None = None
     known: bool = False
+    absent: str = ""
+
+    @property
+    def blamed(self) -> bool:
+        """True for a crash in the proper sense: one that may be the task's fault."""
+        return self.outlived is None and not self.absent
 
 
 # ---- mission to head
@@ -312,7 +320,7 @@ class Seated(Message, frozen=True):
 
 
 class Crashed(Message, frozen=True):
-    """A crash of a run of a task; the task goes on.
+    """A crash of a run of a task, or a gang that did not begin; the task goes on.
 
     Attributes:
         crash: the run, and how it crashed.

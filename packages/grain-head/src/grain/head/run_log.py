@@ -542,7 +542,7 @@ class RunLog:
             # Only the runs that may have ended it have a crash; all of them have one cause.
             outcome, message = "lost", message or _LOST
             ended = max(began, min(now, self._left[run.worker]))
-        elif crash is not None and crash.outlived is None:
+        elif crash is not None and crash.blamed:
             outcome = "crashed"
         self._add(
             schema.RunEnded(

@@ -674,19 +674,22 @@ def _check_gangs_start(scheduler: Scheduler, queue: TaskQueue, now: float, *, wa
     for one in queue.alternatives:
         if one.count == 1 or (waits and one.index) or one.bit & queue.closed:
             continue
-        able = Counter(
-            worker.in_common(one.same)
-            for worker in scheduler.workers.values()
-            if not worker.draining
-            and worker.has_time(one, now)
-            and one.fits(worker.shape.interpreter, worker.supply.free)
-            and (
-                worker.reservation is None
-                or worker.reservation.queue is queue
-                or worker.reservation.allows(one, now)
-            )
-        )
-        assert max(able.values(), default=0) < one.count, f"{queue} could start {one.request}"
+        able: dict[str, list[WorkerAccount]] = {}
+        for worker in scheduler.workers.values():
+            if (
+                not worker.draining
+                and worker.has_time(one, now)
+                and one.fits(worker.shape.interpreter, worker.supply.free)
+                and (
+                    worker.reservation is None
+                    or worker.reservation.queue is queue
+                    or worker.reservation.allows(one, now)
+                )
+            ):
+                able.setdefault(worker.in_common(one.same), []).append(worker)
+        for workers in able.values():
+            some = scheduler.apart.choose(workers, one.count, lambda worker: worker.id)
+            assert len(some) < one.count, f"{queue} could start {one.request}"
 
 
 def _check_due(scheduler: Scheduler, now: float) -> None:
@@ -721,6 +724,8 @@ def _check_gathered(
     rank = (-queue.priority, waiting[place].age)
     order = [one for *_, one in scheduler._queues.order]
     first = [one.reservations[0] for one in order[: order.index(queue)] if one.reservations]
+    if scheduler.apart.known:
+        return  # which of them go together is another question
     if not party and any(one.by.count > 1 and not one.sticky for one in first):
         return  # what goes first has a known start
     for one in queue.opened():

@@ -219,6 +219,7 @@ def _check_submit(message: Submit) -> None:
         _check_text("crash", crash.how, _DETAIL)
         _check_seconds("the time of a crash", crash.at)
         _check_outlived(crash.outlived)
+        _check_text("worker", crash.absent)
 
 
 def _check_outlived(outlived: Outlived | None) -> None:

@@ -28,6 +28,7 @@ from grain.head.events import (
     CanStart,
     Event,
     LastTasksAway,
+    MembersApart,
     NeverStarts,
     NoWorkers,
     OtherInterpreter,
@@ -45,7 +46,7 @@ from grain.head.events import (
 )
 from grain.head.functions import function_rows
 from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, Submit, Trouble
-from grain.head.scheduler.outlived import had_most, lasts_too_long
+from grain.head.scheduler.outlived import had_most, lasts_too_long, unreached
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
 from grain.remote_exer.lane_door import LaneDoor
@@ -227,6 +228,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         # The functions of tasks that have outlived a worker, and whether they had most of its time:
         # one task of each is reported.
         self._outlived: set[tuple[str, bool]] = set()
+        self._apart: set[str] = set()
         self._load_asked = -math.inf
         if run_log is not None:
             run_log.follow(self._tasks, call_of=self._label)
@@ -557,18 +559,24 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._on_event(WorkersStopped(names, tasks, stopped[0].why))
 
     def _report_crashed(self) -> None:
-        """Report crashes, and the first task of each function that has outlived its worker."""
+        """Report crashes; once each pair of workers that did not reach each other.
+
+        Of tasks that have outlived their worker, the first of each function is reported.
+        """
         for task, crash in taken(self._session.crashed):
             record, outlived = self._tasks.get(task), crash.outlived
             if self.on_crash is not None:
                 self.on_crash(task, crash)
+            name, function = f"{self._session.label}:{task}", "" if record is None else record.name
+            if crash.absent and crash.how not in self._apart:
+                self._apart.add(crash.how)
+                self._on_event(MembersApart(name, function, crash.how))
             if record is None or outlived is None:
                 continue
             most = had_most(outlived)
-            if (record.name, most) not in self._outlived:
-                self._outlived.add((record.name, most))
-                name = f"{self._session.label}:{task}"
-                self._on_event(TaskOutlived(name, record.name, outlived.ran, outlived.life, most))
+            if (function, most) not in self._outlived:
+                self._outlived.add((function, most))
+                self._on_event(TaskOutlived(name, function, outlived.ran, outlived.life, most))
 
     def _report_lost(self) -> None:
         """Report workers that are lost, and how many tasks run again because of that."""
@@ -722,7 +730,15 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if resolution.ending == "crashed":
             if lasts_too_long(resolution.crashes):
                 return outcome.Error(_outlives(record.name, resolution.crashes))
-            times = sum(crash.outlived is None for crash in resolution.crashes)
+            if unreached(resolution.crashes):
+                text = (
+                    f"{record.name} was given up: workers that it was to run on did not reach each "
+                    "other. It needs TCP connections between their hosts, by any port: look for a "
+                    "firewall, or name the network (GRAIN_INTERFACES)"
+                )
+                pairs = tuple(crash for crash in resolution.crashes if crash.absent)
+                return outcome.Error(TaskCrashed(text, pairs))
+            times = sum(crash.blamed for crash in resolution.crashes)
             text = f"{record.name} was given up: what it ran in died {times} times"
             return outcome.Error(TaskCrashed(text, resolution.crashes))
         return self._payloads.load_outcome(resolution.payload or b"")

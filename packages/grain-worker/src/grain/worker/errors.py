@@ -550,10 +550,12 @@ class MemberLost(Exception):
         index: of the member: 0 for the root, whose process has ended.
         joined: True if all members had joined; False if nothing has run yet.
         worker: the name of its worker; empty for the root.
+        why: the reason, in a clause.
     """
 
-    def __init__(self, index: int, text: str, *, joined: bool, worker: str = "") -> None:
-        super().__init__(text)
+    def __init__(self, index: int, name: str, why: str, *, joined: bool, worker: str = "") -> None:
+        super().__init__(f"{name} {'is lost' if joined else 'has not joined'}: {why}")
         self.index = index
+        self.why = why
         self.joined = joined
         self.worker = worker

@@ -165,7 +165,7 @@ class Ended(Message, frozen=True):
             raised none.
         report: its times, and what it has used: a `RunAccount` in memory, a
             `grain.eventlog.usage.Report` on a wire; empty if it never began.
-        lost: as of `RunEnded`.
+        lost, absent: as of `RunEnded`.
     """
 
     max_payload = _GIB
@@ -177,6 +177,7 @@ class Ended(Message, frozen=True):
     report: Any = b""
     error: str = ""
     lost: str = ""
+    absent: int = -1
 
 
 class AskEnding(Message, frozen=True):
@@ -307,6 +308,9 @@ class RunEnded(Message, frozen=True):
             it had run; None for all others.
         lost: for a crash of a gang, the name of the worker of the member that was lost; empty if
             none was, and for all others.
+        absent: for a part of a gang that is ``"returned"`` as a member has not joined, the index
+            of that: nothing of the gang has begun, and ``detail`` has the reason; 0, from a seat,
+            if the root has not connected. -1 for all others.
     """
 
     max_payload = _GIB
@@ -319,6 +323,7 @@ class RunEnded(Message, frozen=True):
     report: Report = b""
     outlived: Outlived | None = None
     lost: str = ""
+    absent: int = -1
 
 
 class LaneOpen(Message, frozen=True):

@@ -22,6 +22,7 @@ from grain.head.events import (
     Event,
     HostingFailed,
     LastTasksAway,
+    MembersApart,
     NeverStarts,
     NoWorkers,
     OtherInterpreter,
@@ -210,8 +211,8 @@ class Reporter:
                 self.line(last_away_line(event))
             case RunsEnded():
                 self.line(ended_runs_line(event))
-            case TaskOutlived():
-                self.line(outlived_line(event))
+            case TaskOutlived() | MembersApart():
+                self.line(begins_again_line(event))
             case HostingFailed(_, why):
                 self.line(f"This mission has only its local worker, which is not an error: {why}")
 
@@ -431,8 +432,13 @@ def _stopped_line(named: str, event: WorkersStopped) -> str:
     return f"{len(event.names)} workers have left ({named}) ({why}); {tasks} again elsewhere"
 
 
-def outlived_line(event: TaskOutlived) -> str:
-    """Return the warning about a task that has outlived its worker, and what to do."""
+def begins_again_line(event: TaskOutlived | MembersApart) -> str:
+    """Return the warning about a task that begins again, for a reason that may come again."""
+    if isinstance(event, MembersApart):
+        return (
+            f"warning: {event.task} {event.function} has not begun: {event.why}; it gets other "
+            "workers, and fails after a few such attempts"
+        )
     begin = f"warning: {event.task} {event.function} had run {_whole(event.ran)} when"
     if event.most:
         return (

@@ -137,7 +137,7 @@ class Hub:
         self.quarantine = parts.quarantine(registry)
         self.waiting = parts.waiting(registry, self.quarantine, reports)
         self.outcomes = parts.outcomes(registry, self.waiting)
-        self.gangs = parts.gangs(registry.outgoing, self.waiting, self.outcomes, reports)
+        self.gangs = parts.gangs(registry, self.waiting, self.outcomes, reports)
         self.lanes = parts.lanes(registry, self.waiting, self.outcomes, self.quarantine)
         self.runs = parts.runs(
             registry,
@@ -568,9 +568,12 @@ def _backlogs(workers: Iterable[WorkerRecord]) -> list[str]:
 
 
 def _crashes(task: TaskRecord) -> list[str]:
-    return [
-        f"crashed on {crash.worker}: {crash.how}"
-        if crash.outlived is None
-        else f"ran {crash.outlived.ran:.0f} s on {crash.worker}, then {crash.how}"
-        for crash in task.crashes
-    ]
+    texts = []
+    for crash in task.crashes:
+        if crash.outlived is not None:
+            texts.append(f"ran {crash.outlived.ran:.0f} s on {crash.worker}, then {crash.how}")
+        elif crash.absent:
+            texts.append(f"did not begin: {crash.how}")
+        else:
+            texts.append(f"crashed on {crash.worker}: {crash.how}")
+    return texts

@@ -50,7 +50,7 @@ from grain.head.messages import (
     Submit,
     Synced,
 )
-from grain.head.scheduler.outlived import given_up
+from grain.head.scheduler.outlived import given_up, never_began
 from grain.head.validation import request_of
 from grain.worker.messages import LANE, DefineFunction
 
@@ -339,6 +339,9 @@ class Missions:
         """
         task.claimed = True
         lease, course = task.lease, task.course
+        if lease is not None and never_began(course.crashes, lease.attempt):
+            self._outgoing.revoke(lease)
+            task.lease = lease = None
         if lease is not None and task.function is LANE:
             self._lanes.on_run(lease)  # a worker of an older version does not say so
         if lease is not None or course.crashes:  # else none was named: most tasks are new

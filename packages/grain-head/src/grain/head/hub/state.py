@@ -475,6 +475,7 @@ class GangRecord:
         stand_in: what the task has as its lease meanwhile, on the worker of a member.
         again: what lets the task wait again then.
         crash: the lease of a seat that crashed, and how.
+        absent: True if a member has not joined, so that nothing of it has begun, or ever will.
     """
 
     root: Attempt
@@ -488,6 +489,7 @@ class GangRecord:
     stand_in: LeaseRecord | None = None
     again: Callable[[float], object] | None = None
     crash: tuple[LeaseRecord, str] | None = None
+    absent: bool = False
 
     @property
     def members(self) -> list[LeaseRecord]:

@@ -17,9 +17,11 @@ The policy:
     one with the least time left that suffices (`Scheduler._find`, by ``index``).
 4.  A task that has bytecode needs workers with the interpreter that made it. That is not a
     resource, as nothing of it is used up: queues and workers have it as a label.
-5.  Some kinds belong to the whole cluster. An alternative that asks for more of them than is free
+5.  Workers of which one did not join a gang of the other are in no gang together for a time
+    (``apart``).
+6.  Some kinds belong to the whole cluster. An alternative that asks for more of them than is free
     is closed, and holds back no one (``cluster``).
-6.  After every ``dispatch``, no task waits that could start.
+7.  After every ``dispatch``, no task waits that could start.
 
 Why it is fast: the scheduler decides between a few queues, and looks for room once per *level*,
 that is, once for all workers that have the same interpreter and the same resources free. Which
@@ -51,6 +53,7 @@ Map:
 - ``reservation``: the worker and the time at which a task that was passed over can start
 - ``starvation_guard``: which task may overtake which, and who gets a reservation
 - ``numbered``: `Numbered`, a table of tasks by number, in little memory
+- ``apart``: workers that could not reach each other
 - ``cluster``: what the scheduler owns for the whole cluster, such as licences, and who gets it
 - ``outlived``: which tasks have crashed or outlived their workers too often, what time they need
 - ``fair_share``: turns of missions of equal priority

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from grain.head.messages import Crash
-    from grain.worker.messages import Outlived
+    from grain.worker.messages import Attempt, Outlived
 
 # None is a setting: a task takes its runs along to the next head, which must judge them alike.
 SOLO = 2
@@ -39,6 +39,10 @@ RUNS = 3
 RUNS_IN_ALL = 10
 """Runs that outlive their worker, however late they began, after which a task fails."""
 
+GANGS = 5
+"""Gangs of which a member did not join, after which a task fails. Meanwhile the workers that did
+not reach each other are kept apart, see `grain.head.scheduler.apart`."""
+
 MOST = 0.75
 """The part of its worker's time that a run has to have for rule 3."""
 
@@ -47,7 +51,17 @@ _STEP = 1.05  # times seen are rounded up to its powers, so that tasks alike sha
 
 def blamed(crashes: Iterable[Crash]) -> int:
     """Return the number of crashes in the proper sense: the ones that may be the task's fault."""
-    return sum(crash.outlived is None for crash in crashes)
+    return sum(crash.blamed for crash in crashes)
+
+
+def never_began(crashes: Iterable[Crash], attempt: Attempt) -> bool:
+    """Return True if a run is the root of a gang of which a member did not join."""
+    return any(crash.absent and crash.attempt == attempt for crash in crashes)
+
+
+def unreached(crashes: Iterable[Crash]) -> bool:
+    """Return True if the members of so many gangs of a task did not join that it fails."""
+    return sum(crash.absent != "" for crash in crashes) >= GANGS
 
 
 def had_most(outlived: Outlived) -> bool:
@@ -62,8 +76,10 @@ def lasts_too_long(crashes: Iterable[Crash]) -> bool:
 
 
 def given_up(crashes: Sequence[Crash]) -> bool:
-    """Return True if a task fails: after too many crashes, or if no worker lasts long enough."""
-    return bool(crashes) and (blamed(crashes) >= CRASHES or lasts_too_long(crashes))
+    """Return True if a task fails, as there were too many crashes, or too many of another kind."""
+    return bool(crashes) and (
+        blamed(crashes) >= CRASHES or lasts_too_long(crashes) or unreached(crashes)
+    )
 
 
 def seen(crashes: Iterable[Crash]) -> float:

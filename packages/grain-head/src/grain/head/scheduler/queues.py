@@ -15,6 +15,7 @@ import math
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
+from grain.head.scheduler.apart import ApartWorkers
 from grain.head.scheduler.index import LevelIndex, ReservedWorkers
 from grain.head.scheduler.state import Shape, Task, TaskQueue, limits_of
 from grain.resource import Supply
@@ -50,6 +51,7 @@ class QueueTable:
         cluster: what the scheduler owns for the whole cluster.
         levels: the workers by what they have free.
         reserved: those with sticky reservations, by the queues whose tasks may start there.
+        apart: the pairs of them that gangs avoid.
         shapes: the workers by what they have in all.
         unplaced: the workers, by id, that may have more free than their level says: ended runs
             returned something, or their resources are no longer reserved.
@@ -71,6 +73,7 @@ class QueueTable:
         self.levels = LevelIndex(self.by_bit)
         self.reserved = ReservedWorkers()
         self.shapes: dict[Hashable, Shape] = {}
+        self.apart = ApartWorkers()
         self.unplaced: dict[int, WorkerAccount] = {}
         self.unseen: list[Task] = []
         self.patient: dict[int, TaskQueue] = {}

@@ -25,6 +25,7 @@ from grain.resource import ZERO, Cores, RunTimes, Supply
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from grain.head.scheduler.apart import ApartWorkers
     from grain.resource import Resource
 
 NEARLY = 0.8
@@ -134,6 +135,32 @@ class Scheduler:
             self._queues.open_to_all(back)
             self._guard.on_worker_open()
 
+    def on_apart(self, one: int, other: int, why: str, now: float) -> None:
+        """Put two workers into no gang together for a time, as they did not reach each other.
+
+        Args:
+            why: a clause for display, with both.
+        """
+        self._queues.apart.on_failed(one, other, why, now)
+        for worker in (self.workers[one], self.workers[other]):
+            self._guard.on_apart(worker)
+        self._try_gangs()
+
+    def on_together(self, workers: Iterable[int]) -> None:
+        """Forget that members of a gang that has begun did not reach each other before."""
+        if self._queues.apart.on_begun(workers):
+            self._try_gangs()
+
+    def _try_gangs(self) -> None:
+        """Let gangs look for workers again: other ones than before may be together."""
+        self._queues.untried |= self._queues.gangs & self._queues.nonempty
+        self._guard.on_worker_open()
+
+    @property
+    def apart(self) -> ApartWorkers:
+        """The pairs of workers that gangs avoid."""
+        return self._queues.apart
+
     def on_worker_left(self, worker: int) -> list[int]:
         """Remove a worker that is gone with all its runs; their tasks wait again, at the front.
 
@@ -147,6 +174,8 @@ class Scheduler:
         lost = self.workers.pop(worker)
         self._guard.lose(lost.reservation)
         self._queues.leave(lost)
+        if self._queues.apart.on_left(worker):
+            self._try_gangs()
         self._guard.on_worker_left()
         self._require(self._queues.outlived.values())
         again = sorted(lost.tasks.values(), key=lambda task: task.age)
@@ -606,6 +635,8 @@ class Scheduler:
         starts: list[Start] = []
         self._guard.on_dispatch(now)
         queues = self._queues
+        if now >= queues.apart.next_end and queues.apart.on_time(now):
+            self._try_gangs()
         if queues.patient:
             self._open_alternatives(now)
         if self.cluster.changed:
@@ -785,11 +816,16 @@ class Scheduler:
         if by.count == 1:
             worker = self._find(by, now)
             return () if worker is None else (worker,)
+        apart = self._queues.apart
         found: dict[str, list[WorkerAccount]] = {}
         # Those that are reserved for it go first: they may serve no one else.
         for worker in chain(self._queues.reserved.find_all(by, now), self._free(by, now)):
-            members = found.setdefault(worker.in_common(by.same), [])
-            members.append(worker)
+            able = found.setdefault(worker.in_common(by.same), [])
+            able.append(worker)
+            if len(able) == by.count and not apart.known:
+                return able
+        for able in found.values() if apart.known else ():
+            members = apart.choose(able, by.count, lambda one: one.id)
             if len(members) == by.count:
                 return members
         return ()

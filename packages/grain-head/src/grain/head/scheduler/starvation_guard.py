@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
-from collections import Counter
 from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -123,6 +122,15 @@ class StarvationGuard:
         for _, _, queue in self._queues.order:
             del queue.overtakers[: -self.limit]
         self._openings += 1
+
+    def on_apart(self, worker: WorkerAccount) -> None:
+        """End the reservation of a worker for a gang with another one that is apart from it."""
+        reservation = worker.reservation
+        if reservation is not None and any(
+            one is not reservation and self._queues.apart.are_apart(worker.id, one.worker.id)
+            for one in reservation.party
+        ):
+            self.lose(reservation)
 
     def on_limits_changed(self) -> None:
         """Look at all reservations again at the next dispatch: tasks may need other times now."""
@@ -341,11 +349,14 @@ class StarvationGuard:
             for workers in able.values():
                 if len(workers) >= by.count:
                     each = (reservation_on(by, worker, now)[0] for worker in workers)
-                    known = [one for one in each if not one.sticky]
-                    if len(known) >= by.count:
-                        parties.append(nsmallest(by.count, known, key=lambda one: one.start))
-            for party in sorted(parties, key=lambda some: some[-1].start):
-                start = max(party[-1].start, now)
+                    known = sorted(
+                        (one for one in each if not one.sticky), key=lambda one: one.start
+                    )
+                    party = self._queues.apart.choose(known, by.count, lambda one: one.worker.id)
+                    if len(party) == by.count:
+                        parties.append(party)
+            for party in sorted(parties, key=_start_of_all):
+                start = max(_start_of_all(party), now)
                 if all(one.worker.end >= start + by.need for one in party):
                     for one in party:
                         self.lose(one.worker.reservation)
@@ -415,13 +426,13 @@ class StarvationGuard:
             party: the reservations that it has.
             later: the ids of the workers that are reserved for tasks that come after it.
         """
-        serving: Counter[str] = Counter()
+        serving: dict[str, list[WorkerAccount]] = {}
         able: dict[str, list[tuple[tuple[int, int], WorkerAccount]]] = {}
         for worker in self._workers.values():
             if worker.draining or not by.bit & worker.shape.mask or not worker.has_time(by, now):
                 continue
             common = worker.in_common(by.same)
-            serving[common] += 1
+            serving.setdefault(common, []).append(worker)
             reservation = worker.reservation
             if reservation is None:
                 choice = 1
@@ -433,9 +444,11 @@ class StarvationGuard:
                 continue
             able.setdefault(common, []).append(((choice, len(worker.tasks)), worker))
         best: list[tuple[tuple[int, int], WorkerAccount]] = []
+        choose = self._queues.apart.choose
         for common, some in able.items():
-            if serving[common] >= by.count:
-                few = nsmallest(by.count, some, key=lambda one: one[0])
+            if len(choose(serving[common], by.count, lambda one: one.id)) == by.count:
+                some.sort(key=lambda one: one[0])
+                few = choose(some, by.count, lambda one: one[1].id)
                 if not best or _worth(few) > _worth(best):
                     best = few
         return [worker for _, worker in best]
@@ -510,6 +523,10 @@ def _parties(queue: TaskQueue) -> list[list[Reservation]]:
 def _incomplete(queue: TaskQueue) -> list[Reservation]:
     """Return the reservations of the first gang of a queue that has some and lacks others."""
     return next((party for party in _parties(queue) if party[0].lacking), [])
+
+
+def _start_of_all(party: Sequence[Reservation]) -> float:
+    return max(one.start for one in party)
 
 
 def _worth(workers: Sequence[tuple[tuple[int, int], WorkerAccount]]) -> tuple[int, int, int]:

@@ -392,7 +392,11 @@ class WorkerSession:
             self._end(run, status, payload, now, report, ended.error)
         else:
             returned = run.wish is Wish.RETURN or ended.status == "returned"
-            self._end(run, "returned" if returned else "cancelled", None, now, report)
+            status = "returned" if returned else "cancelled"
+            # That it has not begun says nothing of the others if it was to end.
+            absent = ended.absent if run.wish is Wish.COMPLETE else -1
+            detail = "" if absent < 0 else ended.error
+            self._end(run, status, None, now, report, detail, absent=absent)
 
     def on_blocking(self, attempt: Attempt, code: BlockingCode) -> None:
         """Report to the mission of a run that it blocks its runner; the run may just have ended."""
@@ -459,6 +463,7 @@ class WorkerSession:
         report: Report,
         detail: str = "",
         lost: str = "",
+        absent: int = -1,
     ) -> None:
         # First, as it is the place in its chain that tells if the run has begun.
         outlived = self._outlived(run, now) if status == "returned" else None
@@ -467,7 +472,7 @@ class WorkerSession:
         self._chains.leave(run, now)
         if outlived is not None:
             detail = TIME_OVER
-        self._report_end(run.lease, status, payload, detail, report, outlived, lost)
+        self._report_end(run.lease, status, payload, detail, report, outlived, lost, absent)
 
     def _outlived(self, run: RunRecord, now: float) -> Outlived | None:
         """Return how long a run had run, if it has outlived this worker; else None."""
@@ -492,9 +497,10 @@ class WorkerSession:
         report: Report = b"",
         outlived: Outlived | None = None,
         lost: str = "",
+        absent: int = -1,
     ) -> None:
         known = (lease.mission, lease.task, lease.attempt)
-        ended = RunEnded(*known, status, detail, report, outlived, lost)
+        ended = RunEnded(*known, status, detail, report, outlived, lost, absent)
         outcome: Outcome = payload
         if payload is not None:
             size = len(payload)

@@ -21,7 +21,8 @@ from grain.worker.gang.control import ControlError, connect
 from grain.worker.gang.door import RankDoor, slurm_place
 from grain.worker.gang.messages import (
     CODEC,
-    JOIN,
+    LEAD,
+    NO_ROOT,
     CallEnded,
     EndCall,
     EndProgram,
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from grain.worker.gang.control import JsonLines
 
 
-async def keep(control: str, silence: float) -> str:
-    """Serve the root of a gang; return why that is over.
+async def keep(control: str, silence: float) -> bool:
+    """Serve the root of a gang until it has gone; return False if it has never come.
 
     Args:
         control: the name at which the seat's tasklet listens.
@@ -50,23 +51,19 @@ async def keep(control: str, silence: float) -> str:
     """
     async with await connect(control) as tasklet, invite(CODEC, heartbeat(silence)) as door:
         await tasklet.send(invitation=base64.b85encode(door.invitation).decode())
-        why = "the root has not connected"
-        with trio.move_on_after(JOIN * silence) as patience:
+        with trio.move_on_after(LEAD * silence) as patience:
             async with door.guest() as root:
                 patience.deadline = float("inf")
-                why = await _serve(root, tasklet)
-        return why
+                await _serve(root, tasklet)
+        return not patience.cancelled_caught
 
 
-async def _serve(root: FramedChannel, tasklet: JsonLines) -> str:
-    why: list[str] = []
-
+async def _serve(root: FramedChannel, tasklet: JsonLines) -> None:
     async def until_tasklet_has_gone(scope: trio.CancelScope) -> None:
         try:
             while True:
                 await tasklet.receive()
         except ControlError:
-            why.append("the tasklet has gone")
             scope.cancel()
 
     async with trio.open_nursery() as nursery:
@@ -93,10 +90,9 @@ async def _serve(root: FramedChannel, tasklet: JsonLines) -> str:
                         programs.take(message.number, message.stream)
                     elif isinstance(message, EndCall):
                         nursery.start_soon(_end_call, root, door, message.call)
-        except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as error:
-            why.append(str(error) or "the root has ended")
+        except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError):
+            pass  # the root has ended, or is lost
         nursery.cancel_scope.cancel()
-    return why[0] if why else ""
 
 
 async def _end_call(root: FramedChannel, door: RankDoor, call: int) -> None:
@@ -114,11 +110,10 @@ def _post(root: FramedChannel, message: Message, payload: bytes | None = None) -
 def main(control: str, silence: str) -> int:
     """Keep a seat; return the exit status."""
     try:
-        trio.run(keep, control, float(silence))
+        return 0 if trio.run(keep, control, float(silence)) else NO_ROOT
     except (ControlError, EdgeError, OSError) as error:
         print(f"grain: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -16,6 +16,13 @@ of 20 on two cores, but a network may be away for longer than that."""
 JOIN = 3
 """Times that silence until all members must have joined: they begin one after the other."""
 
+LEAD = 2 * JOIN
+"""Times that silence until the root must have connected: it first waits so long for the invitations
+of all, and then for all to join."""
+
+NO_ROOT = 3
+"""The status of the process of a seat to which no root has connected."""
+
 OUTPUT = 64 * 1024
 """The most bytes of a program's output in one message; of one that reports only its end, the last
 ones."""

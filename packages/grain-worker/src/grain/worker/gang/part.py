@@ -53,7 +53,8 @@ class RootPart:
             await self._all_open.wait()
         if not self._all_open.is_set():
             absent = next(k for k in range(1, self._size) if k not in self._open)
-            raise MemberLost(absent, f"member {absent} has not come in time", joined=False)
+            why = f"it was not ready within {JOIN * SILENCE:.0f} s"
+            raise MemberLost(absent, f"member {absent}", why, joined=False)
         seats = [self._open[index] for index in range(1, self._size)]
         invited = [
             Seat(seat.name, seat.host, from_data(seat.res), seat.invitation) for seat in seats

@@ -15,7 +15,7 @@ from grain.worker.errors import ExternalError, MemberLost
 from grain.worker.external import run_external
 from grain.worker.gang.control import ControlError, JsonLines, accept, listen
 from grain.worker.gang.members import GangMembers
-from grain.worker.gang.messages import JOIN, SILENCE
+from grain.worker.gang.messages import JOIN, LEAD, NO_ROOT, SILENCE
 from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import SlurmPlace, members
@@ -56,9 +56,10 @@ async def keep_seat(announce: Callable[[bytes], object], *, silence: float = SIL
         silence: seconds without a sign of life after which the root is lost.
 
     Raises:
+        MemberLost: the root has not connected within `LEAD` times the silence.
         ExternalError: its process has failed.
     """
-    failed: ExternalError | None = None
+    failed: Exception | None = None
     name, listener = listen()
 
     async def await_invitation() -> None:
@@ -72,6 +73,9 @@ async def keep_seat(announce: Callable[[bytes], object], *, silence: float = SIL
             await _process("member", name, silence)
         except ExternalError as error:
             failed = error
+            if error.returncode == NO_ROOT:
+                why = f"it has not connected within {LEAD * silence:.0f} s"
+                failed = MemberLost(0, "the root", why, joined=False)
         nursery.cancel_scope.cancel()
     if failed is not None:
         raise failed
@@ -218,8 +222,7 @@ class _Leader:
         worker = self._seats[index - 1].name if index else ""
         name = worker or "this worker"
         if self.lost is None:
-            text = f"{name} is lost: {why}" if joined else f"{name} has not joined: {why}"
-            self.lost = MemberLost(index, text, joined=joined, worker=worker)
+            self.lost = MemberLost(index, name, why, joined=joined, worker=worker)
 
 
 async def _process(module: str, control: str, silence: float) -> None:

@@ -75,6 +75,8 @@ _MOST_TOGETHER = 32
 """Ends that are sent together: much fewer than wait in a chain, which would be empty before the
 next ones come."""
 
+_MOST_WHY = 200  # characters of the reason why a gang has not begun
+
 _SENT = frozenset(
     {
         signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGUSR1,
@@ -451,11 +453,16 @@ class _Execution(Generic[Arriving, Departing]):
         del self._runs[attempt]
         if run.gang is not None:
             self._gangs.pop(attempt, None)
-            if type(ended) is outcome.Error and not_joined(ended.error):
-                self._send(Ended(attempt, "returned"), None)
-                return
         if attempt in self._cores:
             self._threads.end_run(self._cores.pop(attempt))
+        lost = ended.error if type(ended) is outcome.Error else None
+        if isinstance(lost, MemberLost) and not lost.joined:  # it has never begun
+            if self._on_ended is not None:
+                self._on_ended(attempt)
+            # The first line: the others are one for each address that was tried.
+            why = lost.why.partition("\n")[0][:_MOST_WHY]
+            self._send(Ended(attempt, "returned", error=why, absent=lost.index), None)
+            return
         report: object = b""
         if account is not None:
             account.close()
@@ -467,11 +474,11 @@ class _Execution(Generic[Arriving, Departing]):
             self._send(Ended(attempt, status, report=report), None)
         else:
             payload, failed = self._translation.encode(ended, call)
-            crash = error = lost = ""
+            crash = error = worker = ""
             if type(ended) is outcome.Error:
                 crash, error = crash_behind(ended.error), failure_text(ended.error)
-                lost = lost_worker(ended.error)
-            self._send(Ended(attempt, "done", failed, crash, report, error, lost), payload)
+                worker = lost_worker(ended.error)
+            self._send(Ended(attempt, "done", failed, crash, report, error, worker), payload)
 
     def _send(self, ended: Ended, payload: Departing | None) -> None:
         """Send an end; where runs wait in a chain, with the ends that follow soon."""
@@ -532,11 +539,6 @@ def lost_worker(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(lost_worker, error.exceptions)), "")
     return error.worker if isinstance(error, MemberLost) else ""
-
-
-def not_joined(error: BaseException) -> bool:
-    """Return True if a run never began, as not all members of its gang had joined."""
-    return isinstance(error, MemberLost) and not error.joined
 
 
 def signal_behind(error: BaseException) -> int:

@@ -18,7 +18,10 @@ which hold allocations and start programs for the root (`grain.worker.gang`).
     seats are reported waits for these; they are revoked when no root has come in the grace period,
     or has reported its end. A task whose root has ended waits until all seats were reported, or the
     grace period is over.
-7.  A task may have several gangs: seats of an earlier one are reported while it has another run, or
+7.  A gang of which a member has not joined in time has not begun, and never will: its task waits
+    for nothing of it, as a process that blocks may hold its seat for hours. The two workers are
+    kept apart (`grain.head.scheduler.apart`), and after some such gangs the task fails.
+8.  A task may have several gangs: seats of an earlier one are reported while it has another run, or
     its own is revoked for an older run. When the task waits again, it waits for all of them first,
     roots included, one after the other.
 """
@@ -30,12 +33,13 @@ from typing import TYPE_CHECKING
 
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS, GangRecord, LeaseRecord
 from grain.head.messages import Started
+from grain.head.scheduler.outlived import never_began
 from grain.worker.messages import MemberOpen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from grain.head.hub.registry import Outgoing
+    from grain.head.hub.registry import Registry
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import TaskRecord
     from grain.head.hub.tasks.outcomes import Outcomes
@@ -47,9 +51,10 @@ class Gangs:
     """The gangs of all missions, by the runs of their roots."""
 
     def __init__(
-        self, outgoing: Outgoing, waiting: Waiting, outcomes: Outcomes, reports: MissionReports
+        self, registry: Registry, waiting: Waiting, outcomes: Outcomes, reports: MissionReports
     ) -> None:
-        self._outgoing = outgoing
+        self._outgoing = registry.outgoing
+        self._scheduler = registry.scheduler
         self._waiting = waiting
         self._outcomes = outcomes
         self._reports = reports
@@ -124,6 +129,45 @@ class Gangs:
                 ),
             )
 
+    # ---- members that do not join
+
+    def on_absent(self, reporter: LeaseRecord, index: int, why: str, now: float) -> None:
+        """Give up a gang of which a member has not joined, as another one reports.
+
+        If that is leaving, was revoked or is away, it is nothing that lies between the two.
+
+        Args:
+            reporter: the lease of the root, or that of a seat to which no root has come.
+            index: of the member that has not joined.
+        """
+        gang = reporter.gang
+        if gang is None or gang.absent:
+            return
+        root = gang.lease if reporter.member else reporter
+        absent = gang.seats.get(index) if index else root
+        if root is None or absent is None or absent is reporter:
+            return
+        task = root.task
+        ends = (root, reporter if absent is root else absent)
+        if any(one.revoked or one.worker.draining or not one.worker.serving for one in ends):
+            return
+        gang.absent = True
+        workers = [one.worker for one in (absent, reporter)]
+        member, other = (f"{one.unique_name} on host {one.host}" for one in workers)
+        how = f"{member} did not join {other}: {why}"
+        self._scheduler.on_apart(workers[0].number, workers[1].number, how, now)
+        if task is not None and (root.current or self._awaits(gang, task)):
+            self._outcomes.run_again(root, task, how, now, absent=workers[0].unique_name)
+            self.hold_back(task)
+        for lease in (root, *gang.seats.values()):
+            if lease is not reporter and not lease.revoked:
+                self._outgoing.revoke(lease)
+
+    def on_value(self, gang: GangRecord) -> None:
+        """Take in that a gang has begun, as its task has ended with a value."""
+        if gang.lease is not None:
+            self._scheduler.on_together([one.worker.number for one in gang.members])
+
     # ---- the ends of runs
 
     def on_root_ended(
@@ -174,6 +218,8 @@ class Gangs:
         """
         gang = lease.gang
         assert gang is not None
+        if ended is not None and ended.absent >= 0:
+            self.on_absent(lease, ended.absent, ended.detail, now)
         gang.seats.pop(lease.member, None)
         root = gang.lease
         if ended is not None and ended.status != "value" and root is not None and not lease.revoked:
@@ -220,12 +266,14 @@ class Gangs:
         unseen = False
         for gang in self._by_task.get((task.mission.id, task.number), {}).values():
             self._hold(gang, task)
-            unseen = unseen or (gang.ended and gang.unseen > 0)
+            unseen = unseen or (gang.ended and gang.unseen > 0 and not gang.absent)
         if unseen:
             self._waiting.await_seats(task)
 
     def _hold(self, gang: GangRecord, task: TaskRecord) -> None:
         """Let a task that waits start only when all members of an earlier gang are vacated."""
+        if gang.absent or never_began(task.crashes, gang.root):
+            return
         here = task.mission.tasks.get(task.number) is task
         members = gang.members
         if not here or task.lease is not None or task.ending is not None or not members:

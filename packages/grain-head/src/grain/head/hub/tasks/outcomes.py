@@ -94,11 +94,13 @@ class Outcomes:
         outlived: Outlived | None = None,
         *,
         known: bool = False,
+        absent: str = "",
     ) -> None:
         """Let a task wait again whose current run came to nothing; note the crash, if any.
 
         Args:
             known: as of `Crash`.
+            absent: the worker of the member of its gang that did not join.
         """
         task.lease = None
         if task.retracted:
@@ -107,7 +109,7 @@ class Outcomes:
         if outlived is not None:
             how = TIME_OVER
         if how is not None:
-            self._count_crash(lease, task, how, now, report, outlived, known=known)
+            self._count_crash(lease, task, how, now, report, outlived, known=known, absent=absent)
             if task.ending is not None:
                 return
         if task.function is LANE:
@@ -131,10 +133,17 @@ class Outcomes:
         outlived: Outlived | None = None,
         *,
         known: bool,
+        absent: str = "",
     ) -> None:
-        """Count a run that crashed or outlived its worker; fail its task after many."""
+        """Count a run that crashed, outlived its worker or did not begin; fail its task after many.
+
+        Args:
+            absent: see `run_again`.
+        """
         worker = lease.lost or lease.worker.name
-        crash = Crash(lease.attempt, worker, how, self._registry.wall_time(now), outlived, known)
+        crash = Crash(
+            lease.attempt, worker, how, self._registry.wall_time(now), outlived, known, absent
+        )
         # The mission may have submitted the same crash, which another head counted.
         if all(earlier.attempt != crash.attempt for earlier in task.crashes):
             task.alter().crashes = (*task.crashes, crash)

@@ -14,7 +14,6 @@ other suspects have ended there.
 
 from __future__ import annotations
 
-from heapq import nsmallest
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -146,8 +145,9 @@ class Quarantine:
                     some = (len(worker.leases), worker.number, worker)
                     able.setdefault(common, []).append(some)
             for workers in able.values():
-                if len(workers) >= by.count:
-                    few = nsmallest(by.count, workers)
+                apart = self._scheduler.apart
+                few = apart.choose(sorted(workers), by.count, lambda one: one[1])
+                if len(few) == by.count:
                     key = sum(runs for runs, _, _ in few), by.index
                     if best is None or key < best[0]:
                         best = key, EmptiedWorkers(by, tuple(worker for _, _, worker in few))
@@ -162,6 +162,11 @@ class Quarantine:
         return {worker.number for worker in claim.workers}
 
     def _suffice(self, emptied: EmptiedWorkers, task: TaskRecord, now: float) -> bool:
+        together = self._scheduler.apart.choose(
+            emptied.workers, emptied.by.count, lambda worker: worker.number
+        )
+        if len(together) < emptied.by.count:
+            return False
         return self._scheduler.cluster.gives(emptied.by, task) and all(
             self._suffices(worker, emptied.by, now) for worker in emptied.workers
         )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from grain.head.errors import BadMessage
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS, FailedTask, LeaseRecord, TaskRecord
 from grain.head.messages import Started
+from grain.head.scheduler.outlived import never_began
 from grain.head.scheduler.state import split_time
 from grain.head.validation import check_attempt, resources_of
 from grain.resource import to_data
@@ -270,6 +271,10 @@ class Runs:
             self._outgoing.acknowledge(worker.link, ended.attempt)
             again = partial(self._outcomes.on_no_outcome, lease, task, ended)
         if lease.gang is not None:
+            if ended.absent >= 0:
+                self.gangs.on_absent(lease, ended.absent, ended.detail, now)
+            elif ended.status == "value":
+                self.gangs.on_value(lease.gang)
             lease.lost = ended.lost
             crashed = ended.status == "crashed"
             self.gangs.on_root_ended(lease, again, now, crashed=crashed)
@@ -384,6 +389,8 @@ class Runs:
             function = LANE if held.lane else b""
             task = mission.tasks[held.task] = TaskRecord(mission, held.task, function=function)
         unwanted = task is None or task.ending is not None or task.retracted
+        # It may be blocked, and the task is not to wait for it.
+        unwanted = unwanted or (task is not None and never_began(task.crashes, held.attempt))
         lease.task = None if unwanted else task
         if unwanted or task is None:
             if not held.ended:
@@ -444,7 +451,7 @@ class Runs:
 
     def _dismiss(self, lease: LeaseRecord, task: TaskRecord | None) -> None:
         """End a run that its worker reports, and that no task waits for."""
-        if task is None:
+        if task is None or never_began(task.crashes, lease.attempt):
             self._outgoing.revoke(lease)
             return
         if task.mission.lasts:

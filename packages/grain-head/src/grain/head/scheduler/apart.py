@@ -1,0 +1,146 @@
+"""Pairs of workers that could not reach each other, which gangs avoid.
+
+A gang begins when all members have joined its root. If one has not, the two are *apart*: for a time
+no gang has both. That time doubles with each further failure of the pair, so another try costs
+little, and a network that is mended is used again. A worker that has failed with two others is
+left out of all gangs for longer: the fault is likely its own, and tasks would soon have tried it
+often enough to fail.
+
+When the time is over, gangs still take other workers first, until one with that pair has begun.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
+
+FIRST, MOST = 10.0, 3600.0
+"""Seconds for which a pair is apart after its first failure, and at most."""
+
+LEFT_OUT = 600.0
+"""Seconds for which a worker is left out that has failed with two others."""
+
+
+class _Failed(NamedTuple):
+    """A pair that has failed: how often, until when it is apart, and why."""
+
+    times: int
+    until: float
+    why: str
+
+
+class ApartWorkers:
+    """The pairs of workers that have failed, by the numbers of the workers.
+
+    Attributes:
+        next_end: the time at which the next pair may be tried again; ``math.inf`` without one.
+    """
+
+    def __init__(self) -> None:
+        self._failed: dict[frozenset[int], _Failed] = {}
+        # The others from which each worker is apart now, and those with which it has failed; and
+        # until when it is left out.
+        self._apart: dict[int, set[int]] = {}
+        self._partners: dict[int, set[int]] = {}
+        self._left_out: dict[int, float] = {}
+        self.next_end = math.inf
+        self._now = -math.inf
+
+    def on_failed(self, one: int, other: int, why: str, now: float) -> None:
+        """Note that a gang has not begun, as the two did not reach each other."""
+        pair = frozenset((one, other))
+        times = 1 + (self._failed[pair].times if pair in self._failed else 0)
+        lasts = min(FIRST * 2 ** min(times - 1, 32), MOST)
+        self._failed[pair] = _Failed(times, now + lasts, why)
+        self._now = now
+        self._update()
+        self._left_out |= dict.fromkeys(
+            (w for w in pair if len(self._partners[w]) > 1), now + LEFT_OUT
+        )
+        self._update()
+
+    def on_begun(self, workers: Iterable[int]) -> bool:
+        """Forget the failures of workers that were members of one gang; return True if any had."""
+        together = frozenset(workers)
+        return self._forget(lambda pair: pair <= together)
+
+    def on_left(self, worker: int) -> bool:
+        """Forget a worker; return True if it had failed with another one."""
+        return self._forget(lambda pair: worker in pair)
+
+    def on_time(self, now: float) -> bool:
+        """Return True if workers that were apart may be tried together again."""
+        if now < self.next_end:
+            return False
+        self._now = now
+        self._update()
+        return True
+
+    @property
+    def known(self) -> bool:
+        """True if any pair has failed."""
+        return bool(self._failed)
+
+    def choose(self, workers: Iterable[T], count: int, number: Callable[[T], int]) -> list[T]:
+        """Return so many workers, or fewer, of which no two are apart.
+
+        Args:
+            workers: some, in the order of preference; those that have failed go last.
+            number: returns the number of one.
+        """
+        if not self._failed:
+            return [one for one, _ in zip(workers, range(count), strict=False)]
+        partners = self._partners
+        chosen: list[T] = []
+        numbers: set[int] = set()
+        for one in sorted(workers, key=lambda one: len(partners.get(number(one), ()))):
+            own = number(one)
+            apart = own in self._left_out or not numbers.isdisjoint(self._apart.get(own, ()))
+            if len(chosen) < count and not apart:
+                chosen.append(one)
+                numbers.add(own)
+        return chosen
+
+    def reasons(self, now: float) -> list[tuple[str, float]]:
+        """Return why workers are apart, and for how many more seconds."""
+        out = self._left_out
+        ends = [
+            (failed.why, max(failed.until, *(out.get(one, 0.0) for one in pair)))
+            for pair, failed in self._failed.items()
+        ]
+        return [(why, until - now) for why, until in ends if until > now]
+
+    def are_apart(self, one: int, other: int) -> bool:
+        """Return True if no gang has both workers now."""
+        return not self._left_out.keys().isdisjoint((one, other)) or other in self._apart.get(
+            one, ()
+        )
+
+    def _forget(self, unwanted: Callable[[frozenset[int]], bool]) -> bool:
+        kept = {pair: failed for pair, failed in self._failed.items() if not unwanted(pair)}
+        if len(kept) == len(self._failed):
+            return False
+        self._failed = kept
+        self._update()
+        return True
+
+    def _update(self) -> None:
+        self._apart.clear()
+        self._partners.clear()
+        for pair, failed in self._failed.items():
+            for one in pair:
+                self._partners.setdefault(one, set()).update(pair - {one})
+                if failed.until > self._now:
+                    self._apart.setdefault(one, set()).update(pair - {one})
+        self._left_out = {
+            one: until
+            for one, until in self._left_out.items()
+            if until > self._now and len(self._partners.get(one, ())) > 1
+        }
+        ends = [one.until for one in self._failed.values() if one.until > self._now]
+        self.next_end = min([*ends, *self._left_out.values()], default=math.inf)

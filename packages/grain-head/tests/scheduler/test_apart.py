@@ -1,0 +1,116 @@
+"""Workers that could not reach each other, and the gangs that avoid them."""
+
+from __future__ import annotations
+
+import pytest
+
+from grain.head.scheduler.apart import FIRST, LEFT_OUT, ApartWorkers
+from grain.head.testing import Cluster
+from grain.resource import Cores, WTime
+
+
+def chosen(apart: ApartWorkers, count: int, *workers: int) -> list[int]:
+    return apart.choose(workers, count, lambda one: one)
+
+
+def members(cluster: Cluster, task: int) -> set[int]:
+    start = cluster.starts[task]
+    return {start.worker, *(worker for worker, _, _ in start.seats)}
+
+
+def test_two_that_have_failed_are_not_together_and_others_go_first() -> None:
+    apart = ApartWorkers()
+    apart.on_failed(1, 2, "", 0.0)
+
+    assert [3, 4] == chosen(apart, 2, 1, 2, 3, 4)
+    assert [3, 1] == chosen(apart, 2, 1, 2, 3)
+    assert [1] == chosen(apart, 2, 1, 2)
+
+
+def test_each_failure_keeps_a_pair_apart_for_twice_as_long() -> None:
+    apart = ApartWorkers()
+    now = 0.0
+    for times in range(4):
+        apart.on_failed(1, 2, "", now)
+        assert now + FIRST * 2**times == apart.next_end
+        now = apart.next_end
+        assert not apart.on_time(now - 0.1)
+        assert [1] == chosen(apart, 2, 1, 2)
+        assert apart.on_time(now)
+        assert [1, 2] == chosen(apart, 2, 1, 2)
+
+
+def test_a_worker_that_has_failed_with_two_others_is_in_no_gang_for_longer() -> None:
+    apart = ApartWorkers()
+    apart.on_failed(1, 9, "9 did not join 1", 0.0)
+    apart.on_failed(2, 9, "9 did not join 2", 50.0)
+
+    assert [1, 2] == chosen(apart, 3, 9, 1, 2)
+    assert [8] == chosen(apart, 2, 9, 8)
+    assert [("9 did not join 1", 500.0), ("9 did not join 2", 500.0)] == apart.reasons(150.0)
+    while apart.next_end < 50.0 + LEFT_OUT:
+        assert apart.on_time(apart.next_end)
+        assert [8] == chosen(apart, 2, 9, 8)
+    assert apart.on_time(50.0 + LEFT_OUT)
+    assert [8, 9] == chosen(apart, 2, 9, 8)
+
+
+def test_a_worker_is_not_alone_any_more_when_one_of_the_others_has_left() -> None:
+    apart = ApartWorkers()
+    apart.on_failed(1, 9, "", 0.0)
+    apart.on_failed(2, 9, "", 0.0)
+
+    apart.on_left(1)
+
+    assert [8, 9] == chosen(apart, 2, 9, 8)
+
+
+def test_what_failed_is_forgotten_when_both_have_been_in_a_gang() -> None:
+    apart = ApartWorkers()
+    apart.on_failed(1, 2, "", 0.0)
+    apart.on_begun([1, 3])
+    assert apart.known
+
+    apart.on_begun([1, 2, 3])
+
+    assert not apart.known
+    assert [1, 2] == chosen(apart, 2, 1, 2)
+
+
+def test_a_gang_starts_on_another_pair_at_once_and_on_that_pair_later() -> None:
+    cluster = Cluster(Cores(4), Cores(4))
+    cluster.scheduler.on_apart(0, 1, "w1 did not join w0: silence", cluster.now)
+
+    first = cluster.submit(2 * Cores(3))
+    why = "w1 did not join w0: silence: no task has both for another 10 s"
+    assert why in cluster.why(first).reasons
+    cluster.join(Cores(4))
+    assert 2 in members(cluster, first)
+    cluster.drain(2)
+    second = cluster.submit(2 * Cores(1))
+    assert second not in cluster.starts
+
+    cluster.wait(FIRST)
+
+    assert {0, 1} == members(cluster, second)
+
+
+@pytest.mark.parametrize("limits", [False, True])
+def test_a_gang_that_is_due_gets_workers_that_may_be_together(limits: bool) -> None:
+    cluster = Cluster(Cores(4), Cores(4), Cores(4), max_overtakes=1)
+    asked = Cores(3) & WTime(T=50) if limits else Cores(3)
+    runs = cluster.submit_many(asked, asked, asked)
+    wide = cluster.submit(2 * Cores(4))
+    passed = cluster.submit(Cores(1) & WTime(T=50) if limits else Cores(1))
+    first = {w.id for w in cluster.scheduler.workers.values() if w.reservation is not None}
+    assert 2 == len(first)
+
+    one, other = first
+    cluster.scheduler.on_apart(one, other, "", cluster.now)
+    cluster.settle()
+
+    second = {w.id for w in cluster.scheduler.workers.values() if w.reservation is not None}
+    assert 2 == len(second)
+    assert first != second
+    cluster.finish(*runs, passed)
+    assert first != members(cluster, wide)
