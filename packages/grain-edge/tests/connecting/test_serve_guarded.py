@@ -15,9 +15,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from grain.edge.errors import ChannelBroken, Refused
+from grain.edge import dial
+from grain.edge.errors import ChannelBroken, Refused, VersionMismatch
 from grain.edge.framing.frames import greeting_frame
-from grain.edge.messages import Hello, encode_greeting
+from grain.edge.messages import Codec, Hello, Message, encode_greeting
 from grain.edge.transports.unix import dial as dial_unix
 from grain_testkit.faulty_links import Note
 from grain_testkit.head_and_diallers import dialling, head, receive
@@ -51,6 +52,24 @@ async def test_version_mismatch_is_final(address: str, monkeypatch: pytest.Monke
         with trio.fail_after(60), pytest.raises(Refused, match="protocol 2"):
             async with dialling(address, patience=None):
                 raise AssertionError
+
+
+async def test_a_dialler_of_another_commit_is_told_both_versions_and_waits_for_nothing(
+    address: str,
+) -> None:
+    class Later(Message, frozen=True):
+        """A message that the head does not have."""
+
+        text: str
+
+    async with head(address):
+        said = r"the peer is Grain '.*' with messages \w+, this side Grain '.*' with messages \w+"
+        with trio.fail_after(60), pytest.raises(VersionMismatch, match=said):
+            async with dial(address, role="worker", codec=Codec(Later), patience=None):
+                raise AssertionError
+        async with dialling(address) as peer:
+            await peer.channel.send([(Note("x"), None)])
+            await receive(peer, 1)
 
 
 async def test_only_a_peer_that_breaks_a_rule_is_dropped(

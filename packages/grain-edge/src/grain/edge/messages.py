@@ -11,13 +11,22 @@ has no payload.
 The greeting (`Hello`, `Welcome`, `Refusal`, `Join`) begins with the protocol number and the
 package version in every version of Grain, so that two versions which do not understand each other
 can at least say so: these two fields always stay first.
+
+Two commits of one version may differ in their messages. So a dialler states a number for the form
+of each message that it knows, which is computed from the classes and cannot be forgotten, and a
+head refuses one whose messages it does not have in that form.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
-from typing import TYPE_CHECKING, Any, ClassVar
+import re
+import struct
+import sys
+import zlib
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import msgspec
 
@@ -63,6 +72,7 @@ class Hello(Message, frozen=True):
         boot: the id of its kernel's boot; empty if it does not matter whether its process lives.
         space: its process namespace, as in `grain.edge.meeting.host.ProcessIdentity`.
         start: the start time of its process, likewise.
+        forms: those of its messages, see `Codec.forms`; empty if not stated.
     """
 
     protocol: int
@@ -77,6 +87,7 @@ class Hello(Message, frozen=True):
     boot: str = ""
     space: int = 0
     start: int = 0
+    forms: bytes = b""
 
 
 class Welcome(Message, frozen=True):
@@ -102,12 +113,14 @@ class Refusal(Message, frozen=True):
 
     Attributes:
         final: another route to this head would not help.
+        versions: the two are of different versions, which the reason names.
     """
 
     protocol: int
     package: str
     reason: str
     final: bool = False
+    versions: bool = False
 
 
 class Join(Message, frozen=True):
@@ -146,6 +159,35 @@ class Codec:
         self._batch = msgspec.msgpack.Decoder(list[tuple[union, bytes | None]])  # type: ignore[valid-type]
         self._announced: msgspec.msgpack.Decoder[tuple[Message, int]]
         self._announced = msgspec.msgpack.Decoder(tuple[union, int])  # type: ignore[valid-type]
+
+    @functools.cached_property
+    def forms(self) -> bytes:
+        """The forms of all messages: four bytes each, ascending.
+
+        Two processes agree on a message if both have its number. It depends on the names and the
+        types of the fields, also of structs within, and neither on Python nor on msgspec.
+        """
+        numbers = sorted(zlib.crc32("|".join(_form(kind, set())).encode()) for kind in self.types)
+        return struct.pack(f">{len(numbers)}I", *numbers)
+
+    def mismatch(self, forms: bytes, package: str) -> str:
+        """Return what is wrong with a dialler's messages, naming both versions; "" if nothing.
+
+        Args:
+            forms: of its codec.
+            package: its version of Grain.
+        """
+        theirs = {forms[at : at + 4] for at in range(0, len(forms), 4)}
+        ours = {self.forms[at : at + 4] for at in range(0, len(self.forms), 4)}
+        if theirs <= ours:
+            return ""
+        from grain.edge.version import package_version
+
+        return (
+            f"the peer is Grain {package[:32]!r} with messages {zlib.crc32(forms):08x}, this side "
+            f"Grain {package_version()!r} with messages {zlib.crc32(self.forms):08x}, of another "
+            "commit: install the same version on both, and start again what is older"
+        )
 
     def encode(self, message: Message, beside: bytes | memoryview | int | None) -> bytes:
         """Return one message, encoded with its small payload, or with the size of a large one.
@@ -230,6 +272,38 @@ class Codec:
         return message, size
 
 
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def _form(kind: type, seen: set[type]) -> list[str]:
+    """Return the form of a struct as words: its name, its fields, and what their types mean."""
+    if kind in seen:
+        return []
+    seen.add(kind)
+    words = [kind.__name__]
+    for base in kind.__mro__:
+        # Their text, which does not depend on Python's version, as what it means does.
+        annotations = inspect.get_annotations(base)
+        names = vars(sys.modules[base.__module__])
+        for name, text in annotations.items():
+            if name in kind.__struct_fields__:  # type: ignore[attr-defined]
+                words.append(f"{name}: {text}")
+                for word in _WORD.findall(str(text)):
+                    words += _meaning(names.get(word), seen)
+    return words
+
+
+def _meaning(value: object, seen: set[type]) -> list[str]:
+    """Return the words for what a name in an annotation stands for: a struct, or an alias."""
+    if isinstance(value, type):
+        return _form(value, seen) if issubclass(value, msgspec.Struct) else []
+    words = []
+    for part in get_args(value):
+        words += [part.__name__] if isinstance(part, type) else []
+        words += [repr(part)] if isinstance(part, str | int) else _meaning(part, seen)
+    return words
+
+
 CORE = Codec()
 """The codec of channels that need no other messages."""
 
@@ -284,8 +358,18 @@ def decode_greeting(body: Buffer) -> Message:
     try:
         return _greeting.decode(body)
     except (msgspec.MsgspecError, ValueError) as e:
-        raise RemoteProtocolError(f"the peer's greeting is not valid: {e}") from e
+        what = f"the peer's greeting is not valid: {e}"
+        match loose:
+            case [str(kind), int(), str(package), *_] if kind in _GREETINGS:
+                from grain.edge.version import package_version
+
+                raise VersionMismatch(
+                    f"{what}. The peer is Grain {package[:32]!r}, this side Grain "
+                    f"{package_version()!r}, of another commit: install the same version on both"
+                ) from e
+        raise RemoteProtocolError(what) from e
 
 
+_GREETINGS = frozenset(kind.__name__ for kind in GREETING)
 _greeting: msgspec.msgpack.Decoder[Message]
 _greeting = msgspec.msgpack.Decoder(functools.reduce(operator.or_, GREETING))

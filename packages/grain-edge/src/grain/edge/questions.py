@@ -722,4 +722,7 @@ def unpack(payload: Payload, form: type[_Form], package: str = "") -> _Form:
                 f"it answers as Grain {package[:32]!r} does, and this side is Grain {own!r}: "
                 "install the same version on both"
             ) from error
-        raise RemoteProtocolError(f"the head's answer is not valid: {error}") from error
+        raise RemoteProtocolError(
+            f"the head's answer is not valid: {error}. It may be of another commit than this Grain "
+            f"{own!r}: install the same version on both, and start again what is older"
+        ) from error

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import trio
+from msgspec.structs import replace
 
 from grain.edge.errors import (
     ChannelBroken,
@@ -66,10 +67,10 @@ async def introduce(
         RemoteProtocolError, trio.BrokenResourceError: no greeting.
     """
     decoder = FrameDecoder(codec, greetings=1)
-    await _send(stream, hello)
+    await _send(stream, replace(hello, forms=codec.forms))
     answer = await _receive(stream, decoder)
     if isinstance(answer, Refusal):
-        if answer.protocol != hello.protocol:
+        if answer.versions or answer.protocol != hello.protocol:
             raise VersionMismatch(f"refused by the head: {answer.reason}")
         kind = NotAdmitted if answer.final else Refused
         raise kind(f"refused by the head: {answer.reason}")
@@ -109,7 +110,7 @@ async def welcome(
     """
     decoder = FrameDecoder(codec, greetings=2)
     try:
-        hello = _checked(await _receive(stream, decoder), answer, admit)
+        hello = _checked(await _receive(stream, decoder), answer, codec, admit)
     except (RemoteProtocolError, Refused) as e:
         await _refuse(stream, e)
         raise
@@ -120,9 +121,13 @@ async def welcome(
     return hello, decoder
 
 
-def _checked(hello: Message, answer: Welcome, admit: Callable[[Hello], str] | None) -> Hello:
+def _checked(
+    hello: Message, answer: Welcome, codec: Codec, admit: Callable[[Hello], str] | None
+) -> Hello:
     if not isinstance(hello, Hello):
         raise RemoteProtocolError(f"the peer began with {type(hello).__name__}")
+    if wrong := codec.mismatch(hello.forms, hello.package):
+        raise VersionMismatch(wrong)
     if (hello.meeting_id, hello.epoch) != (answer.meeting_id, answer.epoch):
         raise Refused(
             f"this is epoch {answer.epoch} of its meeting, and not the one in the meeting file "
@@ -138,6 +143,8 @@ async def _refuse(stream: trio.abc.Stream, error: EdgeError) -> None:
     with trio.move_on_after(1):
         try:
             final = isinstance(error, NotAdmitted)
-            await _send(stream, Refusal(PROTOCOL, package_version(), str(error)[:1000], final))
+            versions = isinstance(error, VersionMismatch)
+            reason = str(error)[:1000]
+            await _send(stream, Refusal(PROTOCOL, package_version(), reason, final, versions))
         except trio.BrokenResourceError:
             return
