@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job
 from grain.resource import Cores, WTime, to_data
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
+from grain_testkit.queue_disk import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -219,23 +221,20 @@ async def test_an_end_that_cannot_be_read_does_not_hide_others(
     queue: Queue, autojump_clock: trio.testing.MockClock
 ) -> None:
     def answer(what: AttemptCall) -> AttemptEnd:
-        if what.number == 1:
-            (queue.folder / "attempts/0/1.1.begun").mkdir()
-        else:
-            queue.begin(2, None, 1, Begun(at=0.0, host="h"))
-            queue.end(2, None, 1, Ended(how="exit", at=1.0))
+        queue.begin(what.number, None, 1, Begun(at=0.0, host="h"))
+        queue.end(what.number, None, 1, Ended(how="exit", at=1.0))
         return AttemptEnd("ended")
 
     queue.submit(JOB)
     queue.submit(JOB)
     desk = Desk(queue, lambda: 0.0)  # it does not look at all receipts by itself
 
+    disk = ExitStack()
+    disk.enter_context(unreadable("attempts/0/1.1.begun"))
+
     def have_ended() -> bool:
-        broken = queue.folder / "attempts/0/1.1.begun"
-        if desk.book.entries[2].is_final and broken.is_dir():
-            broken.rmdir()
-            queue.begin(1, None, 1, Begun(at=0.0, host="h"))
-            queue.end(1, None, 1, Ended(how="exit", at=1.0))
+        if desk.book.entries[2].is_final:
+            disk.close()
         return desk.book.entries[1].is_final
 
     await run_until(queue, Executor(answer), have_ended, desk)

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from grain.queue.files import FileOperations
+import pytest
+
+from grain.queue.files import FileOperations, LocalDisk
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 LATE = 60.0
 
@@ -391,3 +394,18 @@ class _Stale(Exception):
 
 def _error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
+
+
+@contextmanager
+def unreadable(name: str) -> Iterator[None]:
+    """Let a file of all queues be unreadable in the block, as on a disk with an error."""
+    read = LocalDisk.read
+
+    def broken(disk: LocalDisk, asked: str) -> bytes:
+        if asked == name:
+            raise OSError(errno.EIO, "Input/output error", asked)
+        return read(disk, asked)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalDisk, "read", broken)
+        yield
