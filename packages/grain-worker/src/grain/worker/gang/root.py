@@ -309,7 +309,7 @@ async def lead(control: str, silence: float) -> None:
         silence: seconds without a sign of life after which a seat is lost.
     """
     name, listener = listen()
-    async with await connect(control) as tasklet, trio.open_nursery() as nursery:
+    async with listener, await connect(control) as tasklet, trio.open_nursery() as nursery:
         root = Root(nursery, tasklet, heartbeat(silence))
         await tasklet.send(rsh=str(_script(name)), place=slurm_place(root.door.name))
         nursery.start_soon(root.door.serve)

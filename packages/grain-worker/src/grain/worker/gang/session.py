@@ -99,7 +99,7 @@ async def lead(
             cancelled.
         Exception: of the function.
     """
-    leader = _Leader(seats, silence)
+    leader = GangLeader(seats, silence)
     name, listener = listen()
     async with listener, trio.open_nursery() as nursery:
         nursery.start_soon(leader.keep_process, name, nursery.cancel_scope)
@@ -117,7 +117,7 @@ async def lead(
     return result[0]
 
 
-class _Leader:
+class GangLeader:
     """The state of `lead`.
 
     Attributes:
@@ -144,7 +144,7 @@ class _Leader:
             why = str(error)
         self.ended.set()
         if not self.over:
-            self._lose(0, f"the process of the root has ended: {why}")
+            self.lose(0, f"the process of the root has ended: {why}")
             run.cancel()
 
     async def serve(
@@ -182,7 +182,7 @@ class _Leader:
                     members.reset(token)
             else:
                 absent = next(k for k, _ in enumerate(self._seats, 1) if k not in self._addresses)
-                self._lose(absent, f"it has not answered within {JOIN * self._silence:.0f} s")
+                self.lose(absent, f"it has not answered within {JOIN * self._silence:.0f} s")
             nursery.cancel_scope.cancel()
         return result
 
@@ -205,7 +205,7 @@ class _Leader:
                     if len(self._addresses) == len(self._seats):
                         self._joined.set()
                 elif "lost" in line:
-                    self._lose(line["lost"], line["why"])
+                    self.lose(line["lost"], line["why"])
                 else:
                     gang.on_line(line)
         except ControlError:  # the process has ended: `keep_process` knows why, and cancels all
@@ -217,7 +217,8 @@ class _Leader:
             gang.on_lost()
         run.cancel()
 
-    def _lose(self, index: int, why: str) -> None:
+    def lose(self, index: int, why: str) -> None:
+        """Note the loss of a member; only the first one counts, as others follow from it."""
         joined = self._joined.is_set()
         worker = self._seats[index - 1].name if index else ""
         name = worker or "this worker"

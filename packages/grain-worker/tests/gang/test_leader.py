@@ -1,0 +1,309 @@
+"""The tasklet of the root beside a process that only speaks, and the calls of its programs."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from grain import GVAR
+from grain.resource import Cores
+from grain.worker.errors import ExternalError, Failure, MemberLost
+from grain.worker.external import Completed
+from grain.worker.gang.control import JsonLines
+from grain.worker.gang.members import GangMembers
+from grain.worker.gang.messages import JOIN, ProgramOrder
+from grain.worker.gang.session import GangLeader, Seat
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+SILENCE = 2.0
+PLACE = {"job": "", "node": "", "door": ""}
+DONE = Completed(("prog",), 0, b"said", b"", 1.0, 0.5, 0.5, 0.1, "n1")
+
+
+def lines_of() -> tuple[JsonLines, JsonLines]:
+    """Return the two ends of a connection."""
+    ends = [trio.SocketStream(trio.socket.from_stdlib_socket(one)) for one in socket.socketpair()]
+    return JsonLines(ends[0]), JsonLines(ends[1])
+
+
+class Led:
+    """A leader with two seats, and the end of its process's lines."""
+
+    def __init__(self, process: JsonLines) -> None:
+        self.process = process
+        seats = [Seat(f"w{k}", f"n{k}", Cores([0]), b"invitation") for k in (1, 2)]
+        self.leader = GangLeader(seats, SILENCE)
+        self.results: list[Any] = []
+
+    async def serve(self, lines: JsonLines, body: Callable[[], Awaitable[object]]) -> None:
+        with GVAR.scope(Cores([0])):
+            self.results.append(await self.leader.serve(lines, body))
+
+    async def joins(self, *seats: int) -> None:
+        """Have members join, as the process says that was asked to have them join."""
+        for seat in seats:
+            await self.process.send(
+                join=seat, address=f"10.0.0.{seat}", own="10.0.0.9", place=PLACE
+            )
+
+
+@asynccontextmanager
+async def led(folder: Path, body: Callable[[], Awaitable[object]]) -> AsyncIterator[Led]:
+    tasklet, process = lines_of()
+    async with tasklet, process:
+        run = Led(process)
+        with trio.fail_after(10 * JOIN * SILENCE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run.serve, tasklet, body)
+                await process.send(rsh=str(folder / "grain-rsh"), place=PLACE)
+                assert [1, 2] == [(await process.receive())["join"] for _ in "ab"]
+                yield run
+
+
+class Body:
+    """A function that begins, and goes on."""
+
+    def __init__(self) -> None:
+        self.began = trio.Event()
+
+    async def __call__(self) -> None:
+        self.began.set()
+        await trio.sleep_forever()
+
+
+async def test_the_function_begins_when_all_have_joined_and_finds_them(tmp_path: Path) -> None:
+    async def body() -> list[tuple[str, str]]:
+        return [(node.host, node.address) for node in GVAR.res.nodes]
+
+    async with led(tmp_path, body) as run:
+        await run.joins(2)
+        await wait_all_tasks_blocked(0.01)
+        assert not run.results
+        await run.joins(1)
+
+    [[nodes]] = run.results
+    assert [(socket.gethostname(), "10.0.0.9"), ("n1", "10.0.0.1"), ("n2", "10.0.0.2")] == nodes
+
+
+async def test_the_error_of_the_function_is_that_of_the_run(tmp_path: Path) -> None:
+    async def body() -> None:
+        raise KeyError("its own")
+
+    async with led(tmp_path, body) as run:
+        await run.joins(1, 2)
+
+    [error] = run.results
+    assert isinstance(error, KeyError)
+
+
+async def test_a_member_that_is_lost_ends_the_function_and_is_named(tmp_path: Path) -> None:
+    body = Body()
+    async with led(tmp_path, body) as run:
+        await run.joins(1, 2)
+        await body.began.wait()
+        await run.process.send(lost=2, why="silent")
+
+    lost = run.leader.lost
+    assert isinstance(lost, MemberLost)
+    assert (2, True, "w2") == (lost.index, lost.joined, lost.worker)
+    assert "w2 is lost: silent" == str(lost)
+
+
+async def test_the_first_loss_counts_and_not_what_follows_from_it(tmp_path: Path) -> None:
+    body = Body()
+    async with led(tmp_path, body) as run:
+        await run.joins(1, 2)
+        await body.began.wait()
+        await run.process.send(lost=2, why="silent")
+        await run.process.send(lost=1, why="its root has gone")
+    run.leader.lose(0, "the process has ended")
+
+    assert run.leader.lost is not None
+    assert "w2 is lost: silent" == str(run.leader.lost)
+
+
+async def test_a_member_that_cannot_be_reached_is_named_before_the_time_is_over(
+    tmp_path: Path,
+) -> None:
+    body = Body()
+    async with led(tmp_path, body) as run:
+        await run.joins(1)
+        await run.process.send(lost=2, why="refused")
+
+    lost = run.leader.lost
+    assert lost is not None
+    assert (2, False, "refused") == (lost.index, lost.joined, lost.why)
+
+
+async def test_the_first_member_that_has_not_joined_in_time_is_named(
+    tmp_path: Path,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    body = Body()
+    async with led(tmp_path, body) as run:
+        await run.joins(1)
+        await wait_all_tasks_blocked(0.01)
+
+    lost = run.leader.lost
+    assert lost is not None
+    assert (2, False) == (lost.index, lost.joined)
+    assert f"within {JOIN * SILENCE:.0f} s" in lost.why
+
+
+# ---- calls
+
+
+@asynccontextmanager
+async def members_of() -> AsyncIterator[tuple[GangMembers, JsonLines]]:
+    """Make the members of a gang, with the end of their process's lines."""
+    tasklet, process = lines_of()
+    async with tasklet, process:
+        members = GangMembers(tasklet, "/tmp/none/grain-rsh", [1, 1], PLACE)
+
+        async def listen() -> None:
+            while True:
+                members.on_line(await tasklet.receive())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen)
+            with trio.fail_after(60):
+                yield members, process
+            nursery.cancel_scope.cancel()
+
+
+def outcome_of(ended: Completed | ExternalError) -> str:
+    return base64.b85encode(pickle.dumps(ended)).decode()
+
+
+async def run_on(call: Any, index: int) -> Completed:
+    more: dict[str, Any] = {"timeout": None, "grace": 1.0, "threads": None}
+    done: Completed = await call.run(
+        index, argv=[b"prog"], cwd=b"/", changes={"A": "b"}, stdout=None, **more
+    )
+    return done
+
+
+async def test_a_call_ends_when_nothing_of_it_is_left() -> None:
+    ended = trio.Event()
+    async with members_of() as (members, process), trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            async with members.call():
+                pass
+            ended.set()
+
+        nursery.start_soon(call)
+        assert {"settle": True, "call": 1, "doors": False} == await process.receive()
+        await process.send(settled=True, call=2)  # another one
+        await wait_all_tasks_blocked(0.01)
+        assert not ended.is_set()
+
+        await process.send(settled=True, call=1)
+        await ended.wait()
+
+
+async def test_a_cancelled_call_ends_only_then_too() -> None:
+    ended = trio.Event()
+    async with members_of() as (members, process), trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            try:
+                async with members.call():
+                    await trio.sleep_forever()
+            finally:
+                ended.set()
+
+        nursery.start_soon(call)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            assert "settle" in await process.receive()
+            await wait_all_tasks_blocked(0.01)
+            assert not ended.is_set()
+            await process.send(settled=True, call=1)
+            await ended.wait()
+
+
+async def test_a_call_waits_for_no_answer_once_a_member_is_lost() -> None:
+    async with members_of() as (members, _):
+        members.on_lost()
+        async with members.call():
+            pass
+
+
+async def test_programs_have_their_orders_and_outcomes_in_whatever_order_they_end() -> None:
+    results: dict[int, str] = {}
+    async with members_of() as (members, process), trio.open_nursery() as nursery:
+
+        async def run(call: Any, index: int) -> None:
+            results[index] = (await run_on(call, index)).stdout_text
+
+        async with members.call() as call:
+            async with trio.open_nursery() as programs:
+                orders = {}
+                for index in (0, 1):
+                    programs.start_soon(run, call, index)
+                    line = await process.receive()
+                    assert (1, index) == (line["call"], line["on"])
+                    orders[index] = line["run"]
+                    order = msgspec.msgpack.decode(
+                        base64.b85decode(line["order"]), type=ProgramOrder
+                    )
+                    assert ((b"prog",), b"/") == (order.argv, order.cwd)
+                    assert {b"A": b"b", b"GRAIN_GANG_CALL": b"1"} == dict(order.changes)
+                for index in (1, 0):
+                    done = replace(DONE, stdout=b"m%d" % index)
+                    await process.send(run=orders[index], call=1, outcome=outcome_of(done))
+            nursery.start_soon(process.receive)
+            await process.send(settled=True, call=1)
+
+    assert {0: "m0", 1: "m1"} == results
+
+
+async def test_a_program_that_fails_names_its_member() -> None:
+    async with members_of() as (members, process), trio.open_nursery() as nursery:
+
+        async def fail() -> None:
+            line = await process.receive()
+            failed = ExternalError(Failure(("prog",), "n1", "/", reason="it failed"))
+            await process.send(run=line["run"], call=1, outcome=outcome_of(failed))
+            assert "settle" in await process.receive()
+            await process.send(settled=True, call=1)
+
+        nursery.start_soon(fail)
+        error: ExternalError | None = None
+        async with members.call() as call:
+            try:
+                await run_on(call, 1)
+            except ExternalError as failed:
+                error = failed
+
+    assert error is not None
+    assert 1 == error.failure.member
+
+
+async def test_a_member_that_lacks_the_launchers_daemon_ends_the_call() -> None:
+    async with members_of() as (members, process), trio.open_nursery() as nursery:
+
+        async def refuse() -> None:
+            for why in ("m1 lacks orted", "m2 lacks orted"):
+                await process.send(refused=why, call=1)
+            await process.receive()
+            await process.send(settled=True, call=1)
+
+        async with members.call() as call:
+            nursery.start_soon(refuse)
+            await trio.sleep_forever()
+
+        assert "m1 lacks orted" == call.refused
