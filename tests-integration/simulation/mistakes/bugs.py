@@ -128,8 +128,9 @@ def never_count(
     outlived: Outlived | None = None,
     *,
     known: bool = False,
+    absent: str = "",
 ) -> None:
-    Outcomes.run_again(self, lease, task, None, now, report, outlived, known=known)
+    Outcomes.run_again(self, lease, task, None, now, report, outlived, known=known, absent=absent)
 
 
 def never_alone(self: Waiting, task: TaskRecord, now: float, *, has_run: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -328,15 +329,16 @@ async def test_without_the_commands_of_grain_no_batch_system_is_asked(
     assert await jobs_over([WorkerJob("slurm", "1", "n1")]) == [""]
 
 
-async def test_what_hinders_the_begin_is_raised_as_it_is(queue: Queue) -> None:
-    queue.submit(JOB)
-    queue.begin(1, None, 1, Begun(at=0.0, host="h"))
+async def test_what_hinders_the_begin_is_raised_as_it_is(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def adopted() -> list[Any]:
+        raise OSError(errno.EIO, "Input/output error")
+
     desk = Desk(queue)
-    receipt = queue.folder / "attempts/0/1.1.begun"
-    receipt.unlink()
-    receipt.mkdir()
+    monkeypatch.setattr(desk, "adopted", adopted)
     loop = DispatchLoop(queue, desk, Executor(lambda _: None))  # type: ignore[arg-type]
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(OSError, match="Input/output error"):
         await loop.run()
 
 
