@@ -58,11 +58,14 @@ def demand(*classes: ClassDemand) -> DemandAnswer:
 
 
 def test_it_submits_what_tasks_need_and_says_why(alone: Path, site: str, answering: Any) -> None:
-    with answering(site, demand=demand(CLASS)), scaling("--auto", "--max", "3") as output:
+    fake = answering(site, demand=demand(CLASS))
+    with fake as head, scaling("--auto", "--max", "3") as output:
         assert (0, 3, "workers by demand, 3 at most") == line(output)
         alive, _, what = line(output)
 
     assert 2 == alive
+    # So a mission is told of no worker that is replaced.
+    assert all(ask.scales for ask in head.asked if ask.about == "demand")
     assert what.startswith("+2 cpu: 3 tasks of Cores(4) wait; how long they take is not ")
     [file] = (alone / "state/grain/jobs").iterdir()
     marks = [json.loads(one) for one in file.read_text().splitlines()]

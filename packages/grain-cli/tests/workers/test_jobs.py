@@ -128,12 +128,13 @@ def test_the_scheduler_is_told_of_jobs_that_have_ended_and_whose_workers_it_stil
 ) -> None:
     """So that it waits for none of them."""
     phases = {"1": JobPhase.GONE, "2": JobPhase.GONE, "3": JobPhase.RUNNING, "4": JobPhase.GONE}
-    states = {one: JobState(phase) for one, phase in phases.items()}
+    states = {one: JobState(phase, "OUT_OF_MEMORY") for one, phase in phases.items()}
     names = {"1": "w1", "2": "w2", "3": "w3"}
     with answering(address, ended=JobEndedAnswer(1)) as fake:
         report_ended(load(), states, names, lambda: ["w1", "w3", "w9"])
 
-    assert [("ended", "w1")] == [(ask.about, ask.pattern) for ask in fake.asked]
+    said = [(ask.about, ask.pattern, ask.why) for ask in fake.asked]
+    assert [("ended", "w1", "OUT_OF_MEMORY")] == said
 
 
 def test_the_end_of_a_job_of_several_nodes_is_that_of_all_of_its_workers(

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from grain.cli import main
 from grain.cli.batch import JobRecords, name_of
 from grain.cli.workers.loop import PoolLoop, serving_jobs
+from grain.config import load
 from grain_testkit import states
 from grain_testkit.scale_command import line, scaling, slurm
 
@@ -221,3 +222,17 @@ def test_trouble_is_reported_once_for_as_long_as_it_stays_the_same(
     loop.forget_trouble("squeue")
     loop.complain("squeue", "down")
     assert 4 == len(reports)
+
+
+def test_the_scheduler_learns_that_grain_scale_runs_while_its_jobs_wait(
+    address: str, answering: Any
+) -> None:
+    """So it says to no mission that a worker has gone which is replaced."""
+    with answering(address, state=0) as head:
+        loop = PoolLoop(load(), (), lambda *_: None, None, count=1)
+        loop._look_at_workers()
+        assert [] == head.asked  # it has no job, and needs no scheduler
+        loop._pool.submitted(["1"], 0.0)
+        loop._look_at_workers()
+
+    assert [("state", True)] == [(ask.about, ask.scales) for ask in head.asked]

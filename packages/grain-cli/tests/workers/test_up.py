@@ -177,6 +177,34 @@ def test_each_task_of_an_array_has_a_record(alone: Path, command: Put) -> None:
     assert [("6_0", "w-0"), ("6_1", "w-1")] == [(r["id"], r["name"]) for r in records(alone)]
 
 
+@pytest.mark.parametrize("name", ["w#{{HHMMSS}}", "mine"])
+def test_more_workers_than_an_array_may_have_are_several_arrays(
+    name: str, alone: Path, command: Put
+) -> None:
+    (alone / "grain.toml").write_text(f'system = "slurm"\n[worker]\nname = "{name}"\n')
+    command("scontrol", "echo 'MaxArraySize            = 1000'")
+    command("sbatch", f'grep -e "--array" >> "{alone}/asked"; wc -l < "{alone}/asked"')
+
+    assert 1200 == len(printed("up", "-n", "1200").splitlines())
+    asked = (alone / "asked").read_text().splitlines()
+    assert ["#SBATCH --array=0-999", "#SBATCH --array=0-199"] == asked
+    known = [record for record in records(alone) if not str(record["id"]).startswith("?")]
+    assert 1200 == len({record["name"] for record in known})
+    assert 1200 == len({record["log_file"] for record in known})
+
+
+@pytest.mark.parametrize("answer", ["exit 1", "echo nothing", "echo 'MaxArraySize = 0'"])
+def test_where_the_site_does_not_say_it_is_one_array(
+    answer: str, alone: Path, command: Put
+) -> None:
+    (alone / "grain.toml").write_text(SLURM)
+    command("scontrol", answer)
+    command("sbatch", f'grep -e "--array" >> "{alone}/asked"; echo 6')
+
+    assert 60 == len(printed("up", "-n", "60").splitlines())
+    assert "#SBATCH --array=0-59\n" == (alone / "asked").read_text()
+
+
 def test_a_refusal_is_shown_unchanged_with_a_remedy_and_leaves_no_record(
     alone: Path, command: Put
 ) -> None:

@@ -223,6 +223,17 @@ def test_a_worker_whose_job_has_ended_is_not_waited_for(
     assert "its job has ended" == ended.why
 
 
+def test_the_words_of_the_batch_system_for_the_end_of_a_job_reach_the_mission(
+    harness: HubHarness,
+) -> None:
+    mission, [worker] = run_on(harness, "w")
+    harness.lose(worker)
+    harness.send("cli", Ask("ended", pattern="w", why="OUT_OF_MEMORY"))
+
+    [ended] = harness.sent(mission, WorkerEnded)
+    assert "its job has ended: OUT_OF_MEMORY" == ended.why
+
+
 def test_a_job_that_goes_on_is_waited_for_whatever_was_said_of_it(harness: HubHarness) -> None:
     """A worker that comes again has a job."""
     mission, [worker] = run_on(harness, "w", tasks=0)

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from grain.edge.questions import Ask
 from grain.head.errors import BadMessage
 from grain.head.hub.reports import SUCCESSOR
 from grain.head.hub.state import PRINTS, PRINTS_SAVED
@@ -266,6 +267,47 @@ def test_nothing_is_said_while_the_successor_of_a_worker_whose_time_is_over_may_
     harness.worker("next", 2, seconds=130.0)
     harness.wait(1)
     assert [("", True)] == told(harness, mission)
+
+
+@pytest.mark.parametrize("how", ["its time is over", "it is lost", "it leaves"])
+def test_nothing_is_said_of_a_worker_that_has_gone_while_grain_scale_runs(
+    harness: HubHarness, how: str
+) -> None:
+    """However long its successor waits in the queue; two minutes after `grain scale` it is said."""
+    worker, mission = harness.worker("w", 2, seconds=130.0), harness.mission(cores=2)
+    harness.send(mission, Synced())
+    harness.submit(mission, 1, 2)
+    harness.send("scale", Ask("state", scales=True))
+    [lease] = harness.sent(worker, Lease)
+    if how == "its time is over":
+        harness.wait(70)
+        harness.send("scale", Ask("state", scales=True))
+        harness.send(worker, Draining())
+    if how == "it is lost":
+        harness.lose(worker)
+    else:
+        harness.send(worker, harness.ended(lease, "returned"), Leaving())
+    for _ in range(40):
+        harness.wait(15)
+        harness.send("scale", Ask("demand", scales=True))
+    assert [] == told(harness, mission)
+
+    harness.wait(SUCCESSOR - 1)
+    assert [] == told(harness, mission)
+    harness.wait(2)
+    assert [("no worker is here", False)] == told(harness, mission)
+
+
+def test_what_no_worker_of_grain_scale_has_had_is_said_though_it_runs(harness: HubHarness) -> None:
+    small, mission = harness.worker("small", 1, seconds=60.0), harness.mission(cores=2)
+    harness.send(mission, Synced())
+    harness.send("scale", Ask("state", scales=True))
+    harness.submit(mission, 1)
+    harness.wait(1)
+    assert 1 == len(told(harness, mission))
+    harness.send(small, Leaving())
+    harness.wait(1)
+    assert [("no worker is here", False)] == told(harness, mission)
 
 
 def test_no_successor_is_expected_of_a_worker_that_has_time_or_would_not_do(

@@ -883,11 +883,12 @@ async def test_a_mission_reports_workers_that_are_lost_and_how_many_tasks_run_ag
             (WorkerEnded("x", "unknown", 60.0), None), (Resolved(3, "value"), done),
         ])  # fmt: skip
         await wait_all_tasks_blocked()
-        head.post([(WorkerEnded("d", "it burnt", 5.0), None)])
+        head.post([(WorkerEnded("d", "its job has ended: OUT_OF_MEMORY", 5.0), None)])
         await wait_all_tasks_blocked()
         head.post([(Retracted(task), None) for task in (1, 2, 4, 5, 6)])
 
-    assert [WorkersLost(("na", "nb"), 2, 61.0), WorkersLost(("nd",), 0, 5.0)] == events
+    why = "its job has ended: OUT_OF_MEMORY"
+    assert [WorkersLost(("na", "nb"), 2, 61.0), WorkersLost(("nd",), 0, 5.0, why)] == events
 
 
 async def test_a_mission_reports_workers_that_left_before_their_runs_had_ended() -> None:

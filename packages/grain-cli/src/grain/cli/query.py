@@ -114,21 +114,29 @@ def ask(
     return ask_all(config, [question], form, patience=patience, answer=answer)[0]
 
 
-def ask_state(config: Config, *, patience: float = PATIENCE, answer: float = ANSWER) -> StateAnswer:
-    """Ask the scheduler for its state, as `ask` does."""
-    return ask(config, Ask("state"), StateAnswer, patience=patience, answer=answer)
+def ask_state(
+    config: Config, *, patience: float = PATIENCE, answer: float = ANSWER, scales: bool = False
+) -> StateAnswer:
+    """Ask the scheduler for its state, as `ask` does; `Ask` explains ``scales``."""
+    return ask(config, Ask("state", scales=scales), StateAnswer, patience=patience, answer=answer)
 
 
 def state_if_any(
-    config: Config, *, patience: float | None = None, answer: float = ANSWER
+    config: Config,
+    *,
+    patience: float | None = None,
+    answer: float = ANSWER,
+    scales: bool = False,
 ) -> StateAnswer | None:
     """Ask the scheduler for its state; return None if none answers.
 
     Args:
         patience: None for `BRIEF`.
+        scales: as of `Ask`.
     """
+    patience = BRIEF if patience is None else patience
     try:
-        return ask_state(config, patience=BRIEF if patience is None else patience, answer=answer)
+        return ask_state(config, patience=patience, answer=answer, scales=scales)
     except NoScheduler:
         return None
 

@@ -57,6 +57,9 @@ class Ask(Message, frozen=True):
             ``"runs"``; a name, for ``"ended"``.
         at_once: hand runs back instead of waiting for their end, for ``"drain"``.
         by: the user who asks, as text, for ``"cancel"``.
+        why: how the job has ended, in the words of its batch system, for ``"ended"``; or empty.
+        scales: True for a process that keeps workers alive, as `grain scale`: it submits another
+            one for each that has gone.
         number: comes back with the answer: answers of workers and missions may overtake each other.
     """
 
@@ -79,6 +82,8 @@ class Ask(Message, frozen=True):
     pattern: str = ""
     at_once: bool = False
     by: str = ""
+    why: str = ""
+    scales: bool = False
     number: int = 0
 
 

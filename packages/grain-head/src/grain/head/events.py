@@ -44,11 +44,13 @@ class WorkersLost(Event, frozen=True):
     Attributes:
         tasks: how many tasks were on them, and run again.
         silent: the seconds since there was the last sign of the first of them.
+        why: how the job of one of them has ended, as its batch system says; empty if not known.
     """
 
     names: tuple[str, ...]
     tasks: int
     silent: float
+    why: str = ""
 
 
 class WorkersStopped(Event, frozen=True):

@@ -474,6 +474,10 @@ class WorkerFacts(Message, frozen=True):
     job: str = ""
 
 
+JOB_ENDED = "its job has ended"
+"""The reason of a `WorkerEnded` that the batch system gives; its words follow behind a colon."""
+
+
 class WorkerEnded(Message, frozen=True):
     """A worker that the mission was informed of has left, or is lost; its runs end after that.
 

@@ -588,7 +588,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             if task in pending and not pending[task].retracted
         }
         names = tuple(worker.name for worker in lost)
-        self._on_event(WorkersLost(names, len(again), lost[0].silent))
+        why = next((worker.why for worker in lost if worker.why), "")
+        self._on_event(WorkersLost(names, len(again), lost[0].silent, why))
 
     def _report_notices(self) -> None:
         for news in taken(self._session.notifications):

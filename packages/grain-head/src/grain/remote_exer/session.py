@@ -21,6 +21,7 @@ from grain.edge.questions import LoadAnswer, WhyAnswer, unpack
 from grain.edge.version import Versions
 from grain.head.base import CallKind, SubmittedTask
 from grain.head.messages import (
+    JOB_ENDED,
     AckTasks,
     Answer,
     Ask,
@@ -117,11 +118,13 @@ class LostWorker(NamedTuple):
     Attributes:
         silent: the seconds since there was the last sign of it.
         tasks: the tasks that were on it.
+        why: how its job has ended, as its batch system says; empty if that is not known.
     """
 
     name: str
     silent: float
     tasks: list[int]
+    why: str = ""
 
 
 class LastingMission(NamedTuple):
@@ -733,7 +736,8 @@ class MissionSession:
                 if record.worker and record.function is not LANE:
                     self._held.setdefault(record.worker, []).append(task)
         tasks = self._held.get(message.worker, [])
-        self.lost.append(LostWorker(name, message.silent or 0.0, tasks))
+        why = message.why if message.why.startswith(f"{JOB_ENDED}: ") else ""
+        self.lost.append(LostWorker(name, message.silent or 0.0, tasks, why))
 
     def _report(self, message: Message) -> None:
         if self.reports is not None:

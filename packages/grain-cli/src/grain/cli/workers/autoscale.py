@@ -195,7 +195,7 @@ class AutoLoop(ScaleLoop):
     def _view(self, states: Mapping[str, JobState]) -> Situation:
         """Return how things stand."""
         try:
-            answer = ask(self.config, Ask("demand"), DemandAnswer)
+            answer = ask(self.config, Ask("demand", scales=True), DemandAnswer)
             workers = self._workers(answer.workers)
             view = Situation(
                 [task_class(one) for one in answer.classes],

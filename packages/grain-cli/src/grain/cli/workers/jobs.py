@@ -142,13 +142,20 @@ def report_ended(
     from grain.cli.query import NoScheduler, ask_all
     from grain.edge.questions import Ask, JobEndedAnswer
 
-    gone = [one for one, state in states.items() if state.phase is JobPhase.GONE]
-    ended = {names[one] for one in gone if one in names}
+    ended = {
+        names[one]: state.reason
+        for one, state in states.items()
+        if state.phase is JobPhase.GONE and one in names
+    }
     here = set(workers()) if ended else set()
-    left = sorted(name for name in here if ended & {name, job_name(name)})
-    if left:
+    questions = [
+        Ask("ended", pattern=name, why=ended[job])
+        for name in sorted(here)
+        if (job := next((one for one in (name, job_name(name)) if one in ended), None)) is not None
+    ]
+    if questions:
         with suppress(NoScheduler):  # another one has none of these workers
-            ask_all(config, [Ask("ended", pattern=name) for name in left], JobEndedAnswer)
+            ask_all(config, questions, JobEndedAnswer)
 
 
 class BackgroundQuery:

@@ -187,10 +187,11 @@ class PoolLoop(ScaleLoop):
     def _look_at_workers(self) -> None:
         """Ask the scheduler, now and then, which workers take no more tasks.
 
-        Their time ends, mostly: their successors are to be there by then.
+        Their time ends, mostly: their successors are to be there by then. So the scheduler learns
+        that this process goes on, also while all of its jobs wait.
         """
         now = time.monotonic()
-        if not self._pool.begun or now < self._asked + BATCH:
+        if not self._pool.jobs or now < self._asked + BATCH:
             return
         state = self._state()
         if state is None:
@@ -209,7 +210,7 @@ class PoolLoop(ScaleLoop):
 
     def _state(self) -> StateAnswer | None:
         """Return the scheduler's answer; None if there is no scheduler."""
-        return state_if_any(self.config, patience=PATIENCE)
+        return state_if_any(self.config, patience=PATIENCE, scales=True)
 
     def _submit(self) -> None:
         wanted = self._pool.wanted(time.monotonic())

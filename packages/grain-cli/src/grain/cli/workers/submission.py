@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from grain.cli.batch import (
     open_system,
     worker_job,
 )
+from grain.cli.batch.systems.slurm import largest_array
 from grain.cli.streams import remedy
 from grain.cli.workers.jobs import records
 from grain.config import Shape
@@ -82,12 +84,21 @@ def submit_workers(
         SubmissionUnknown: it may have the last ones, which are recorded as well.
         OSError: a directory or a record cannot be made.
     """
-    system, job = prepare_workers(config, count, options, sharing=sharing, note=note)
-    job = uniquely_named(config, job)
-    make_parent(job.log_file)
-    shape = job.script.name if isinstance(job.script, Shape) else ""
-    jobs = job.members(count)
-    yield from recorded(config, lambda: system.submit(job, count), jobs, by=by, shape=shape)
+    system, plain = prepare_workers(config, count, options, sharing=sharing, note=note)
+    make_parent(plain.log_file)
+    shape = plain.script.name if isinstance(plain.script, Shape) else ""
+    for part, size in enumerate(parts(config, count), 1):
+        job = uniquely_named(config, plain)
+        if part > 1 and job is plain:  # the user's own name
+            job = plain.member(f"n{part}")
+        submit = partial(system.submit, job, size)
+        yield from recorded(config, submit, job.members(size), by=by, shape=shape)
+
+
+def parts(config: Config, count: int) -> list[int]:
+    """Return how many workers each submission has: as many as the site allows one to have."""
+    most = largest_array(count) if config.system == "slurm" else count
+    return [min(most, count - begun) for begun in range(0, count, most)]
 
 
 def uniquely_named(config: Config, job: BatchJob) -> BatchJob:

@@ -74,10 +74,14 @@ def refuse_words(options: tuple[str, ...], guess: str = "") -> None:
 
 def show_script(config: Config, count: int, options: tuple[str, ...]) -> None:
     """Print the script that `submit` would submit."""
-    from grain.cli.workers.submission import prepare_workers
+    from grain.cli.workers.submission import parts, prepare_workers
 
     system, job = prepare_workers(config, count, options)
-    click.echo(system.script(job, count), nl=False)
+    sizes = parts(config, count)
+    click.echo(system.script(job, sizes[0]), nl=False)
+    if len(sizes) > 1:
+        text = f"the first of {len(sizes)} arrays, as this site allows {sizes[0]} tasks in one"
+        click.echo(text, err=True)
 
 
 def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: bool) -> None:

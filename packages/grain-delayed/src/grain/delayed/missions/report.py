@@ -6,6 +6,7 @@ the user's program.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from contextlib import asynccontextmanager, suppress
@@ -405,6 +406,10 @@ def ended_runs_line(event: RunsEnded) -> str:
     )
 
 
+# Words of Slurm and of LSF for the end of a job that had used more memory than it had asked for.
+_WANT_OF_MEMORY = re.compile("OUT_OF_MEMORY|MEMLIMIT")
+
+
 def gone_line(event: WorkersLost | WorkersStopped) -> str:
     """Return the line on workers that are lost or have left, and on what becomes of their tasks."""
     count = len(event.names)
@@ -416,6 +421,9 @@ def gone_line(event: WorkersLost | WorkersStopped) -> str:
     who = f"worker {named} is lost" if count == 1 else f"{count} workers are lost ({named})"
     if event.silent >= 1:
         who += f", last heard {_whole(event.silent)} ago"
+    if event.why:
+        more = "; raise script.memory" if _WANT_OF_MEMORY.search(event.why) else ""
+        who += f" ({event.why}{more})"
     tasks = "1 task runs" if event.tasks == 1 else f"{event.tasks} tasks run"
     if not event.tasks:
         return f"{who}, without any task of this mission"

@@ -182,6 +182,8 @@ class Hub:
         self._look(now)
         check_message(message)
         if isinstance(message, Ask):
+            if message.scales:
+                self._reports.on_scaling(now)
             self._answer(link, message, now)
         elif isinstance(message, MISSION) and link not in self.workers.links:
             self.missions.on_message(link, message, payload, now)
@@ -510,7 +512,7 @@ class Hub:
         elif ask.about == "drain":
             answer = self.drain(ask.pattern, at_once=ask.at_once)
         elif ask.about == "ended":
-            answer = self.workers.on_job_ended(ask.pattern, now)
+            answer = self.workers.on_job_ended(ask.pattern, ask.why[:200], now)
         elif ask.about == "find":
             answer = self.find(ask.mission)
         elif ask.about == "cancel":

@@ -8,7 +8,9 @@
 3.  A worker that is away, has yet to report what it has, or waits for missions that take their
     outcomes, may be back in a moment: as long as it would do, nothing is said.
     A worker that takes no more runs, as its time is nearly over, most often has a successor, which
-    `grain scale` submits then: as long as that would do, nothing is said for `SUCCESSOR` seconds.
+    `grain scale` submits then: as long as that would do, nothing is said for `SUCCESSOR` seconds,
+    and while a `grain scale` runs, which asks every 15 s, not at all. That submits a successor of
+    a worker that was lost, too.
 4.  A mission whose last tasks are all on workers that are away learns for whom it waits, once for
     the same workers.
 5.  A trouble of the head itself, such as a full disk, goes to all missions, and to each that
@@ -67,6 +69,7 @@ class MissionReports:
         self._outgoing = registry.outgoing
         self._changed = False
         self._expected: list[_Expected] = []
+        self._scaled_until = -math.inf
 
     # ---- troubles of the head
 
@@ -96,13 +99,27 @@ class MissionReports:
         """Note a worker that takes no more runs; if its time is over, a successor is expected."""
         scheduled = self._scheduler.workers[worker.number]
         if scheduled.end - now <= _NEAR:
-            self._expected.append(_Expected(scheduled, now + SUCCESSOR))
+            self._expect(scheduled, now + SUCCESSOR)
         self._changed = True
+
+    def on_scaling(self, now: float) -> None:
+        """Note that a process keeps workers alive: each that goes has a successor."""
+        self._scaled_until = now + SUCCESSOR
+
+    def _expect(self, worker: WorkerAccount, until: float) -> None:
+        """Expect the successor of a worker; of several that are alike, the last one counts."""
+        alike = worker.shape.interpreter, worker.supply.total
+        others = [
+            one
+            for one in self._expected
+            if (one.worker.shape.interpreter, one.worker.supply.total) != alike
+        ]
+        self._expected = [*others, _Expected(worker, until)]
 
     def on_tick(self, now: float) -> None:
         """Look at the requests with waiting tasks, if the set of workers has changed."""
         self._report_last(now)
-        if self._expected and self._expected[0].until <= now:
+        if now >= self._scaled_until and any(one.until <= now for one in self._expected):
             self._expected = [one for one in self._expected if one.until > now]
             self._changed = True
         if not self._changed:
@@ -216,6 +233,9 @@ class MissionReports:
     ) -> None:
         """Send `WorkerEnded` to the missions that know of a worker, before the ends of its runs."""
         self._changed = True
+        if self._scaled_until > -math.inf:
+            # It counts only for as long as that process goes on.
+            self._expect(self._scheduler.workers[worker.number], self._scaled_until)
         for mission in self._registry.missions.values():
             if worker.id in mission.workers:
                 mission.workers.remove(worker.id)

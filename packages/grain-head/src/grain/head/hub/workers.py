@@ -23,7 +23,7 @@ from grain.head.errors import BadMessage
 from grain.head.hub.names import next_ordinal
 from grain.head.hub.registry import Questions, Registry
 from grain.head.hub.state import LostWorker, MissionRecord, WorkerRecord
-from grain.head.messages import Blocked, Printed
+from grain.head.messages import JOB_ENDED, Blocked, Printed
 from grain.head.validation import resources_of
 from grain.worker.messages import (
     ArrivedCount,
@@ -378,16 +378,21 @@ class Workers:
             worker.over = "its process has ended"
             worker.deadline = min(worker.deadline, now + SWEPT)
 
-    def on_job_ended(self, name: str, now: float) -> JobEndedAnswer:
+    def on_job_ended(self, name: str, why: str, now: float) -> JobEndedAnswer:
         """Give up a worker whose job has ended, now or when its connection is lost.
 
         Nothing is done if several have that name.
+
+        Args:
+            name: the worker's.
+            why: how the job has ended, in the words of its batch system; or empty.
+            now: the time.
         """
         named = [one for one in self._registry.workers.values() if one.name == name]
         if len(named) != 1:
             return JobEndedAnswer(0)
         [worker] = named
-        worker.over = "its job has ended"
+        worker.over = f"{JOB_ENDED}: {why}" if why else JOB_ENDED
         if worker.link is None:
             self._lose(worker, worker.over, now)
         return JobEndedAnswer(1)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from grain.cli.batch.base import BatchJob
 
 _FORMAT = "%i|%T|%r|%N"
+_FEW = 50  # tasks, which every site allows an array to have
 _SILENT = ("Unable to contact slurm controller", "Socket timed out", "Connection refused")
 
 _REMEDIES = (
@@ -132,6 +133,21 @@ def _directives(job: BatchJob, log_file: str, n: int) -> Iterator[str]:
     if job.warning is not None:
         # B: to the shell, which forwards it. Without the B, Slurm signals only srun's steps.
         yield f"--signal=B:USR1@{job.warning}"
+
+
+def largest_array(n: int) -> int:
+    """Return the most tasks of an array, for as many jobs; ``n`` where the site does not say.
+
+    Source: slurm.conf(5), "MaxArraySize": one more than the largest number of a task.
+    """
+    if n <= _FEW:
+        return n
+    try:
+        out = COMMANDS.run(["scontrol", "show", "config"]).out
+    except BatchError:
+        return n
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", out, re.MULTILINE)
+    return min(n, int(found[1])) if found and int(found[1]) > 1 else n
 
 
 def submitted_id(output: str) -> str:
