@@ -147,11 +147,11 @@ def test_an_option_is_a_field_of_the_job(given: dict[str, str], fields: dict[str
 @pytest.mark.parametrize(
     ("export", "names"),
     [
-        ("ALL", {"PATH", "HOME", "USER", "A", "B"}),
+        ("ALL", {"PATH", "HOME", "USER", "SHLVL", "A", "B"}),
         ("NONE", {"PATH", "HOME", "USER"}),
         ("A,C=3", {"PATH", "HOME", "USER", "A", "C"}),
-        ("ALL,C=3", {"PATH", "HOME", "USER", "A", "B", "C"}),
-        ("ALL,A='x,y'", {"PATH", "HOME", "USER", "A", "B"}),
+        ("ALL,C=3", {"PATH", "HOME", "USER", "SHLVL", "A", "B", "C"}),
+        ("ALL,A='x,y'", {"PATH", "HOME", "USER", "SHLVL", "A", "B"}),
         ("NOSUCH", {"PATH", "HOME", "USER"}),
     ],
 )
