@@ -126,8 +126,9 @@ def never_count(
     now: float,
     report: bytes = b"",
     outlived: Outlived | None = None,
+    absent: str = "",
 ) -> None:
-    Outcomes.run_again(self, lease, task, None, now, report, outlived)
+    Outcomes.run_again(self, lease, task, None, now, report, outlived, absent)
 
 
 def never_alone(self: Waiting, task: TaskRecord, now: float, *, has_run: bool = True) -> None:
