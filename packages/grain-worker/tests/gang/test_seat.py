@@ -1,0 +1,50 @@
+"""A seat: how long it waits for its root, and how it says that none has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from grain import GVAR
+from grain.resource import Cores
+from grain.worker.errors import MemberLost
+from grain.worker.gang.control import JsonLines, listen
+from grain.worker.gang.member import keep
+from grain.worker.gang.messages import LEAD
+from grain.worker.gang.session import keep_seat
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+
+async def test_a_seat_gives_its_root_up_that_has_not_connected_in_time(
+    autojump_clock: MockClock,
+) -> None:
+    kept: list[bool] = []
+    name, listener = listen()
+    async with listener, trio.open_nursery() as nursery:
+
+        async def seat() -> None:
+            kept.append(await keep(name, 20.0))
+
+        nursery.start_soon(seat)
+        async with JsonLines(await listener.accept()) as tasklet:
+            assert "invitation" in await tasklet.receive()
+            began = trio.current_time()
+            while not kept:
+                await trio.sleep(1)
+
+    assert [False] == kept
+    assert LEAD * 20 <= trio.current_time() - began <= LEAD * 20 + 1
+
+
+async def test_the_run_of_a_seat_to_which_no_root_came_has_not_begun() -> None:
+    invitations: list[bytes] = []
+    with GVAR.scope(Cores([0])), pytest.raises(MemberLost) as caught:
+        await keep_seat(invitations.append, silence=0.05)
+
+    assert 1 == len(invitations)
+    assert (0, False) == (caught.value.index, caught.value.joined)
+    assert "the root has not joined: it has not connected within 0 s" == str(caught.value)
