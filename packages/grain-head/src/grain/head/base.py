@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from grain.eventlog.usage import Usage
     from grain.head.messages import Outlook
-    from grain.head.run_log import RunLog
     from grain.worker.call import Outcome
 
     Deliver = Callable[[Outcome], object]
@@ -279,7 +278,8 @@ class ExecutorBase(ABC, Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._run_log: RunLog | None = None
+        # Takes the numbers of a further attempt and of the first one, where there is a log.
+        self._on_further: Callable[[int, int], object] | None = None
         self._tasks: Numbered[T] = Numbered()
         self._kinds = Kinds()
         # The last task that has failed, and its kind: it may be tried again.
@@ -341,8 +341,8 @@ class ExecutorBase(ABC, Generic[T]):
         Args:
             first: the number of the first attempt.
         """
-        if self._run_log is not None:
-            self._run_log.retried(task, first)
+        if self._on_further is not None:
+            self._on_further(task, first)
 
     def note_retry(self, task: int) -> None:
         """Take note that the task which has failed last is going to be submitted again.

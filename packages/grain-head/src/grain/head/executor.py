@@ -167,6 +167,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         self.name = f"{name or socket.gethostname()}(local)"
         self._on_event = on_event or (lambda _: None)
         self._run_log = run_log
+        self._on_further = None if run_log is None else run_log.retried
         self._host = socket.gethostname()
         self._env = dict(env or {})
         self._scheduler = Scheduler(max_overtakes=max_overtakes)

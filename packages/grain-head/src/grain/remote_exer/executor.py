@@ -185,6 +185,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
     ) -> None:
         super().__init__()
         self._run_log = run_log
+        self._on_further = None if run_log is None else run_log.retried
         self.name = name or socket.gethostname()
         self._on_event = on_event or (lambda _: None)
         self.on_crash: Callable[[int, Crash], object] | None = None
