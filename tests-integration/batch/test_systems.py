@@ -323,13 +323,13 @@ def test_reasons_of_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) ->
     sorted(
         path.stem
         for path in SCRIPTS.glob("*.sh")
-        if path.stem.startswith(("slurm", "pbs")) and not path.stem.endswith("_nodes")
+        if path.stem.startswith(("slurm", "pbs")) and not path.stem.endswith(("_nodes", "_gpus"))
     ),
 )
 def test_written_scripts_run(name: str, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each script that is written down runs on the fake of its batch system, to its end.
 
-    Those of jobs of several nodes are in ``test_several_nodes.py``.
+    Those of jobs of several nodes are in ``test_several_nodes.py``. The fakes have no GPUs.
     """
     (tmp_path / "stop").touch()
     home = tmp_path / "home"

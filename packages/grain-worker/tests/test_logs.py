@@ -28,8 +28,9 @@ def test_log_lines_are_written_at_once_with_any_character(tmp_path: Path) -> Non
     log.warning("two")
     os.close(fd)
 
-    assert "one \\udcff\n" == first
-    assert "one \\udcff\ntwo\n" == (tmp_path / "log").read_text()
+    # A byte that is not UTF-8 is a question mark, as in all texts of Grain's.
+    assert "one ?\n" == first
+    assert "one ?\ntwo\n" == (tmp_path / "log").read_text()
 
 
 def test_lost_log_lines_are_counted_and_reported_when_there_is_space() -> None:
