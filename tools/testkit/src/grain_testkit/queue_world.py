@@ -721,9 +721,9 @@ def one_job(world: World, faults: Faults) -> None:
     each(
         lambda: world.submit(world.host(faults), retries=3),
         lambda: world.dispatch(world.host(faults), 1),
-        lambda: world.work(world.host(faults), "one", _Always("returned"), 1),
+        lambda: world.work(world.host(faults), "one", _always("returned"), 1),
         lambda: world.dispatch(world.host(faults), 1),
-        lambda: world.work(world.host(faults), "two", _Always("exit"), 3),
+        lambda: world.work(world.host(faults), "two", _always("exit"), 3),
     )
 
 
@@ -732,12 +732,12 @@ def run_again(world: World, faults: Faults) -> None:
     each(
         lambda: world.submit(world.host(faults)),
         lambda: world.dispatch(world.host(faults), 1),
-        lambda: world.work(world.host(faults), "one", _Always("exit"), 1),
+        lambda: world.work(world.host(faults), "one", _always("exit"), 1),
         lambda: world.dispatch(world.host(faults), 1),
         lambda: world.again(world.host(faults), 1),
         lambda: world.again(world.host(faults), 1),
         lambda: world.dispatch(world.host(faults), 1),
-        lambda: world.work(world.host(faults), "two", _Always("exit"), 1),
+        lambda: world.work(world.host(faults), "two", _always("exit"), 1),
     )
 
 
@@ -747,9 +747,9 @@ def cancelled_while_it_runs(world: World, faults: Faults) -> None:
     each(
         lambda: world.submit(world.host(faults), retries=3),
         lambda: world.dispatch(world.host(faults), 1),
-        lambda: world.work(world.host(late), "one", _Always("exit", 1), 1),
+        lambda: world.work(world.host(late), "one", _always("exit", 1), 1),
         lambda: world.dispatch(world.host(faults), 2),
-        lambda: world.work(world.host(faults), "two", _Always("exit"), 1),
+        lambda: world.work(world.host(faults), "two", _always("exit"), 1),
     )
 
 
@@ -762,7 +762,7 @@ def old_bucket(world: World, faults: Faults) -> None:
     """A full bucket, which is packed and cleared by two dispatchers."""
     world.submit(Host(world.server), 3)
     world.dispatch(Host(world.server), 1)
-    world.work(Host(world.server), "one", _Always("exit"), 5)
+    world.work(Host(world.server), "one", _always("exit"), 5)
     world.dispatch(Host(world.server), 1)
 
     def later(seconds: float) -> None:
@@ -783,7 +783,7 @@ def slow_submitter(kit: Kit) -> None:
     def fill() -> None:
         world.submit(Host(world.server), 2)
         world.dispatch(Host(world.server), 1)
-        world.work(Host(world.server), "one", _Always("exit"), 5)
+        world.work(Host(world.server), "one", _always("exit"), 5)
         world.dispatch(Host(world.server), 1)
         world.server.clock += 2e5
 
@@ -810,24 +810,26 @@ def given_up(kit: Kit) -> None:
     world.submit(Host(world.server))
     world.dispatch(Host(world.server), 1)
     faults = Meanwhile({".ended": lambda: world.give_up(Host(world.server))})
-    world.work(world.host(faults), "one", _Always("exit"), 1)
+    world.work(world.host(faults), "one", _always("exit"), 1)
     world.finish()
 
 
 class _Always(random.Random):
     """A chance that is none: offers come in turn, and runs end in one way."""
 
-    def __new__(cls, *_: object) -> _Always:
-        return super().__new__(cls)  # that of Python 3.10 takes one argument at most
-
-    def __init__(self, how: str, status: int = 0) -> None:
-        super().__init__(0)
-        self._ends = (how, status)
+    ends: tuple[str, int] = ("", 0)
 
     def choice(self, seq: Any) -> Any:
         if isinstance(seq, list):
             return seq[0]
-        return next((end for end in self._ends if end in seq), seq[0])
+        return next((end for end in self.ends if end in seq), seq[0])
+
+
+def _always(how: str, status: int = 0) -> _Always:
+    """Return a chance by which runs end so; Python 3.10 takes only a seed to make one."""
+    chance = _Always(0)
+    chance.ends = (how, status)
+    return chance
 
 
 def empty() -> Server:
