@@ -163,7 +163,7 @@ async def test_what_fails_after_its_cancellation_is_cancelled_and_runs_no_more(j
         first = await jobs.submit("--retries", "5", "fails.sh", "a")
         after = await jobs.submit("--after", f"{first}:any", "job.sh", "b")
         await jobs.until_lines("a", "begun 1")
-        # The worker looks for wishes every five seconds, and nobody else tells it.
+        # The worker looks for wishes every five seconds, and nothing else tells it about them.
         stopped = await jobs.dispatcher()
         os.kill(stopped, signal.SIGSTOP)
         await jobs.grain("cancel", first)

@@ -35,7 +35,7 @@ class QueuedJobs:
     def __init__(self, folder: Path, start: Start) -> None:
         self._folder = folder
         self._start = start
-        # By number: when their cancellation was accepted; None for those that are wanted.
+        # By number: when the job's cancellation was accepted; None if it was not cancelled.
         self._cancelled: dict[int, float | None] = {}
         self._states: dict[int, str] = {}
 

@@ -378,6 +378,24 @@ def test_a_copy_of_the_rest_does_nothing(made: tuple[Any, Path], audit: Audit) -
         assert type(carried(came)) is type(thing)
 
 
+@pytest.mark.parametrize("hook", ["displayhook", "excepthook", "unraisablehook"])
+def test_a_hook_of_python_that_was_replaced_arrives_as_itself(
+    hook: str, tmp_path: Path, audit: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = getattr(sys, f"__{hook}__")
+
+    def uses_it() -> Any:
+        return first
+
+    thread = threading.Thread()
+    monkeypatch.setattr(sys, hook, print)
+    for came in arrivals(
+        [uses_it, thread], tmp_path, audit, places=lambda it: [outcome.Value(it)]
+    ):
+        assert isinstance(came, outcome.Value)
+        assert came.value[0]() is first
+
+
 def test_a_map_of_a_file_arrives_as_an_array_of_its_own(tmp_path: Path, audit: Audit) -> None:
     (tmp_path / "data").touch()
     table = mapped(tmp_path)

@@ -114,7 +114,7 @@ def _within(root: str, name: str) -> Path:
 
 
 class JobPlaces:
-    """The files and directories of the jobs so far, to find those that two of them share.
+    """The files and directories that the jobs so far use, to find any that two jobs share.
 
     The number of a slot does not count: jobs one after the other have the same.
 
@@ -149,8 +149,8 @@ class JobPlaces:
         for path in self._results.files(seq, record) if self._results else ():
             if (other := self._files.setdefault(os.path.normpath(path), job))[0] != seq:
                 raise InputError(
-                    f"{_both(other, job)} would write to one file, {path}. With {{#}}, the number "
-                    "of the job, in its name each has its own: --results 'out/{#}.log'"
+                    f"{_both(other, job)} would write to one file, {path}. Put {{#}}, the number "
+                    "of the job, into the name, and each gets its own file: --results 'out/{#}.log'"
                 )
         if self._where is not None:
             path = self._where.of(seq, record)

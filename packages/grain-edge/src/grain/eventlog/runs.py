@@ -128,7 +128,7 @@ class EndedRun(NamedTuple):
 
     @property
     def members(self) -> tuple[RunMember, ...]:
-        """Its workers, as far as the log names them; the one that ran it first."""
+        """Its workers, as far as the log names them. The first one is the worker that ran it."""
         line = self.line
         own = RunMember(worker=line.worker, host=line.host, cpus=line.cpus)
         return line.members or (own,)
@@ -168,7 +168,7 @@ class OpenTask:
         request: the amounts that it asks for on each worker. If it has alternatives, these are the
             amounts of the last one by which it ran.
         workers: the number of workers that it takes at once, likewise.
-        members: the names of those that it has, as far as the log names them; none while it waits.
+        members: the names of its workers, as far as the log names them; none while it waits.
         ran_before: True if an earlier run of it had begun.
     """
 

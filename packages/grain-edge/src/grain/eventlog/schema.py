@@ -179,8 +179,8 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
             its middle.
         final: True if the task is over with it.
         usage: what it has used; None if that is not known, as for a run that was handed back.
-        members: where it had several workers, all of them, the one that ran it first, each with its
-            host and its CPUs.
+        members: all of its workers if it had several, each with its host and its CPUs. The first
+            one is the worker that ran it.
         call: for a failed run: the function with its arguments in
             one line, 160 characters at most, with "…" for what is left out; for a program its
             command line. Empty where that is not known.

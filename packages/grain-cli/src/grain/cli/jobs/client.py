@@ -132,10 +132,10 @@ class QueueClient:
             }
 
     def blocked(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return those jobs that never begin, as others did not end as they want, and why.
+        """Return the jobs that cannot begin, because a job before them did not end as they ask.
 
-        They are not among those that have `ended`, and are as of the last look. A user may still
-        have another job run again.
+        Each comes with the reason, as of the last look. `ended` does not return these jobs: they
+        can still begin if a user runs the other job again.
         """
         with self._lock:
             blocks = Blocks(self._book)

@@ -20,7 +20,7 @@ import dis
 import functools
 import importlib
 import sys
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class Functions:
             return (import_module, (part.__name__,)) if by_name else NotImplemented
         if kind is MethodType:
             return reduce_method(part)
+        if kind is BuiltinFunctionType:
+            return reduce_hook(part)
         if kind is CachedFunction:
             parameters = part.cache_parameters()
             return make_cached, (part.__wrapped__, parameters["maxsize"], parameters["typed"])
@@ -107,6 +109,16 @@ def reduce_method(method: MethodType) -> Any:
     if name is not None and getattr(method.__self__, name, None) == method:
         return NotImplemented
     return MethodType, (method.__func__, method.__self__)
+
+
+def reduce_hook(builtin: BuiltinFunctionType) -> Any:
+    """Return the name of one of Python's own hooks, such as `sys.excepthook`, that was replaced.
+
+    Its usual name means the new hook now; `sys.__excepthook__` means the first one always. A thread
+    holds the hook that it found when it was made. For any other builtin function, NotImplemented.
+    """
+    name = f"__{builtin.__name__}__"
+    return name if getattr(sys, name, None) is builtin else NotImplemented
 
 
 def _state(fn: FunctionType) -> FunctionState:

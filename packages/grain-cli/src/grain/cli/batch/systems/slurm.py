@@ -32,8 +32,8 @@ _REMEDIES = (
     ("More processors requested", "Lower script.cores; `sinfo -o '%P %c'` shows what nodes have."),
     ("nvalid account", "Name your account in script.extra_args, as in '--account=chem'."),
     ("nvalid qos", "Change the --qos in script.extra_args."),
-    # Limits of an account or a QOS: first the name of the one that is met, as sbatch prints it in a
-    # line of its own; then the sentence for all of them, which speaks of time limits as well.
+    # Limits of an account or a QOS. sbatch prints the name of the limit in a line of its own, so the
+    # names come first. The sentence that it prints for all of them also speaks of time limits.
     ("SubmitJob", "Start fewer workers at a time: your site limits the number of jobs."),
     ("MaxJobs", "Start fewer workers at a time: your site limits the number of jobs."),
     ("MaxWall", "Lower script.walltime: your account or QOS limits it."),
