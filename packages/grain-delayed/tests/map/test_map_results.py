@@ -80,7 +80,7 @@ def test_a_file_that_two_jobs_would_write_is_refused_with_their_inputs(
     with pytest.raises(InputError) as error:
         found.add(5, [second])
     assert f"job 3 ({first}) and job 5 ({second}) would write to one file, " in str(error.value)
-    assert f"{Path.cwd()}/{shared}. With {{#}}" in str(error.value)
+    assert f"{Path.cwd()}/{shared}. Put {{#}}" in str(error.value)
 
 
 def test_a_directory_that_two_jobs_share_is_named_once() -> None:

@@ -32,8 +32,8 @@ _REMEDIES = (
     ("More processors requested", "Lower script.cores; `sinfo -o '%P %c'` shows what nodes have."),
     ("nvalid account", "Name your account in script.extra_args, as in '--account=chem'."),
     ("nvalid qos", "Change the --qos in script.extra_args."),
-    # Limits of an account or a QOS. sbatch prints the name of the limit in a line of its own, so the
-    # names come first. The sentence that it prints for all of them also speaks of time limits.
+    # Limits of an account or a QOS. sbatch prints the name of the limit in a line of its own, so
+    # the names come first. The sentence that it prints for all of them speaks of time limits, too.
     ("SubmitJob", "Start fewer workers at a time: your site limits the number of jobs."),
     ("MaxJobs", "Start fewer workers at a time: your site limits the number of jobs."),
     ("MaxWall", "Lower script.walltime: your account or QOS limits it."),
