@@ -26,6 +26,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinxext.opengraph",
+    "moved",
     "navigation",
     "pictures",
     "programs",
@@ -115,6 +116,9 @@ navigation = {
 
 # Pages below another one.
 navigation_below = {"examples": ["examples/*"]}
+
+# Old names of pages, and the page or the heading that has their answers now.
+moved: dict[str, str] = {}
 
 # Pages that stand elsewhere in the repository, as code hosts expect, and appear here as well.
 from_the_root = {

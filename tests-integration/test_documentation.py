@@ -88,12 +88,23 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(pages - listed - {"index"}) == sorted(shown)
 
 
+def test_old_names_of_pages_are_of_none_that_is_there_and_lead_to_pages() -> None:
+    moved: dict[str, str] = _settings()["moved"]
+    to = {target.partition("#")[0] for target in moved.values()}
+
+    assert [] == [name for name in moved if (DOCS / f"{name}.md").exists()]
+    assert [] == [page for page in to if not (DOCS / f"{page}.md").exists()]
+
+
 def _settings() -> dict[str, Any]:
     """The values in docs/conf.py, without what it imports."""
     values = {}
     for line in ast.parse((DOCS / "conf.py").read_text(encoding="utf-8")).body:
         match line:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as value):
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict() as value)
+            ):
                 values[name] = ast.literal_eval(value)
     return values
 
@@ -130,6 +141,13 @@ def test_a_fault_of_the_site_is_found(html: str, fault: str, site: Path) -> None
     (site / "a.html").write_text(f'<p id="there">{html}', encoding="utf-8")
 
     assert [fault] == list(faults(site))
+
+
+def test_an_old_name_of_a_page_needs_no_navigation(site: Path) -> None:
+    moved = '<meta http-equiv="refresh" content="1; url=a.html#there"><a href="a.html#there">'
+    (site / "old.html").write_text(moved, encoding="utf-8")
+
+    assert [] == list(faults(site))
 
 
 def test_a_page_outside_of_the_navigation_is_found(site: Path) -> None:
