@@ -12,7 +12,7 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "extensions"))
+sys.path[:0] = [str(HERE / "extensions"), str(HERE.parent)]
 
 project = "Grain"
 author = "the authors of Grain"
@@ -32,6 +32,7 @@ extensions = [
     "programs",
     "reference",
     "example_report",
+    "tables",
 ]
 root_doc = "index"
 exclude_patterns = ["extensions", "conf.py", "_static", "monitoring"]
@@ -58,7 +59,6 @@ navigation = {
         "where-code-runs",
         "travelling",
         "delayed",
-        "progress",
         "combine",
         "limits",
         "quotas",
@@ -68,18 +68,16 @@ navigation = {
     "I have Snakemake": ["snakemake"],
     "I want to log out": ["missions"],
     "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
-    "My job waits": ["waiting", "scheduling", "blocking", "commands", "top", "metrics"],
-    "My jobs have run": ["history", "report", "whatif"],
+    "My job waits": ["waiting", "watch", "blocking", "commands"],
+    "My jobs have run": ["report"],
     "My job failed": ["failed", "troubleshooting", "retries", "cache"],
     "My cluster is special": [
         "workers",
         "batch-systems",
-        "demand",
         "bridge",
         "bridge-server",
         "config",
         "grain.reference",
-        "worker",
         "edge",
         "security",
         "ports",
@@ -101,7 +99,6 @@ navigation = {
         "protocol-rules",
         "protocol-tests",
         "performance",
-        "fairness",
         "edge-formats",
         "event-log",
         "queue-files",
@@ -118,7 +115,17 @@ navigation = {
 navigation_below = {"examples": ["examples/*"]}
 
 # Old names of pages, and the page or the heading that has their answers now.
-moved: dict[str, str] = {}
+moved: dict[str, str] = {
+    "scheduling": "waiting#the-policy",
+    "fairness": "waiting#the-cost-of-fairness",
+    "progress": "watch#the-progress-line",
+    "top": "watch#grain-top",
+    "metrics": "watch#metrics",
+    "history": "report",
+    "whatif": "report#what-if-grain-whatif",
+    "worker": "workers#what-a-worker-owns",
+    "demand": "workers#workers-by-demand",
+}
 
 # Pages that stand elsewhere in the repository, as code hosts expect, and appear here as well.
 from_the_root = {
