@@ -75,12 +75,10 @@ navigation = {
         "workers",
         "batch-systems",
         "bridge",
-        "bridge-server",
         "config",
         "grain.reference",
-        "edge",
+        "meeting",
         "security",
-        "ports",
     ],
     "API reference": [
         "api/resource",
@@ -99,14 +97,12 @@ navigation = {
         "protocol-rules",
         "protocol-tests",
         "performance",
-        "edge-formats",
         "event-log",
         "queue-files",
         "executor-tests",
         "own-commands",
         "changes",
         "changelog",
-        "security-tests",
         "vulnerabilities",
     ],
 }
@@ -125,6 +121,11 @@ moved: dict[str, str] = {
     "whatif": "report#what-if-grain-whatif",
     "worker": "workers#what-a-worker-owns",
     "demand": "workers#workers-by-demand",
+    "bridge-server": "bridge#for-the-operator",
+    "edge": "meeting",
+    "edge-formats": "meeting#formats",
+    "ports": "security#for-administrators-ports-that-listen",
+    "security-tests": "security",
 }
 
 # Pages that stand elsewhere in the repository, as code hosts expect, and appear here as well.
