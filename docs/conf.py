@@ -91,16 +91,12 @@ navigation = {
     ],
     "Developers": [
         "contributing",
-        "how-it-works",
         "architecture",
         "protocol",
-        "protocol-rules",
-        "protocol-tests",
         "performance",
         "event-log",
         "queue-files",
         "executor-tests",
-        "own-commands",
         "changes",
         "changelog",
         "vulnerabilities",
@@ -126,6 +122,10 @@ moved: dict[str, str] = {
     "edge-formats": "meeting#formats",
     "ports": "security#for-administrators-ports-that-listen",
     "security-tests": "security",
+    "protocol-rules": "protocol#rules-of-delivery",
+    "protocol-tests": "protocol#how-it-is-tested",
+    "how-it-works": "architecture",
+    "own-commands": "architecture#where-to-begin",
 }
 
 # Pages that stand elsewhere in the repository, as code hosts expect, and appear here as well.

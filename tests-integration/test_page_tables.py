@@ -6,10 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from tools.page_tables import PLACE, TABLES, filled
+from tools.page_tables import KINDS, PLACE, TABLES, filled
 
 from grain.cli.top.prompts import KEYS
 from grain.head.gnaw.metrics import METRICS
+from grain.head.messages import HEAD as TO_MISSION
+from grain.head.messages import MISSION
+from grain.worker.messages import AGENT
+from grain.worker.messages import HEAD as TO_AGENT
 
 DOCS = Path(__file__).parents[1] / "docs"
 PLACES = [name for page in DOCS.glob("*.md") for name in PLACE.findall(page.read_text("utf-8"))]
@@ -40,6 +44,15 @@ def test_the_options_of_a_worker_are_explained_with_their_defaults() -> None:
     assert all(options.values())
 
 
+def test_the_lines_of_a_log_have_their_fields_with_types_and_meanings() -> None:
+    text = TABLES["the lines of an event log"]()
+
+    assert "### `brief tasks`\n\nTasks of one function and request that are counted" in text
+    assert "| `tasks` | number, always | how many there are. |" in text
+    assert "| `usage` | object, see usage or null, optional | what it has used;" in text
+    assert len(KINDS) == text.count("### ")
+
+
 def test_a_page_has_its_tables_in_the_places_of_the_comments() -> None:
     page = filled("Before.\n\n<!-- table: the metrics -->\n\nAfter.\n")
 
@@ -51,8 +64,9 @@ def test_a_table_that_is_not_known_is_an_error() -> None:
         filled("<!-- table: the weather -->")
 
 
-def test_the_page_names_every_part_of_an_overview() -> None:
-    from grain.edge.questions import OverviewAnswer
+def test_each_message_and_each_of_its_fields_is_named() -> None:
+    text = TABLES["the messages"]()
 
-    protocol = (DOCS / "protocol.md").read_text(encoding="utf-8")
-    assert all(re.search(rf"`{name}`", protocol) for name in OverviewAnswer.__struct_fields__)
+    for kind in (*MISSION, *TO_MISSION, *AGENT, *TO_AGENT):
+        [row, *_] = re.findall(rf"^\| `{kind.__name__}` \|.*$", text, re.MULTILINE)
+        assert [] == [name for name in kind.__struct_fields__ if f"`{name}`" not in row]
