@@ -273,7 +273,7 @@ class LaneReport(Message, frozen=True):
 
 
 class Depart(Message, frozen=True):
-    """The end of the mission, or of this process of one that outlives it: nothing more is wanted."""
+    """The end of the mission, or of this process of one that outlives it; nothing more is wanted."""
 
 
 # ---- head to mission
