@@ -18,10 +18,10 @@ import msgspec
 
 from grain.cli.history.logs import lines_of
 from grain.cli.history.summary import LogSummary, Summariser
-from grain.edge.trust import check_private, private_folder, remove_files
 from grain.eventlog.files import open_plain
 from grain.eventlog.names import home_folder, parse_folder
 from grain.eventlog.reader import LogReader
+from grain.files.trust import check_private, private_folder, remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
