@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.files.whole import whole_file, write_whole
+from grain.files.whole import whole_file, whole_name, write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,3 +83,19 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     path.symlink_to(own)
     write_whole(path, "new")
     assert ("own", "new", False) == (own.read_text(), path.read_text(), path.is_symlink())
+
+
+def test_a_planted_link_beside_the_file_is_not_followed(tmp_path: Path) -> None:
+    """Another user may have put it into a directory to which all may write."""
+    aside = tmp_path / "aside"
+    aside.symlink_to(tmp_path / "mine")
+    with pytest.raises(FileExistsError), whole_file(tmp_path / "page", aside=aside):
+        pass
+    assert ["aside"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_the_name_beside_a_file_leads_back_to_it(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "log.json"):
+        (aside,) = tmp_path.iterdir()
+    assert "log.json" == whole_name(aside.name)
+    assert ".gitignore" == whole_name(".gitignore")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -29,6 +30,11 @@ def naming(path: Path) -> Iterator[None]:
         if error.filename is None:
             error.filename = str(path)
         raise
+
+
+def whole_name(name: str) -> str:
+    """Return the name that a file gets which a killed process may have left beside it."""
+    return re.sub(r"(?s)^\.(.+)\.[0-9a-f]{16}$", r"\1", name)
 
 
 @contextmanager
