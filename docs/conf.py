@@ -26,6 +26,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinxext.opengraph",
+    "moved",
     "navigation",
     "pictures",
     "programs",
@@ -123,6 +124,9 @@ from_the_root = {
     "changelog": "CHANGELOG.md",
     "vulnerabilities": "SECURITY.md",
 }
+
+# Where the text of a page is that had a name of its own. Its old address leads there.
+moved = {}
 
 # ---- Markdown
 
