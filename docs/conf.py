@@ -39,38 +39,23 @@ exclude_patterns = ["extensions", "conf.py", "_static", "monitoring"]
 # Every page, by what its reader has or wants. A page that is nowhere here is a warning of Sphinx,
 # hence an error.
 navigation = {
-    "Begin": [
-        "install",
-        "glossary",
-        "which-tool",
-        "coming-from",
-        "coming-from-hyperqueue",
-        "other-words",
-    ],
-    "I have 1,000 inputs": ["map", "map-results", "map-values", "map-parallel"],
+    "Begin": ["tutorial", "install", "glossary", "coming-from"],
+    "I have 1,000 inputs": ["map"],
     "I have a workflow": [
-        "tutorial",
         "external",
-        "gangs",
-        "measuring",
         "resources",
-        "resource-kinds",
+        "gangs",
         "where-code-runs",
-        "travelling",
         "delayed",
         "progress",
-        "combine",
-        "limits",
-        "quotas",
         "examples",
     ],
-    "I have scripts": ["jobs", "slurm", "aiida", "nextflow"],
-    "I have Snakemake": ["snakemake"],
+    "I have scripts": ["jobs", "slurm", "tools"],
     "I want to log out": ["missions"],
-    "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
-    "My job waits": ["waiting", "scheduling", "blocking", "commands", "top", "metrics"],
+    "I have Python functions": ["python-functions", "notebook"],
+    "My job waits": ["waiting", "scheduling", "commands", "top", "metrics"],
     "My jobs have run": ["history", "report", "whatif"],
-    "My job failed": ["failed", "troubleshooting", "retries", "cache"],
+    "My job failed": ["failed", "troubleshooting"],
     "My cluster is special": [
         "workers",
         "batch-systems",
@@ -105,7 +90,6 @@ navigation = {
         "edge-formats",
         "event-log",
         "queue-files",
-        "executor-tests",
         "own-commands",
         "changes",
         "changelog",
@@ -126,7 +110,30 @@ from_the_root = {
 }
 
 # Where the text of a page is that had a name of its own. Its old address leads there.
-moved = {}
+moved = {
+    "aiida": "tools#aiida",
+    "asyncio": "python-functions#asyncio-and-notebooks",
+    "blocking": "where-code-runs#code-that-blocks",
+    "cache": "failed#keep-results",
+    "combine": "delayed#waitgroups",
+    "coming-from-hyperqueue": "coming-from#from-hyperqueue",
+    "executor": "python-functions#an-executor",
+    "executor-tests": "python-functions#an-executor",
+    "limits": "delayed#many-tasks",
+    "map-parallel": "coming-from#from-gnu-parallel",
+    "map-results": "map#outputs",
+    "map-values": "map#what-a-value-cannot-do",
+    "measuring": "external#what-programs-use",
+    "nextflow": "tools#nextflow",
+    "other-words": "coming-from#words-of-other-tools",
+    "quotas": "resources#limits-that-grain-sets",
+    "resource-kinds": "resources#a-kind-of-your-own",
+    "retries": "failed#try-again",
+    "snakemake": "tools#snakemake",
+    "subproc": "python-functions",
+    "travelling": "where-code-runs#what-travels",
+    "which-tool": "coming-from#which-tool-for-which-work",
+}
 
 # ---- Markdown
 
