@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.check_links import dead_links
+from tools.check_links import dead_links, trouble
 from tools.check_site import faults
 
 ROOT = Path(__file__).parent.parent
@@ -88,12 +88,17 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(pages - listed - {"index"}) == sorted(shown)
 
 
-def test_old_names_of_pages_are_of_none_that_is_there_and_lead_to_pages() -> None:
+def test_each_old_name_of_a_page_leads_to_a_page_and_a_heading_that_are_there() -> None:
     moved: dict[str, str] = _settings()["moved"]
-    to = {target.partition("#")[0] for target in moved.values()}
 
-    assert [] == [name for name in moved if (DOCS / f"{name}.md").exists()]
-    assert [] == [page for page in to if not (DOCS / f"{page}.md").exists()]
+    assert [] == [old for old in moved if (DOCS / f"{old}.md").exists()]
+    assert [] == [new for new in moved.values() if trouble(DOCS / "index.md", file_of(new), ROOT)]
+
+
+def file_of(place: str) -> str:
+    """Return the link to a place that conf.py names without the suffix of its page."""
+    page, mark, heading = place.partition("#")
+    return f"{page}.md{mark}{heading}"
 
 
 def _settings() -> dict[str, Any]:
@@ -101,10 +106,7 @@ def _settings() -> dict[str, Any]:
     values = {}
     for line in ast.parse((DOCS / "conf.py").read_text(encoding="utf-8")).body:
         match line:
-            case (
-                ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as value)
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict() as value)
-            ):
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as value):
                 values[name] = ast.literal_eval(value)
     return values
 
@@ -143,11 +145,15 @@ def test_a_fault_of_the_site_is_found(html: str, fault: str, site: Path) -> None
     assert [fault] == list(faults(site))
 
 
-def test_an_old_name_of_a_page_needs_no_navigation(site: Path) -> None:
-    moved = '<meta http-equiv="refresh" content="1; url=a.html#there"><a href="a.html#there">'
-    (site / "old.html").write_text(moved, encoding="utf-8")
-
+def test_an_old_name_of_a_page_is_not_in_the_navigation_and_its_link_is_checked(
+    site: Path,
+) -> None:
+    moved = '<meta http-equiv="refresh" content="1; url={0}"><a href="{0}">a</a>'
+    (site / "old.html").write_text(moved.format("a.html#there"), encoding="utf-8")
     assert [] == list(faults(site))
+
+    (site / "old.html").write_text(moved.format("a.html#gone"), encoding="utf-8")
+    assert ["old.html links to a.html#gone, where nothing has that name"] == list(faults(site))
 
 
 def test_a_page_outside_of_the_navigation_is_found(site: Path) -> None:

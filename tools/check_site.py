@@ -29,7 +29,7 @@ class Page(HTMLParser):
         loaded: what a browser loads to show it.
         anchors: what a link can name.
         navigation: the links of the side bar.
-        moved: True if it only leads to another page.
+        moved: True for an old name, which leads to another page.
     """
 
     def __init__(self, text: str) -> None:
@@ -47,7 +47,8 @@ class Page(HTMLParser):
         attributes = {name: value or "" for name, value in attrs}
         if "id" in attributes:
             self.anchors.add(attributes["id"])
-        self.moved |= attributes.get("http-equiv") == "refresh"
+        if attributes.get("http-equiv") == "refresh":
+            self.moved = True
         if tag == "a" and "href" in attributes:
             self.links.add(attributes["href"])
             if self._depth:
@@ -88,7 +89,7 @@ def faults(site: Path) -> Iterator[str]:
     shown = {"index.html", *(link.split("#")[0] for link in pages[site / "index.html"].navigation)}
     for path, page in pages.items():
         name = path.relative_to(site)
-        if not page.moved and str(name) not in shown | MADE and name.parts[0] != "_modules":
+        if str(name) not in shown | MADE and name.parts[0] != "_modules" and not page.moved:
             yield f"{name} is not in the navigation"
 
 

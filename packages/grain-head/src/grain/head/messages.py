@@ -273,7 +273,10 @@ class LaneReport(Message, frozen=True):
 
 
 class Depart(Message, frozen=True):
-    """The end of the mission, or of this process of one that outlives it; nothing more is wanted."""
+    """The end of the mission: nothing of it is wanted any more.
+
+    Of a mission that outlives its processes, it is the end of this process only.
+    """
 
 
 # ---- head to mission
