@@ -432,7 +432,12 @@ def test_a_start_that_another_user_may_have_written_is_not_run(folder: Path) -> 
 def test_starts_in_a_directory_that_another_user_could_exchange_are_not_believed(
     folder: Path,
 ) -> None:
-    """`grain cancel` would end the process that one names."""
+    """`grain cancel` would end the process that one names.
+
+    Tried: Plant records of jobs and missions in a state directory that others share, so that
+    `grain drain` or `grain cancel` ends another process of the user.
+    Result: not believed.
+    """
     started = folder / "state/grain/started"
     make(started, MissionStart(name="opt", command=("x",), directory="/", environment={}, at=1.0))
     assert ["opt"] == [one.start.name for one in starts()]

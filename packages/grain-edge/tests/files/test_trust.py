@@ -59,6 +59,9 @@ def test_a_working_directory_of_ours_is_searched_last(path: list[str], tmp_path:
 def test_a_working_directory_of_others_is_not_searched_and_the_reason_has_the_remedy(
     path: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, who: str
 ) -> None:
+    """Tried: Plant modules in the working directory of a runner.
+    Result: not searched, and the log says so.
+    """
     folder = tmp_path / "my work"
     folder.mkdir()
     folder.chmod(mode)
@@ -136,7 +139,11 @@ def file_of_another(path: Path, own: Path) -> None:
 def test_a_log_is_not_written_through_what_another_user_has_planted(
     shared: Path, tmp_path: Path, plant: Callable[[Path, Path], None]
 ) -> None:
-    """A link to a start-up file of the user's would have commands run at the next login."""
+    """A link to a start-up file of the user's would have commands run at the next login.
+
+    Tried: Plant a log as a link, a hard link, a named pipe, a file of one's own.
+    Result: refused.
+    """
     own = tmp_path / ".bashrc"
     own.write_text("")
     plant(shared / "w.log", own)
@@ -174,7 +181,11 @@ OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 def test_an_output_goes_through_no_link_of_another_user(
     shared: Path, tmp_path: Path, hops: int
 ) -> None:
-    """Nor through a link of ours to it; a file that was not there is not made behind it."""
+    """Nor through a link of ours to it; a file that was not there is not made behind it.
+
+    Tried: Plant the output of a job, or of `grain map`, as a link to a file of the user's.
+    Result: refused, neither emptied nor appended to.
+    """
     for target in (tmp_path / "thesis", tmp_path / "new"):
         planted = shared / f"planted-{target.name}"
         planted.symlink_to(target)
@@ -216,7 +227,11 @@ def test_an_output_may_be_an_open_file() -> None:
 def test_a_script_takes_the_place_of_what_was_planted_and_no_other_user_may_read_it(
     shared: Path, tmp_path: Path
 ) -> None:
-    """In a directory as /tmp, where others can plant names, and not exchange ours."""
+    """In a directory as /tmp, where others can plant names, and not exchange ours.
+
+    Tried: Plant or exchange the script of a job.
+    Result: replaced; refused where it could be exchanged.
+    """
     shared.chmod(0o1777)
     own = tmp_path / ".bashrc"
     own.write_text("")
@@ -235,13 +250,20 @@ def test_a_script_takes_the_place_of_what_was_planted_and_no_other_user_may_read
 
 
 def test_a_script_is_not_written_where_another_user_could_exchange_it(shared: Path) -> None:
+    """Tried: Plant or exchange the script of a job.
+    Result: replaced; refused where it could be exchanged.
+    """
     with pytest.raises(PermissionError, match="another user could exchange it before it runs"):
         write_script(shared / "w.sh", "")
     assert [] == list(shared.iterdir())
 
 
 def test_directories_above_those_of_grain_are_only_for_us_too(tmp_path: Path) -> None:
-    """Whatever the umask: in another's hands, `.local/state` could lead elsewhere."""
+    """Whatever the umask: in another's hands, `.local/state` could lead elsewhere.
+
+    Tried: Make use of a directory above those of Grain that the umask left open.
+    Result: made with mode 0700.
+    """
     before = os.umask(0)
     try:
         for _ in range(2):
@@ -275,6 +297,10 @@ def test_a_private_folder_is_made_with_those_above_it(tmp_path: Path) -> None:
 def test_a_folder_that_another_user_could_exchange_is_not_private(
     tmp_path: Path, open_one: str, why: str
 ) -> None:
+    """Tried: Put a link, or a directory, in the place of a cache, a state or a record, so that
+    files of the user are removed or read.
+    Result: such a place is refused; only plain files with Grain's own names are removed.
+    """
     path = tmp_path / "cache" / "grain" / "summaries"
     path.mkdir(parents=True)
     (tmp_path / open_one).chmod(0o777)
@@ -285,7 +311,12 @@ def test_a_folder_that_another_user_could_exchange_is_not_private(
 def test_every_folder_and_link_on_the_way_to_a_private_folder_counts(
     tmp_path: Path, shared: Path
 ) -> None:
-    """Scratch is often behind a link; a link in a place of everybody can be exchanged."""
+    """Scratch is often behind a link; a link in a place of everybody can be exchanged.
+
+    Tried: Put a link, or a directory, in the place of a cache, a state or a record, so that
+    files of the user are removed or read.
+    Result: such a place is refused; only plain files with Grain's own names are removed.
+    """
     own = tmp_path / "own"
     (own / "grain").mkdir(parents=True)
     (own / "link").symlink_to("../own")
@@ -301,6 +332,10 @@ def test_every_folder_and_link_on_the_way_to_a_private_folder_counts(
 def test_what_another_user_has_planted_in_a_sticky_folder_is_not_private(
     tmp_path: Path, shared: Path, what: str
 ) -> None:
+    """Tried: Put a link, or a directory, in the place of a cache, a state or a record, so that
+    files of the user are removed or read.
+    Result: such a place is refused; only plain files with Grain's own names are removed.
+    """
     shared.chmod(0o1777)
     trust.private_folder(shared / "mine")
     if what == "folder":
@@ -338,6 +373,10 @@ def test_a_folder_of_root_is_not_that_of_a_user(
 
 
 def test_only_wanted_plain_files_are_removed(tmp_path: Path) -> None:
+    """Tried: Put a link, or a directory, in the place of a cache, a state or a record, so that
+    files of the user are removed or read.
+    Result: such a place is refused; only plain files with Grain's own names are removed.
+    """
     kept = tmp_path / "kept"
     kept.touch()
     folder = tmp_path / "folder"

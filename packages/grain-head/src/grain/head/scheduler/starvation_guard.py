@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 MAX_OVERTAKES = 64
 """The number of times that a task may be overtaken before a worker is reserved for it, where run
-times are not known; docs/fairness.md shows the cost of other values, and test_makespan.py
+times are not known; tools/bench/fairness.py shows the cost of other values, and test_makespan.py
 holds it."""
 
 MORE_OVERTAKES, FEW_WORKERS = 32, 4
