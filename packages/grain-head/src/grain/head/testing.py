@@ -26,6 +26,7 @@ from msgspec.structs import astuple
 from grain.head.hub.state import ITS_MISSION, NO_COURSE, TaskCourse
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
+from grain.head.scheduler.state import serving_gang
 from grain.resource import Licences, Supply
 
 if TYPE_CHECKING:
@@ -687,8 +688,9 @@ def _check_gangs_start(scheduler: Scheduler, queue: TaskQueue, now: float, *, wa
                 )
             ):
                 able.setdefault(worker.in_common(one.same), []).append(worker)
-        for workers in able.values():
-            some = scheduler.apart.choose(workers, one.count, lambda worker: worker.id)
+        serving = serving_gang(one, scheduler.workers.values(), now)
+        for common, workers in able.items():
+            some = scheduler.apart.choose(workers, one.count, lambda w: w.id, serving[common])
             assert len(some) < one.count, f"{queue} could start {one.request}"
 
 

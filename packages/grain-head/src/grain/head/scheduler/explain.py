@@ -78,8 +78,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         reasons += _standing(scheduler, queue, now)
     reasons += _members(scheduler, queue, now)
     if queue.gangs:
-        apart = scheduler.apart.reasons(now)
-        reasons += [f"{why}: no task has both for another {left:.0f} s" for why, left in apart]
+        reasons += scheduler.apart.reasons(now)
     if not scheduler.workers:
         reasons.append("no worker is here")
     alike: dict[str, list[str]] = {}

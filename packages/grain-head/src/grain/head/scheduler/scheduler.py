@@ -18,6 +18,7 @@ from grain.head.scheduler.state import (
     Task,
     TaskQueue,
     WorkerAccount,
+    serving_gang,
     split_time,
 )
 from grain.resource import ZERO, Cores, RunTimes, Supply
@@ -824,8 +825,11 @@ class Scheduler:
             able.append(worker)
             if len(able) == by.count and not apart.known:
                 return able
-        for able in found.values() if apart.known else ():
-            members = apart.choose(able, by.count, lambda one: one.id)
+        if not apart.known:
+            return ()
+        serving = serving_gang(by, self.workers.values(), now)
+        for common, able in found.items():
+            members = apart.choose(able, by.count, lambda one: one.id, serving[common])
             if len(members) == by.count:
                 return members
         return ()

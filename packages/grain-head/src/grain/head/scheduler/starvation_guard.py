@@ -43,7 +43,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from grain.head.scheduler.reservation import beside_task, best_reservation, reservation_on
-from grain.head.scheduler.state import Reservation
+from grain.head.scheduler.state import Reservation, serving_gang
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -426,31 +426,27 @@ class StarvationGuard:
             party: the reservations that it has.
             later: the ids of the workers that are reserved for tasks that come after it.
         """
-        serving: dict[str, list[WorkerAccount]] = {}
-        able: dict[str, list[tuple[tuple[int, int], WorkerAccount]]] = {}
-        for worker in self._workers.values():
-            if worker.draining or not by.bit & worker.shape.mask or not worker.has_time(by, now):
-                continue
-            common = worker.in_common(by.same)
-            serving.setdefault(common, []).append(worker)
-            reservation = worker.reservation
-            if reservation is None:
-                choice = 1
-            elif reservation.party is party:
-                choice = 0
-            elif worker.id in later:
-                choice = 2
-            else:
-                continue
-            able.setdefault(common, []).append(((choice, len(worker.tasks)), worker))
         best: list[tuple[tuple[int, int], WorkerAccount]] = []
         choose = self._queues.apart.choose
-        for common, some in able.items():
-            if len(choose(serving[common], by.count, lambda one: one.id)) == by.count:
-                some.sort(key=lambda one: one[0])
-                few = choose(some, by.count, lambda one: one[1].id)
-                if not best or _worth(few) > _worth(best):
-                    best = few
+        for serving in serving_gang(by, self._workers.values(), now).values():
+            if len(choose(serving, by.count, lambda one: one.id, serving)) < by.count:
+                continue
+            some: list[tuple[tuple[int, int], WorkerAccount]] = []
+            for worker in serving:
+                reservation = worker.reservation
+                if reservation is None:
+                    choice = 1
+                elif reservation.party is party:
+                    choice = 0
+                elif worker.id in later:
+                    choice = 2
+                else:
+                    continue
+                some.append(((choice, len(worker.tasks)), worker))
+            some.sort(key=lambda one: one[0])
+            few = choose(some, by.count, lambda one: one[1].id, [((0, 0), one) for one in serving])
+            if not best or _worth(few) > _worth(best):
+                best = few
         return [worker for _, worker in best]
 
     def _reserved_after(self, rank: tuple[int, float]) -> set[int]:

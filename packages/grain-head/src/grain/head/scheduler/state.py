@@ -540,6 +540,17 @@ class Reservation:
         return self.start != math.inf and now + by.limits.hard <= self.start
 
 
+def serving_gang(
+    by: Alternative, workers: Iterable[WorkerAccount], now: float
+) -> dict[str, list[WorkerAccount]]:
+    """Return the workers that could be members if they were empty, by what they have in common."""
+    serving: dict[str, list[WorkerAccount]] = {}
+    for worker in workers:
+        if not worker.draining and by.bit & worker.shape.mask and worker.has_time(by, now):
+            serving.setdefault(worker.in_common(by.same), []).append(worker)
+    return serving
+
+
 def split_time(resource: Resource) -> tuple[WTime | None, Resource]:
     """Return the time limit of a resource and the rest of it, as time is scheduled apart."""
     wtime = resource.get(WTime)
