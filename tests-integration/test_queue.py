@@ -112,6 +112,14 @@ async def test_a_job_goes_on_without_dispatcher_and_scheduler_and_lists_know_its
         assert (await jobs.list())[1]["state"] == "done"
 
 
+async def test_a_dispatcher_that_is_just_starting_is_stopped(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), trio.fail_after(300):
+        await jobs.submit("-H", "job.sh", "a")
+        assert "has stopped" in await jobs.grain("queue", "stop")
+        assert start_time(await jobs.dispatcher()) is None
+        assert "no dispatcher runs" in await jobs.grain("queue", "status")
+
+
 async def test_a_dispatcher_that_is_stopped_leaves_what_runs_alone(jobs: Jobs) -> None:
     with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
         await jobs.submit("job.sh", "a")

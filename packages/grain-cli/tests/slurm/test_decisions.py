@@ -210,11 +210,15 @@ def test_scancel_cancels_what_all_filters_mean(
     assert cancelled == {one for one in tasks if state(site, *one) == "CANCELLED"}
 
 
-def test_an_array_that_runs_does_not_show_what_ended_long_ago(site: SlurmSite) -> None:
+def test_an_array_that_runs_does_not_show_what_ended_long_ago(
+    site: SlurmSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.submit("-a", "0-3", "--wrap=x")
     site.begin(1, 0)
-    site.run(1, 1, at=time.time() - 290)
-    site.run(1, 2, at=time.time() - 310)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    site.run(1, 1, at=now - 290)
+    site.run(1, 2, at=now - 310)
     found = site.out("squeue", "-h", "-r", "-t", "all", "-o", "%i", "-S", "i").split()
     assert ["1_0", "1_1", "1_3"] == found
 
