@@ -9,8 +9,10 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 
+from grain.cli import main
 from grain.cli.mission_records import End, MissionStart, make, missions_folder, write
 from grain.edge.meeting.host import start_time
 from grain.queue.book import Book
@@ -170,7 +172,10 @@ def test_output_is_followed_from_before_it_is_there(
             file.write(f"line {looks}\n")
 
     monkeypatch.setattr("grain.cli.workers.logs.time.sleep", sleep)
-    assert "line 1\nline 2\n" in jobs.done("logs", "-f", "queue:1")
+    done = CliRunner().invoke(main, ["logs", "-f", "queue:1"])
+    assert 130 == done.exit_code
+    assert "line 1\nline 2\n" in done.output
+    assert "what writes it goes on" in done.output
 
 
 def test_the_state_of_a_queue(jobs: JobCommands, idle: JobCommands) -> None:
