@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from grain.cli import main
 from grain.cli.mission_records import End, MissionStart, make, missions_folder, write
-from grain.edge.meeting.host import start_time
+from grain.files.processes import start_time
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.records import Begun, Dependency, Ended

@@ -275,6 +275,8 @@ async def test_a_call_that_has_failed_waits_until_all_members_have_said_that_the
 async def test_a_call_that_has_failed_as_a_member_is_being_ended_is_lost_with_it() -> None:
     async with root_of(2) as root:
         await root.settle(failed=True)
+        for member in root.members:
+            assert EndCall(1, failed=True) == await member.next()
         root.members[1].post(CallEnded(1, ends=True))
         root.members[0].post(CallEnded(1))
 
@@ -286,6 +288,8 @@ async def test_a_call_that_has_failed_as_a_member_is_being_ended_is_lost_with_it
 async def test_a_call_that_has_failed_is_lost_with_a_member_that_does_not_answer_any_more() -> None:
     async with root_of(2) as root:
         await root.settle(failed=True)
+        for member in root.members:
+            assert EndCall(1, failed=True) == await member.next()
         root.members[0].post(CallEnded(1))
         await root.members[1].leave()
 
