@@ -137,7 +137,8 @@ def test_ctrl_c_detaches_and_the_mission_goes_on(folder: Path) -> None:
     attached.send_signal(signal.SIGINT)
     _, err = attached.communicate(timeout=60)
 
-    assert (0, "\ndetached: opt goes on\n") == (attached.returncode, err)
+    again = "`grain attach opt@1` follows it again, `grain cancel opt@1` ends it"
+    assert (130, f"\ndetached: opt@1 goes on: {again}\n") == (attached.returncode, err)
     assert "running" == until("running")["state"]
 
 

@@ -18,7 +18,7 @@ from grain.dispatcher.desk import Desk
 from grain.dispatcher.mission import MOST_PRIORITY, WAITING, DispatchLoop, request_of
 from grain.head.messages import Crash
 from grain.queue.folder import Queue
-from grain.queue.records import ArraySpec, Begun, Ended, Job
+from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
 from grain.resource import Cores, WTime, to_data
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
 from grain_testkit.queue_disk import unreadable
@@ -147,6 +147,35 @@ async def test_attempts_of_a_job_count_as_one_call_that_is_tried_again(
     assert [1, 2, 3] == [call.attempt for call in executor.calls]
     assert ["retried", "retried", "done"] == list(executor.outcomes.values())
     assert dict.fromkeys(others, first) == executor.further
+
+
+async def test_the_first_calls_of_tasks_that_are_cancelled_before_the_next_one_are_forgotten(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    """All but the last one of the first jobs, which is held and comes again."""
+
+    def answer(what: AttemptCall) -> AttemptEnd:
+        jobs = ((what.number, what.number),)
+        queue.begin(what.number, None, what.attempt, Begun(at=0.0, host="h"))
+        queue.end(what.number, None, what.attempt, Ended(how="exit", at=1.0, status=3))
+        queue.wish(Wish(what="hold" if what.number == 10 else "cancel", jobs=jobs))
+        return AttemptEnd("ended", failure="opt: exit code 3")
+
+    executor = Executor(answer)
+    user = Queue.open(queue.folder)  # another process
+    loop = DispatchLoop(queue, Desk(queue), executor, remembered=3)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loop.run)
+        for last in (10, 30):
+            for _ in range(last - user.jobs.end() + 1):
+                user.submit(msgspec.structs.replace(JOB, retries=1))
+            while len(executor.outcomes) < last or user.begun(last - 1, None, 2) is None:
+                await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+
+    assert 30 == len(executor.outcomes)
+    assert (10, None) in loop.first
+    assert len(loop.first) <= 21  # as many as had not ended when they were looked for
 
 
 async def test_the_last_attempt_of_a_job_that_fails_has_failed_for_good(

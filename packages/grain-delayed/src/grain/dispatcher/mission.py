@@ -16,6 +16,7 @@ from grain.dispatcher.batch_jobs import jobs_over
 from grain.dispatcher.desk import Desk, next_pause
 from grain.head import collapsing
 from grain.queue.errors import QueueError
+from grain.queue.states import FINAL
 from grain.resource import Cores, ResourceError, WTime, from_data
 from grain.worker import Call
 from grain.worker.jobs.run import GRACE, AttemptCall, JobError, JobFunction, NotRun
@@ -64,9 +65,12 @@ class DispatchLoop:
     Args:
         executor: of a lasting mission with the id of the queue; its calls survive this process.
         ask: asks batch systems, see `jobs_over`.
+        remembered: the number of tasks of which the first call is remembered, until those that have
+            ended are looked for.
 
     Attributes:
         busy_at: the last time at which there were jobs, by the clock of trio.
+        first: the tickets of the first calls of tasks of which another call follows.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class DispatchLoop:
         desk: Desk,
         executor: RemoteExecutor,
         ask: Callable[[Sequence[WorkerJob]], Awaitable[list[str]]] = jobs_over,
+        remembered: int = 1000,
     ) -> None:
         self._queue = queue
         self._desk = desk
@@ -90,11 +95,11 @@ class DispatchLoop:
         self._kinds: dict[TaskAttempt, str] = {}
         self._handed: defaultdict[str, int] = defaultdict(int)
         self._tries: dict[TaskAttempt, int] = {}
-        # The attempts under way after which another one follows if they fail; and the tickets of
-        # the first calls of those tasks of which another call follows. All that is shown of the
-        # mission counts a further call as one at the same thing.
+        # The attempts under way after which another one follows if they fail. All that is shown of
+        # the mission counts a further call as one at the same thing as the first.
         self._followed: set[TaskAttempt] = set()
-        self._first: dict[tuple[int, int | None], int] = {}
+        self.first: dict[tuple[int, int | None], int] = {}
+        self._remembered = self._most_first = remembered
         self._later: deque[tuple[float, TaskAttempt]] = deque()
         self._crashes: list[tuple[int, Crash]] = []
         executor.on_crash = self._on_crash
@@ -138,6 +143,7 @@ class DispatchLoop:
                 await self._take_crashes()
                 await self._take_ends()
                 self._give_back()
+                self._forget_first()
                 if trio.current_time() >= look_away:
                     look_away = trio.current_time() + _LOOK_AWAY
                     await self._look_away()
@@ -181,7 +187,7 @@ class DispatchLoop:
                 priority=max(-MOST_PRIORITY, min(job.priority, MOST_PRIORITY)),
                 number=ticket,
             )
-            if first := self._first.get((start.number, start.task), 0):
+            if first := self.first.get((start.number, start.task), 0):
                 self._executor.note_further(ticket, first)
         except (ResourceError, ValueError) as error:
             self._tries[start] = _REFUSED  # it does not pass
@@ -198,9 +204,9 @@ class DispatchLoop:
         error = ended.error if isinstance(ended, outcome.Error) else None
         over = error is None or (isinstance(error, JobError) and start not in self._followed)
         if over or ticket is None:
-            self._first.pop(task, None)
+            self.first.pop(task, None)
         else:
-            self._first.setdefault(task, ticket)
+            self.first.setdefault(task, ticket)
             self._executor.note_retry(ticket)
         self._followed.discard(start)
         self._ends.append((start, ended))
@@ -276,6 +282,18 @@ class DispatchLoop:
         now = trio.current_time()
         while self._later and self._later[0][0] <= now:
             self._desk.give_back(self._later.popleft()[1])
+
+    def _forget_first(self) -> None:
+        """Forget the first calls of tasks that have ended before another one, as if cancelled."""
+        if len(self.first) <= self._most_first:
+            return
+        entries, now = self._desk.book.entries, time.time()
+        self.first = {
+            (number, task): ticket
+            for (number, task), ticket in self.first.items()
+            if number in entries and entries[number].standing(task, now).state not in FINAL
+        }
+        self._most_first = max(self._remembered, 2 * len(self.first))
 
     async def _look_away(self) -> None:
         if self._away:
