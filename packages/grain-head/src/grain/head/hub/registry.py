@@ -152,6 +152,11 @@ class Registry:
         """Return a time as seconds since Unix' epoch."""
         return self._wall + now
 
+    def all_troubles(self) -> list[str]:
+        """Return sentences on what keeps this head, or places, from working as they should."""
+        aside = (why for one in self.missions.values() for why in one.set_aside.values())
+        return list(dict.fromkeys((*self.troubles.values(), *aside)))
+
     def remove_worker(self, worker: WorkerRecord) -> None:
         """Remove a worker, and remember that it was here."""
         del self.workers[worker.id], self.numbered[worker.number]

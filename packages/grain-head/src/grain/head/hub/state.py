@@ -169,6 +169,8 @@ class MissionRecord(PeerRecord):
     retried: int = 0
     # The rate at which its tasks end, for display; looked at with each tick.
     pace: Pace = field(default_factory=Pace)
+    # The places that are set aside for it, each with the sentence that says why.
+    set_aside: dict[str, str] = field(default_factory=dict)
     # How far it is, as it estimates itself; None if it has not said so on this link.
     outlook: Outlook | None = None
     # The queues for the requests of this link, by number; `Scheduler.current` has what follows one.
@@ -259,6 +261,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
             no state of its own: such a task stays leased until its worker has ended the run.
         report: of the worker on the run whose outcome it is: opaque.
         kept_by: the worker that keeps the outcome, by id, and the run that it is of.
+        gpus: those that its run had, if it has failed.
     """
 
     crashes: tuple[Crash, ...] = ()
@@ -269,6 +272,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     outcome: Payload = None
     report: Report = b""
     kept_by: tuple[str, Attempt] | None = None
+    gpus: tuple[int, ...] = ()
 
 
 NO_COURSE = TaskCourse()

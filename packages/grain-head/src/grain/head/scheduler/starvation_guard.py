@@ -101,10 +101,13 @@ class StarvationGuard:
     def permits(self, by: Alternative, worker: WorkerAccount, now: float) -> bool:
         """Return True if a reservation with a known start lets the oldest task start by a request.
 
-        Sticky reservations are considered by `QueueTable.startable`, at less cost.
+        False as well where the worker is barred for the task. Sticky reservations are considered by
+        `QueueTable.startable`, at less cost.
         """
         reservation = worker.reservation
         queue = by.queue
+        if queue.barred is not None and not worker.lets(by):
+            return False
         if reservation is None or reservation.sticky or reservation.queue is queue:
             return True
         assert queue.rank is not None
@@ -154,7 +157,8 @@ class StarvationGuard:
 
         Called before a task behind it is started, so that this one cannot push the start back.
         """
-        if not queue.reservations and not queue.reservation_sought:
+        # Where a part of a worker is barred, nothing says when the rest of it is free.
+        if queue.barred is None and not queue.reservations and not queue.reservation_sought:
             queue.reservation_sought = True
             sample = islice(self._reservable(queue), _SAMPLE)
             reservation = best_reservation(queue, sample, now)
@@ -170,7 +174,7 @@ class StarvationGuard:
         for _, _, queue in self._queues.order:
             if queue is taker.queue:
                 return
-            if not mask & queue.open:
+            if not mask & queue.open or not _could_serve(queue, worker):
                 continue
             age = taker.age
             if queue.priority != taker.queue.priority:
@@ -202,7 +206,11 @@ class StarvationGuard:
             if queue is reservation.queue:
                 if worker.has_time(reservation.by, now) and reservation.by.bit & queue.open:
                     return
-            elif mask & queue.open & ~queue.gangs and self._due(queue, _tasks_of(queue)):
+            elif (
+                mask & queue.open & ~queue.gangs
+                and _could_serve(queue, worker)
+                and self._due(queue, _tasks_of(queue))
+            ):
                 another = _sticky_on_best(queue, (worker,), now)
                 if another is not None:
                     self._release(reservation)
@@ -254,6 +262,14 @@ class StarvationGuard:
         """Let a queue look for a worker again of which other alternatives are open now."""
         queue.reservation_sought = False
         self._openings += 1
+
+    def on_barred(self, queue: TaskQueue) -> None:
+        """End the reservations of workers that are barred now, and let a queue look for others."""
+        for reservation in list(queue.reservations):
+            serves = reservation.worker.could_serve(reservation.by, queue.barred)
+            if not serves and reservation in queue.reservations:
+                self.end(reservation)
+        self.on_opened(queue)
 
     def on_closed(self, queue: TaskQueue) -> None:
         """End the reservations for alternatives that the oldest task of a queue does not take."""
@@ -341,7 +357,7 @@ class StarvationGuard:
                 continue
             able: dict[str, list[WorkerAccount]] = {}
             for worker in self._workers.values():
-                if worker.draining or not by.bit & worker.shape.mask:
+                if worker.draining or not worker.could_serve(by, queue.barred):
                     continue
                 if worker.reservation is None or worker.id in later:
                     able.setdefault(worker.in_common(by.same), []).append(worker)
@@ -429,7 +445,8 @@ class StarvationGuard:
         serving: dict[str, list[WorkerAccount]] = {}
         able: dict[str, list[tuple[tuple[int, int], WorkerAccount]]] = {}
         for worker in self._workers.values():
-            if worker.draining or not by.bit & worker.shape.mask or not worker.has_time(by, now):
+            serves = not worker.draining and worker.could_serve(by, by.queue.barred)
+            if not serves or not worker.has_time(by, now):
                 continue
             common = worker.in_common(by.same)
             serving.setdefault(common, []).append(worker)
@@ -474,7 +491,8 @@ class StarvationGuard:
         """Yield the workers that could be reserved for the tasks of a queue."""
         able = queue.open
         for worker in self._workers.values():
-            if worker.reservation is None and not worker.draining and worker.shape.mask & able:
+            free = worker.reservation is None and not worker.draining
+            if free and worker.shape.mask & able and _could_serve(queue, worker):
                 yield worker
 
     def _add_settled(self, reservation: Reservation) -> None:
@@ -505,6 +523,12 @@ class StarvationGuard:
         reservation.worker.reservation = None
         if reservation.queue.shared:
             self._queues.cluster.changed = True
+
+
+def _could_serve(queue: TaskQueue, worker: WorkerAccount) -> bool:
+    """Return True unless a worker is barred for the tasks of a queue."""
+    barred = queue.barred
+    return barred is None or any(worker.could_serve(by, barred) for by in queue.opened())
 
 
 def _tasks_of(queue: TaskQueue) -> int:
