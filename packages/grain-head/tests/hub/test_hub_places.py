@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from grain.head.errors import BadMessage
 from grain.head.messages import (
+    Crash,
+    Depart,
     FailedOn,
     RegisterMission,
     Request,
@@ -15,7 +19,7 @@ from grain.head.messages import (
     Trouble,
 )
 from grain.head.scheduler.places import FIRST
-from grain.worker.messages import DefineFunction, InventoryEnd, Lease, RegisterWorker
+from grain.worker.messages import DefineFunction, InventoryEnd, Lease, RegisterWorker, RunEnded
 from grain_testkit.hub_harness import F, HubHarness
 
 
@@ -64,6 +68,38 @@ def test_a_task_that_failed_on_a_worker_waits_for_another(harness: HubHarness) -
     assert 4 == lease_of(harness, bad).task
 
     harness.send(good, harness.ended(other), payload=b"")
+
+    assert 5 == lease_of(harness, good).task
+
+
+def busy_and_failed(harness: HubHarness, **more: Any) -> tuple[str, str, Lease]:
+    """Let task 2 run, and task 5 wait for that worker, as it has failed on the other one."""
+    first, second = harness.worker("v", 1), harness.worker("w", 1)
+    mission = harness.mission()
+    harness.submit(mission, 1, 2)
+    leases = {worker: lease_of(harness, worker) for worker in (first, second)}
+    [bad] = [worker for worker, lease in leases.items() if lease.task == 1]
+    good = {first: second, second: first}[bad]
+    harness.submit(mission, 3, 4)
+    harness.submit(mission, 5, avoid=(FailedOn(bad),), **more)
+    return bad, good, leases[good]
+
+
+def test_it_goes_before_the_tasks_of_its_mission_that_wait(harness: HubHarness) -> None:
+    _, good, lease = busy_and_failed(harness)
+    harness.send(good, harness.ended(lease), payload=b"")
+
+    assert 5 == lease_of(harness, good).task
+
+
+def test_it_still_goes_elsewhere_after_a_crash(harness: HubHarness) -> None:
+    crash = Crash((9, 9), "u", "SIGSEGV", 0.0)
+    bad, good, lease = busy_and_failed(harness, crashes=(crash,))
+    [first] = harness.hub.registry.workers[bad].leases.values()
+    ended = RunEnded("m", 1, first.attempt, "value")
+    harness.send(bad, ended, payload=b"")
+    assert 3 == lease_of(harness, bad).task
+    harness.send(good, harness.ended(lease), payload=b"")
 
     assert 5 == lease_of(harness, good).task
 
@@ -159,6 +195,20 @@ def test_a_mission_that_comes_back_hears_of_it_again_and_when_it_is_over(
     harness.send(bad, harness.ended(lease), payload=b"")
     assert [Trouble(f"GPU 0 of {bad}", "")] == harness.sent("m again", Trouble)
     assert 1 == len(harness.sent(bad, Lease))
+    harness.lose("m again")
+    harness.send("third", RegisterMission("m", "m", connection=3), request, function, Synced())
+    assert [] == harness.sent("third", Trouble)
+
+
+def test_nothing_is_set_aside_for_a_mission_that_has_left(harness: HubHarness) -> None:
+    _, good, running = broken(harness)
+    harness.wait(10.0)
+    harness.send(good, harness.ended(running), payload=b"")
+    assert harness.hub.scheduler.places.some_aside
+    harness.send("m", Depart())
+
+    assert not harness.hub.scheduler.places.some_aside
+    assert not harness.hub.scheduler.places.watches
 
 
 def test_nothing_is_left_of_a_mission_and_a_worker_that_have_gone(harness: HubHarness) -> None:

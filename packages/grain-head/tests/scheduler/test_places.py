@@ -99,6 +99,16 @@ def test_a_function_that_fails_everywhere_sets_nothing_aside() -> None:
     assert {} == places.barred(0)
 
 
+def test_failures_elsewhere_speak_for_a_place() -> None:
+    for times, barred in ((9, {}), (10, ALL)):
+        places = FailingPlaces()
+        fail(places, NODE, times=times)
+        for _ in range(20):
+            fail(places, OTHER)
+            succeed(places, OTHER)
+        assert barred == places.barred(0)
+
+
 def test_a_function_that_fails_later_than_others_succeed_sets_nothing_aside() -> None:
     places = FailingPlaces()
     fail(places, NODE, times=20, seconds=11.0)
@@ -328,6 +338,45 @@ def test_a_task_that_has_failed_on_a_device_gets_another_one() -> None:
     assert GPUs([1]) == of.starts[third].allocation
 
 
+def test_after_two_devices_of_the_only_worker_it_gets_a_third_one() -> None:
+    of = Cluster(GPUs(4))
+    again = of.submit(GPUs(1), avoid=(RunPlace(0, 0), RunPlace(0, 1)))
+
+    assert GPUs([2]) == of.starts[again].allocation
+
+
+def set_aside(of: Cluster, worker: int) -> None:
+    """Let a worker be set aside."""
+    places = of.scheduler.places
+    for _ in range(10):
+        places.on_failed(0, "f", [RunPlace(worker)], 0.1, of.now)
+    places.on_succeeded(0, "f", [RunPlace(99)], 10.0, of.now)
+    of.drain(of.join(Cores(1)))  # when workers come and go, what is barred is looked at again
+
+
+@pytest.mark.parametrize("gpu", [WHOLE, 0])
+def test_what_is_set_aside_is_worse_than_what_one_task_avoids(gpu: int) -> None:
+    of = Cluster(GPUs(1), GPUs(1))
+    set_aside(of, 1)
+    again, other = of.submit(GPUs(1), avoid=(RunPlace(0, gpu),)), of.submit(GPUs(1))
+
+    assert (0, None) == (of.where(again), of.where(other))
+
+
+def test_a_worker_that_is_set_aside_is_reserved_no_more() -> None:
+    of = Cluster(Cores(2), Cores(2), max_overtakes=1)
+    of.submit_many(Cores(1), Cores(1), Cores(1))
+    wide = of.submit(Cores(2))
+    of.submit(Cores(1))
+    before = of.reservation(wide)
+    assert before is not None
+    set_aside(of, before[0])
+
+    after = of.reservation(wide)
+    assert after is not None
+    assert 1 - before[0] == after[0]
+
+
 def test_after_two_devices_of_a_worker_it_goes_to_another_worker() -> None:
     of = Cluster(GPUs(4), GPUs(4))
     one = of.submit(GPUs(1), avoid=(RunPlace(0, 0), RunPlace(0, 1)))
@@ -360,17 +409,44 @@ def test_a_gang_goes_to_other_workers_if_there_are_enough() -> None:
 
 
 def test_a_task_that_avoids_a_worker_gets_another_one_reserved() -> None:
-    of = Cluster(Cores(2), Cores(2), max_overtakes=2)
-    wide = of.submit_many(Cores(1), Cores(1), Cores(1), Cores(1))
+    of = Cluster(Cores(2), Cores(3), max_overtakes=1)
+    runs = of.submit_many(Cores(1), Cores(2))
+    assert [0, 1] == [of.where(task) for task in runs]
     again = of.submit(Cores(2), avoid=(RunPlace(0),))
-    for _ in range(8):
-        younger = of.submit(Cores(1))
-        of.finish(next(task for task in of.running if of.where(task) == 0))
-        assert 0 == of.where(younger)
-    for task in [one for one in wide if one in of.running]:
-        of.finish(task)
+    of.finish(of.submit(Cores(1), priority=1))
+    while of.reservation(again) is None:
+        of.submit(Cores(1))
 
-    assert 1 == of.where(again)
+    reserved = of.reservation(again)
+    assert reserved is not None
+    assert 1 == reserved[0]
+
+
+def test_what_starts_where_a_task_cannot_does_not_overtake_it() -> None:
+    of = Cluster(Cores(1), Cores(1), max_overtakes=1)
+    of.submit(Cores(1))
+    busy = of.where(0)
+    assert busy is not None
+    again = of.submit(Cores(1), avoid=(RunPlace(1 - busy),))
+    of.finish(of.submit(Cores(1)))
+
+    assert [] == of.scheduler.tasks[again].queue.overtakers
+
+
+def test_an_urgent_task_does_not_take_a_reserved_worker_that_it_avoids() -> None:
+    of = Cluster(Cores(2), Cores(1), max_overtakes=1)
+    half, other = of.submit(Cores(1)), of.submit(Cores(1))
+    third = of.submit(Cores(1))
+    wide = of.submit(Cores(2))
+    assert 1 in {of.where(task) for task in (half, other, third)}
+    on_first = [task for task in (half, other, third) if of.where(task) == 0]
+    of.finish(on_first[0])
+    of.submit(Cores(1))  # overtakes the wide one, which gets the worker
+    assert of.reservation(wide) is not None
+    of.finish(on_first[1])
+    again = of.submit(Cores(1), priority=1, avoid=(RunPlace(0),))
+
+    assert of.where(again) is None
 
 
 def test_very_many_tasks_that_avoid_different_places_do_not_make_as_many_queues() -> None:

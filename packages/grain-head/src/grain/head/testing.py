@@ -618,6 +618,7 @@ def _check_reservations(scheduler: Scheduler) -> None:
             assert reservation.queue is queue
             assert reservation.by.bit & queue.open
             assert reservation.worker.reservation is reservation
+            assert reservation.worker.could_serve(reservation.by, queue.barred)
             assert queue.rank is not None
     for worker in scheduler.workers.values():
         if worker.reservation is not None:
