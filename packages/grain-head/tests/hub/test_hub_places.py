@@ -14,6 +14,7 @@ from grain.head.messages import (
     RegisterMission,
     Request,
     Resolved,
+    Retract,
     Submit,
     Synced,
     Trouble,
@@ -157,15 +158,15 @@ def test_a_device_is_set_aside_and_the_mission_says_so_in_one_line(harness: HubH
     assert [] == harness.sent("m", Trouble)
     harness.wait(10.0)
     harness.send(good, harness.ended(running), payload=b"")
+    assert [] == harness.sent("m", Trouble)
+    fail_there(harness, bad, 1)
 
     [trouble] = harness.sent("m", Trouble)
     assert f"GPU 0 of {bad}" == trouble.what
     assert (
-        f"GPU 0 of {bad} is set aside for 1 min: step failed there 10 times in a row, and succeeds "
+        f"GPU 0 of {bad} is set aside for 1 min: step failed there 11 times in a row, and succeeds "
         "elsewhere"
     ) == trouble.why
-    # What was there when that was seen goes on; then nothing begins.
-    fail_there(harness, bad, 1)
     assert [] == harness.sent(bad, Lease)
     why = harness.hub.why("m", 29, harness.now)
     assert any("set aside, as tasks fail there" in reason for reason in why.reasons)
@@ -201,9 +202,10 @@ def test_a_mission_that_comes_back_hears_of_it_again_and_when_it_is_over(
 
 
 def test_nothing_is_set_aside_for_a_mission_that_has_left(harness: HubHarness) -> None:
-    _, good, running = broken(harness)
+    bad, good, running = broken(harness)
     harness.wait(10.0)
     harness.send(good, harness.ended(running), payload=b"")
+    fail_there(harness, bad, 1)
     assert harness.hub.scheduler.places.some_aside
     harness.send("m", Depart())
 
@@ -213,10 +215,36 @@ def test_nothing_is_set_aside_for_a_mission_that_has_left(harness: HubHarness) -
 
 def test_nothing_is_left_of_a_mission_and_a_worker_that_have_gone(harness: HubHarness) -> None:
     bad, good, running = broken(harness)
+    harness.wait(10.0)
     harness.send(good, harness.ended(running), payload=b"")
+    fail_there(harness, bad, 1)
+    assert harness.hub.scheduler.places.some_aside
     harness.lose(bad)
     harness.lose("m")
     harness.wait(200.0)
 
     assert not harness.hub.scheduler.places.some_aside
+    assert not harness.hub.scheduler.places.watches
+
+
+def test_a_place_that_is_set_aside_no_more_is_not_shown_as_trouble(harness: HubHarness) -> None:
+    bad, good, running = broken(harness)
+    harness.wait(10.0)
+    harness.send(good, harness.ended(running), payload=b"")
+    fail_there(harness, bad, 1)
+    [trouble] = harness.sent("m", Trouble)
+    assert [trouble.why] == harness.hub.registry.all_troubles()
+    harness.send("m", Retract(tuple(range(2, 30))))
+    harness.wait(FIRST)
+
+    assert [] == harness.hub.registry.all_troubles()
+
+
+def test_runs_that_were_to_be_ended_say_nothing_about_their_worker(harness: HubHarness) -> None:
+    worker, mission = harness.worker("w", 1), harness.mission()
+    harness.submit(mission, 1)
+    lease = lease_of(harness, worker)
+    harness.send(mission, Retract((1,)))
+    harness.send(worker, harness.ended(lease, "error"), payload=b"failed")
+
     assert not harness.hub.scheduler.places.watches

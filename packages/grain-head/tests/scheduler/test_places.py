@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ from grain.head.scheduler.places import (
     set_aside_texts,
 )
 from grain.head.testing import Cluster
-from grain.resource import Cores, GPUs, Resource, gang
+from grain.resource import Cores, GPUs, Resource, WTime, gang
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,21 +48,35 @@ def succeed(
     function: str = "f",
     owner: int = 0,
     seconds: float = 10.0,
-    now: float = 0.0,
 ) -> None:
     for _ in range(times):
-        places.on_succeeded(owner, function, where, seconds, now)
+        places.on_succeeded(owner, function, where, seconds)
+
+
+def fail_beside(
+    places: FailingPlaces,
+    *where: RunPlace,
+    times: int,
+    successes: int = 1,
+    elsewhere: tuple[RunPlace, ...] = (OTHER,),
+    **more: Any,
+) -> None:
+    """Let runs fail at a place, of which the last one ends after some have succeeded elsewhere."""
+    fail(places, *where, times=times - 1, **more)
+    succeed(places, *elsewhere, times=successes, **more)
+    fail(places, *where, **more)
 
 
 # ---- what is set aside
 
 
-def test_a_worker_where_all_fails_is_set_aside_once_something_has_succeeded_elsewhere() -> None:
+def test_a_worker_is_set_aside_where_all_fails_before_and_after_a_success_elsewhere() -> None:
     places = FailingPlaces()
-    fail(places, NODE, times=36)
-    assert {} == places.barred(0)
+    fail(places, NODE, times=35)
     assert places.watches
     succeed(places, OTHER)
+    assert {} == places.barred(0)
+    fail(places, NODE)
 
     assert ALL == places.barred(0)
     assert [SetAside(NODE, 0, "f", 36, FIRST)] == places.news
@@ -75,17 +89,28 @@ def test_the_less_is_known_of_others_the_more_failures_it_takes(
 ) -> None:
     for times, barred in ((failures - 1, {}), (failures, ALL)):
         places = FailingPlaces()
-        fail(places, NODE, times=times)
-        succeed(places, OTHER, times=successes)
+        fail_beside(places, NODE, times=times, successes=successes)
         assert barred == places.barred(0)
 
 
 def test_two_failures_are_not_enough_whatever_has_succeeded_elsewhere() -> None:
     places = FailingPlaces()
-    fail(places, NODE, times=2)
-    succeed(places, OTHER, times=100_000)
+    fail_beside(places, NODE, times=2, successes=100_000)
 
     assert {} == places.barred(0)
+
+
+def test_wrong_calls_in_a_row_that_met_one_place_first_set_nothing_aside() -> None:
+    """Only this place was free for them, and the right ones ended elsewhere before and after."""
+    places = FailingPlaces()
+    succeed(places, OTHER, times=50)
+    fail(places, NODE, times=20)
+    succeed(places, OTHER, times=50)
+    succeed(places, THIRD, times=50)
+
+    assert {} == places.barred(0)
+    succeed(places, NODE)
+    assert not places.watches
 
 
 def test_a_function_that_fails_everywhere_sets_nothing_aside() -> None:
@@ -95,6 +120,7 @@ def test_a_function_that_fails_everywhere_sets_nothing_aside() -> None:
         fail(places, place, times=50)
     succeed(places, OTHER, function="another", times=50)
     succeed(places, OTHER, owner=7, times=50)
+    fail(places, NODE)
 
     assert {} == places.barred(0)
 
@@ -102,10 +128,11 @@ def test_a_function_that_fails_everywhere_sets_nothing_aside() -> None:
 def test_failures_elsewhere_speak_for_a_place() -> None:
     for times, barred in ((9, {}), (10, ALL)):
         places = FailingPlaces()
-        fail(places, NODE, times=times)
+        fail(places, NODE, times=times - 1)
         for _ in range(20):
             fail(places, OTHER)
             succeed(places, OTHER)
+        fail(places, NODE)
         assert barred == places.barred(0)
 
 
@@ -113,6 +140,7 @@ def test_a_function_that_fails_later_than_others_succeed_sets_nothing_aside() ->
     places = FailingPlaces()
     fail(places, NODE, times=20, seconds=11.0)
     succeed(places, OTHER, times=20, seconds=10.0)
+    fail(places, NODE, seconds=11.0)
 
     assert {} == places.barred(0)
 
@@ -120,9 +148,8 @@ def test_a_function_that_fails_later_than_others_succeed_sets_nothing_aside() ->
 def test_a_run_that_succeeds_in_between_takes_the_suspicion_away() -> None:
     places = FailingPlaces()
     for _ in range(20):
-        fail(places, NODE, times=2)
+        fail_beside(places, NODE, times=2, successes=10)
         succeed(places, NODE)
-        succeed(places, OTHER, times=10)
 
     assert {} == places.barred(0)
     assert not places.watches
@@ -173,12 +200,10 @@ def test_only_failures_in_a_row_beside_successes_set_a_place_aside(
 
 def test_a_broken_device_is_set_aside_and_not_its_worker() -> None:
     places = FailingPlaces()
-    fail(places, NODE, RunPlace(1, 2), times=36)
-    succeed(places, NODE, RunPlace(1, 0))
+    fail_beside(places, NODE, RunPlace(1, 2), times=36, elsewhere=(NODE, RunPlace(1, 0)))
     assert {1: 0b100} == places.barred(0)
 
-    fail(places, NODE, RunPlace(1, 0), times=36)
-    succeed(places, NODE, RunPlace(1, 1))
+    fail_beside(places, NODE, RunPlace(1, 0), times=36, elsewhere=(NODE, RunPlace(1, 1)))
     assert {1: 0b101} == places.barred(0)
 
 
@@ -187,6 +212,7 @@ def test_a_worker_is_set_aside_whose_devices_all_fail() -> None:
     for gpu in (0, 1, 0, 1, 0, 1, 0, 1):
         fail(places, NODE, RunPlace(1, gpu))
     succeed(places, OTHER, RunPlace(2, 0), times=5)
+    fail(places, NODE, RunPlace(1, 0))
 
     assert ALL == places.barred(0)
 
@@ -197,15 +223,17 @@ def test_several_broken_devices_do_not_excuse_each_other() -> None:
         for gpu in (0, 1, 2):
             fail(places, NODE, RunPlace(1, gpu))
     succeed(places, NODE, RunPlace(1, 3), times=12)
+    for gpu in (0, 1, 2):
+        fail(places, NODE, RunPlace(1, gpu))
 
     assert {1: 0b111} == places.barred(0)
 
 
-def test_an_owner_sets_aside_for_itself_and_two_for_all() -> None:
+def test_an_owner_sets_aside_for_itself_and_two_functions_of_two_for_all() -> None:
+    """Two missions of one program have one fault, such as a file that only this place lacks."""
     places = FailingPlaces()
-    for owner, others in ((5, {}), (6, ALL)):
-        fail(places, NODE, owner=owner, times=10)
-        succeed(places, OTHER, owner=owner)
+    for owner, function, others in ((5, "f", {}), (4, "f", {}), (5, "g", {}), (6, "g", ALL)):
+        fail_beside(places, NODE, owner=owner, function=function, times=10)
         assert ALL == places.barred(owner)
         assert others == places.barred(7)
 
@@ -216,8 +244,7 @@ def test_an_owner_sets_aside_for_itself_and_two_for_all() -> None:
 
 def test_a_place_is_tried_again_ever_later_while_it_fails_and_at_once_after_a_success() -> None:
     places = FailingPlaces()
-    fail(places, NODE, times=10)
-    succeed(places, OTHER)
+    fail_beside(places, NODE, times=10)
     now, waits = 0.0, []
     for _ in range(9):
         waits.append(places.due - now)
@@ -225,6 +252,9 @@ def test_a_place_is_tried_again_ever_later_while_it_fails_and_at_once_after_a_su
         now = places.due
         assert places.try_again(now)
         assert {} == places.barred(0)
+        assert places.on_started(0, [NODE], now)  # only one run tries it
+        assert ALL == places.barred(0)
+        assert not places.on_started(0, [NODE], now)
         fail(places, NODE, now=now)
         assert ALL == places.barred(0)
     assert [min(FIRST * 2**k, LONGEST) for k in range(9)] == waits
@@ -233,18 +263,41 @@ def test_a_place_is_tried_again_ever_later_while_it_fails_and_at_once_after_a_su
     succeed(places, NODE)  # a run that was under way
     assert {} == places.barred(0)
     assert [0.0] == [one.seconds for one in places.news]
-    fail(places, NODE, times=2)
-    succeed(places, OTHER, times=20)
+    fail_beside(places, NODE, times=2, successes=20)
     assert {} == places.barred(0)
 
 
-def test_a_worker_that_has_left_is_forgotten() -> None:
+def test_another_run_tries_a_place_when_nothing_is_heard_of_the_first() -> None:
     places = FailingPlaces()
-    fail(places, NODE, times=10)
-    succeed(places, OTHER)
+    fail_beside(places, NODE, times=10)
+    for now in (FIRST, 2 * FIRST, 3 * FIRST):
+        assert places.try_again(now)
+        assert places.on_started(0, [NODE], now)
+        assert now + FIRST == places.due
+    succeed(places, NODE)
+
+    assert ({}, False, {}) == (places.barred(0), places.some_aside, places.trials)
+
+
+@pytest.mark.parametrize("tried", [False, True])
+def test_a_worker_that_has_left_is_forgotten(tried: bool) -> None:
+    places = FailingPlaces()
+    fail_beside(places, NODE, times=10)
+    if tried:
+        assert places.try_again(FIRST)
     places.forget_worker(1)
 
     assert ({}, False, False) == (places.barred(0), places.watches, places.some_aside)
+    assert not places.trials
+
+
+def test_an_owner_that_has_left_tries_nothing() -> None:
+    places = FailingPlaces()
+    fail_beside(places, NODE, times=10)
+    assert places.try_again(FIRST)
+    places.forget_owner(0)
+
+    assert (False, {}) == (places.watches, places.trials)
 
 
 def test_only_the_functions_that_failed_last_are_remembered() -> None:
@@ -252,8 +305,10 @@ def test_only_the_functions_that_failed_last_are_remembered() -> None:
     for number in range(1200):
         fail(places, NODE, function=f"f{number}", times=10)
     succeed(places, OTHER, function="f0", times=10)
+    fail(places, NODE, function="f0")
     assert {} == places.barred(0)
     succeed(places, OTHER, function="f1199")
+    fail(places, NODE, function="f1199")
     assert ALL == places.barred(0)
 
 
@@ -347,10 +402,7 @@ def test_after_two_devices_of_the_only_worker_it_gets_a_third_one() -> None:
 
 def set_aside(of: Cluster, worker: int) -> None:
     """Let a worker be set aside."""
-    places = of.scheduler.places
-    for _ in range(10):
-        places.on_failed(0, "f", [RunPlace(worker)], 0.1, of.now)
-    places.on_succeeded(0, "f", [RunPlace(99)], 10.0, of.now)
+    fail_beside(of.scheduler.places, RunPlace(worker), times=10, elsewhere=(RunPlace(99),))
     of.drain(of.join(Cores(1)))  # when workers come and go, what is barred is looked at again
 
 
@@ -466,15 +518,23 @@ def test_runs_that_fail_at_once_set_their_worker_aside_and_why_says_so() -> None
     bad = 1 - (of.where(long) or 0)
     for _ in range(10):
         of.end(of.submit(Cores(1)), failed=True)
+    last = of.submit(Cores(1))
     of.wait(10.0)
     of.end(long)
-    waiting = of.submit_many(Cores(1), Cores(1))
+    of.scheduler.tasks[last].started = of.now  # it began late
+    waiting = of.submit_many(Cores(1), Cores(1), Cores(1))
+    of.end(last, failed=True)
 
-    assert [1 - bad, None] == [of.where(task) for task in waiting]
+    assert [1 - bad, None, None] == [of.where(task) for task in waiting]
     assert any("set aside" in one for one in of.why(waiting[1]).reasons)
     assert 10.0 + FIRST == of.scheduler.next_time
     of.wait(FIRST)
-    assert bad == of.where(waiting[1])
+    assert [bad, None] == [of.where(task) for task in waiting[1:]]
+    assert "set aside" in " ".join(of.why(waiting[2]).reasons)
+    of.finish(waiting[1])
+    assert of.where(waiting[2]) is None  # it tells nothing, so another one tries it a minute later
+    of.wait(FIRST)
+    assert bad == of.where(waiting[2])
 
 
 def test_a_task_that_failed_on_a_worker_which_is_set_aside_avoids_it_when_that_is_over() -> None:
@@ -483,13 +543,47 @@ def test_a_task_that_failed_on_a_worker_which_is_set_aside_avoids_it_when_that_i
     bad = 1 - (of.where(long) or 0)
     for _ in range(10):
         of.end(of.submit(Cores(1)), failed=True)
+    last = of.submit(Cores(1))
     of.wait(10.0)
     of.end(long)
+    of.scheduler.tasks[last].started = of.now  # it began late
     of.submit(Cores(1))
+    of.end(last, failed=True)
     again, first = of.submit(Cores(1), avoid=(RunPlace(bad),)), of.submit(Cores(1))
     of.wait(FIRST)
 
     assert (None, bad) == (of.where(again), of.where(first))
+
+
+def test_a_task_waits_for_no_worker_that_has_too_little_time_left_for_it() -> None:
+    of = Cluster(Cores(1), Cores(1) & WTime(T=100.0))
+    busy = of.submit(Cores(1))
+    other = of.submit(Cores(1))
+    bad, good = (busy, other) if of.where(busy) == 0 else (other, busy)
+    of.end(bad, failed=True)
+    again = of.submit(Cores(1) & WTime(T=60.0), avoid=(RunPlace(0),))
+    of.wait(39.0)
+    assert of.where(again) is None
+    of.wait(of.scheduler.next_time - of.now)
+
+    assert (0, 1) == (of.where(again), of.where(good))
+
+
+def test_a_task_that_avoids_devices_starts_in_the_end_beside_many_small_ones() -> None:
+    """The small ones could otherwise always have one of the two devices that it can use."""
+    of = Cluster(Cores(8) & GPUs(4), max_overtakes=2)
+    blockers = of.submit_many(*[GPUs(1)] * 4)
+    on = {of.starts[task].allocation.parts()["GPUs"].ids[0]: task for task in blockers}
+    wide = of.submit(GPUs(2), avoid=(RunPlace(0, 2), RunPlace(0, 3)))
+    for turn in range(20):
+        of.submit(GPUs(1))
+        running = {of.starts[task].allocation.parts()["GPUs"].ids[0]: task for task in of.running}
+        if of.where(wide) is not None:
+            break
+        of.finish(running.get(turn % 2) or running[min(running)])
+
+    assert on.keys() == {0, 1, 2, 3}
+    assert GPUs([0, 1]) == of.starts[wide].allocation
 
 
 def test_members_of_gangs_say_nothing_about_their_workers() -> None:

@@ -101,7 +101,6 @@ class DispatchLoop:
         self._crashes: list[tuple[int, Crash]] = []
         executor.on_crash = self._on_crash
         self._ends: list[tuple[TaskAttempt, outcome.Outcome[None]]] = []
-        self._ends: list[tuple[TaskAttempt, outcome.Outcome[None]]] = []
         # Where attempts at jobs have failed, which go elsewhere first; of the last ones.
         self._failed_on: dict[tuple[int, int | None], tuple[FailedOn, ...]] = {}
         self._woken = trio.Event()
@@ -209,13 +208,14 @@ class DispatchLoop:
             self._first.setdefault(task, ticket)
             self._executor.note_retry(ticket)
         self._followed.discard(start)
-        failed_on = self._executor.failed_on if isinstance(ended, outcome.Error) else None
-        if failed_on is not None:
-            self._failed_on[task] = (*self._failed_on.pop(task, ()), failed_on)[-AVOIDED:]
+        known = self._failed_on.pop(task, ())
+        failed_on = None if over else self._executor.failed_on
+        if failed_on is not None and failed_on not in known:
+            known = (*known, failed_on)[-AVOIDED:]
+        if known and not over:
+            self._failed_on[task] = known
             if len(self._failed_on) > _FAILED:
                 del self._failed_on[next(iter(self._failed_on))]
-        else:
-            self._failed_on.pop(task, None)
         self._ends.append((start, ended))
         self._woken.set()
 

@@ -634,6 +634,7 @@ def _check_reservation(reservation: Reservation, worker: WorkerAccount) -> None:
     for held in reservation.beside.values():
         future.dealloc(held)
     needed = Supply(worker.supply.total)
+    needed.take_out((reservation.queue.barred or {}).get(worker.id, 0))
     needed.alloc_whole(reservation.by.space)
     assert future.level() == needed.level()
     if reservation.start != math.inf:

@@ -121,16 +121,21 @@ class Supply:
     @contextmanager
     def without(self, gpus: int) -> Iterator[None]:
         """Take some GPUs, which are given as a mask, out of what is free within the block."""
-        own = self._own.get("GPUs")
-        if not isinstance(own, GPUs):
-            yield
-            return
-        barred = own.among(gpus)
-        own._reclaim(barred)
+        taken = self.take_out(gpus)
         try:
             yield
         finally:
-            own._dealloc(barred)
+            if taken is not None:
+                self.dealloc(taken)
+
+    def take_out(self, gpus: int) -> GPUs | None:
+        """Take some GPUs, which are given as a mask, out of what is free; return what was free."""
+        own = self._own.get("GPUs")
+        if not isinstance(own, GPUs):
+            return None
+        taken = own.among(gpus)
+        own._reclaim(taken)
+        return taken
 
     def given(self, kind: type[Identities]) -> tuple[float, float]:
         """Return how many cores or GPUs are handed out, and how many there are; parts count."""

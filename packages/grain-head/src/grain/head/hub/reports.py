@@ -96,7 +96,7 @@ class MissionReports:
             function = mission.function_names.get(one.function, "") if one.seconds else ""
             what, why = set_aside_texts(one, worker.unique_name, function)
             if why:
-                mission.set_aside[what] = why
+                mission.set_aside[what] = one.place, why
             else:
                 mission.set_aside.pop(what, None)
             if mission.synced:
@@ -104,7 +104,8 @@ class MissionReports:
 
     def on_synced(self, mission: MissionRecord) -> None:
         """Report the troubles of the head, and its own, to a mission that has come."""
-        for what, why in (*self._registry.troubles.items(), *mission.set_aside.items()):
+        aside = self._registry.set_aside(mission)
+        for what, why in (*self._registry.troubles.items(), *aside):
             self._outgoing.post(mission.link, Trouble(what, why))
 
     # ---- requests that no worker can meet
@@ -256,8 +257,9 @@ class MissionReports:
             # It counts only for as long as that process goes on.
             self._expect(self._scheduler.workers[worker.number], self._scaled_until)
         for mission in self._registry.missions.values():
-            for what in [what for what in mission.set_aside if what.endswith(worker.unique_name)]:
-                del mission.set_aside[what]
+            for what, (place, _) in list(mission.set_aside.items()):
+                if place.worker == worker.number:
+                    del mission.set_aside[what]
             if worker.id in mission.workers:
                 mission.workers.remove(worker.id)
                 handed_back = worker.handed_back.get(mission.id, 0)

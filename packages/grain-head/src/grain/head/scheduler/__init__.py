@@ -60,6 +60,5 @@ Map:
 - ``cluster``: what the scheduler owns for the whole cluster, such as licences, and who gets it
 - ``outlived``: which tasks have crashed or outlived their workers too often, what time they need
 - ``places``: workers and devices where tasks fail, and which of them are set aside
-- ``fair_share``: turns of missions of equal priority
 - ``explain``: why a task does not run
 """

@@ -7,15 +7,18 @@ after the other. The rules:
     for their worker only if they have failed on several of its GPUs.
 2.  The runs of one function of one owner are compared with each other, and with nothing else. A
     place is under suspicion from the first run that fails there. After `FEWEST` failures in a row
-    it is set aside for the owner, if runs have succeeded elsewhere since the first of them, which
-    took longer, and if as many failures would hardly be chance: with the part that has failed
-    elsewhere since then as the chance of each, all of them have `CHANCE` at most. So a function
-    that fails everywhere sets nothing aside, nor does one that fails now and then.
+    it is set aside for the owner, if runs have succeeded elsewhere between the first of them and
+    the last, which took longer, and if as many failures would hardly be chance: with the part that
+    has failed elsewhere since then as the chance of each, all of them have `CHANCE` at most. So a
+    function that fails everywhere sets nothing aside, nor does one that fails now and then; nor do
+    calls with wrong arguments that have met one place in a row, as the first that was free.
 3.  What one owner sees concerns only its own tasks: its program may need what this place lacks. A
-    place that `OWNERS` have set aside is so for all.
-4.  It is tried again after `FIRST` seconds. If the next run fails as well, it is set aside for
-    twice as long, up to `LONGEST`. A run that succeeds there, such as one that was under way, ends
-    all that at once.
+    place that `OWNERS` have set aside is so for all, if they have seen it by different functions:
+    else they may be missions of one program.
+4.  It is tried again after `FIRST` seconds, by one run. If that fails as well, the place is set
+    aside for twice as long, up to `LONGEST`. A run that succeeds there, such as one that was under
+    way, ends all that at once. While neither has happened, another run follows each `FIRST`
+    seconds.
 """
 
 from __future__ import annotations
@@ -100,13 +103,20 @@ class _Function:
     failed: int = 0  # only the first ones at each place: a broken one has very many
     seconds: float = 0.0  # of those that succeeded
     suspicions: dict[RunPlace, _Suspicion] = field(default_factory=dict)
-    # Those of them with enough failures.
-    serious: dict[RunPlace, _Suspicion] = field(default_factory=dict)
 
-    def forget(self, place: RunPlace) -> _Suspicion | None:
-        """Forget that a place is under suspicion."""
-        self.serious.pop(place, None)
-        return self.suspicions.pop(place, None)
+
+class _Aside(NamedTuple):
+    """A place that is set aside for an owner.
+
+    Attributes:
+        until: the time at which it is tried again.
+        function: which has failed there.
+        tried: True if a run tries it.
+    """
+
+    until: float
+    function: Hashable
+    tried: bool = False
 
 
 class FailingPlaces:
@@ -114,6 +124,8 @@ class FailingPlaces:
 
     Attributes:
         watches: False while no run has failed: then the ends of others need not be told.
+        trials: the places that the next run of an owner tries again, with the function that has
+            failed there: then what starts has to be told.
         some_aside: True if a place is set aside.
         due: when the next place is to be tried again; ``math.inf`` if none is set aside.
         news: what was set aside, and what works again; whoever reads it empties it.
@@ -122,8 +134,9 @@ class FailingPlaces:
     def __init__(self) -> None:
         self.watches = self.some_aside = False
         self._functions: dict[tuple[int, Hashable], _Function] = {}
-        # By place, until when it is set aside for each owner.
-        self._aside: dict[RunPlace, dict[int, float]] = {}
+        # By place, and by the owner for which it is set aside.
+        self._aside: dict[RunPlace, dict[int, _Aside]] = {}
+        self.trials: dict[tuple[RunPlace, int], Hashable] = {}
         self.due = math.inf
         self.news: list[SetAside] = []
 
@@ -153,19 +166,26 @@ class FailingPlaces:
             one.failures += 1
             one.seconds += seconds
             one.gpus |= gpus
-            if one.failures >= FEWEST:
-                runs.serious[place] = one
             those.append(one)
         if any(one.failures < FEWEST for one in those):
             runs.failed += 1
             for one in those:
                 one.counted += 1
-        return self._judge(owner, function, runs, now)
+        found = False
+        for place, one in zip(places, those, strict=True):
+            known = self._aside.get(place, {}).get(owner)
+            if (known is None or known.tried) and self._is_faulty(place, one, runs):
+                wait = min(FIRST * 2.0**one.times, LONGEST)
+                one.times = min(one.times + 1, 60)
+                self._set_aside(place, owner, _Aside(now + wait, function))
+                self.news.append(SetAside(place, owner, function, one.failures, wait))
+                found = True
+        return found
 
     def on_succeeded(
-        self, owner: int, function: Hashable, places: Iterable[RunPlace], seconds: float, now: float
+        self, owner: int, function: Hashable, places: Iterable[RunPlace], seconds: float
     ) -> bool:
-        """Take in that a run has succeeded; return True if that sets a place aside or ends it."""
+        """Take in that a run has succeeded; return True if a place is not set aside any more."""
         runs = self._functions.get((owner, function))
         if runs is None:
             return False
@@ -173,38 +193,50 @@ class FailingPlaces:
         runs.seconds += seconds
         changed = False
         for place in places:
-            one = runs.forget(place)
+            one = runs.suspicions.pop(place, None)
             changed |= self._end(place, owner)
             if one is not None and one.times:
                 self.news.append(SetAside(place, owner, function, one.failures, 0.0))
         if not runs.suspicions:
             del self._functions[owner, function]
             self.watches = bool(self._functions)
-            return changed
-        return self._judge(owner, function, runs, now) or changed
+        return changed
 
     def try_again(self, now: float) -> bool:
         """Let places be tried again whose time has come; return True if there are some."""
         if now < self.due:
             return False
         over = [
-            (place, owner)
+            (place, owner, aside.function)
             for place, owners in self._aside.items()
-            for owner, until in owners.items()
-            if until <= now
+            for owner, aside in owners.items()
+            if aside.until <= now
         ]
-        for place, owner in over:
+        for place, owner, function in over:
             self._end(place, owner)
+            self.trials[place, owner] = function
         return bool(over)
+
+    def on_started(self, owner: int, places: Iterable[RunPlace], now: float) -> bool:
+        """Take in where a run has started; return True if it is the one that tries a place."""
+        found = False
+        for place in places:
+            if (place, owner) in self.trials:
+                aside = _Aside(now + FIRST, self.trials.pop((place, owner)), tried=True)
+                self._set_aside(place, owner, aside)
+                found = True
+        return found
 
     def forget_worker(self, worker: int) -> None:
         """Forget a worker that has left."""
         for place in [place for place in self._aside if place.worker == worker]:
             del self._aside[place]
+        for trial in [trial for trial in self.trials if trial[0].worker == worker]:
+            del self.trials[trial]
         self._set_due()
         for key, runs in list(self._functions.items()):
             for place in [place for place in runs.suspicions if place.worker == worker]:
-                runs.forget(place)
+                del runs.suspicions[place]
             if not runs.suspicions:
                 del self._functions[key]
         self.watches = bool(self._functions)
@@ -214,6 +246,8 @@ class FailingPlaces:
         for key in [key for key in self._functions if key[0] == owner]:
             del self._functions[key]
         self.watches = bool(self._functions)
+        for trial in [trial for trial in self.trials if trial[1] == owner]:
+            del self.trials[trial]
         aside = [place for place, owners in self._aside.items() if owner in owners]
         for place in aside:
             self._end(place, owner)
@@ -223,27 +257,17 @@ class FailingPlaces:
         """Return the places that are set aside for an owner: by worker, a mask of its GPUs."""
         masks: dict[int, int] = {}
         for place, owners in self._aside.items():
-            if owner in owners or len(owners) >= OWNERS:
+            if owner in owners or len({one.function for one in owners.values()}) >= OWNERS:
                 bar(masks, place)
         return masks
 
-    def _judge(self, owner: int, function: Hashable, runs: _Function, now: float) -> bool:
-        """Set places aside where a function fails; return True if there are new ones."""
-        found = False
-        for place, one in runs.serious.items():
-            if not self._is_faulty(place, one, runs) or owner in self._aside.get(place, ()):
-                continue
-            seconds = min(FIRST * 2.0**one.times, LONGEST)
-            one.times = min(one.times + 1, 60)
-            self._aside.setdefault(place, {})[owner] = now + seconds
-            self._set_due()
-            self.news.append(SetAside(place, owner, function, one.failures, seconds))
-            found = True
-        return found
+    def is_aside(self, place: RunPlace, owner: int) -> bool:
+        """Return True if a place is set aside for an owner by its own runs."""
+        return owner in self._aside.get(place, ())
 
     def _is_faulty(self, place: RunPlace, one: _Suspicion, runs: _Function) -> bool:
         """Return True if failures are most likely the fault of their place (rules 1 and 2)."""
-        if place.gpu == WHOLE and len(one.gpus) == 1:
+        if one.failures < FEWEST or (place.gpu == WHOLE and len(one.gpus) == 1):
             return False
         succeeded = runs.succeeded - one.succeeded
         if not succeeded or one.seconds / one.failures >= runs.seconds / runs.succeeded:
@@ -252,7 +276,13 @@ class FailingPlaces:
         chance = (failed + 1) / (failed + succeeded + 2)
         return chance**one.failures <= CHANCE
 
+    def _set_aside(self, place: RunPlace, owner: int, aside: _Aside) -> None:
+        self.trials.pop((place, owner), None)
+        self._aside.setdefault(place, {})[owner] = aside
+        self._set_due()
+
     def _end(self, place: RunPlace, owner: int) -> bool:
+        self.trials.pop((place, owner), None)
         owners = self._aside.get(place)
         if owners is None or owners.pop(owner, None) is None:
             return False
@@ -263,7 +293,7 @@ class FailingPlaces:
 
     def _set_due(self) -> None:
         self.some_aside = bool(self._aside)
-        ends = (until for owners in self._aside.values() for until in owners.values())
+        ends = (aside.until for owners in self._aside.values() for aside in owners.values())
         self.due = min(ends, default=math.inf)
 
 

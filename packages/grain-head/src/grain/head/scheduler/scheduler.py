@@ -83,6 +83,10 @@ class Scheduler:
         self._waiting = 0
         # True if a place is set aside, or may be barred for a queue.
         self._some_barred = False
+        # The last time that is known, and the one from which workers may have too little time left
+        # to serve a queue in place of those that are barred.
+        self._now = -math.inf
+        self._bars_lapse = math.inf
         # The number of running tasks whose end is known (`Task.until`): while there are none, no
         # reservation can have a known start.
         self._bounded = 0
@@ -132,6 +136,7 @@ class Scheduler:
         self._queues.unplaced[worker] = new
         self._guard.on_worker_open()
         self._require(self._queues.outlived.values())
+        self._now = now
         self._bar()
 
     def on_worker_draining(self, worker: int) -> None:
@@ -277,9 +282,9 @@ class Scheduler:
         ran = self.tasks[task]
         if ran.worker is None or (self.taken.get(task) or ran.queue.alternatives[0]).count > 1:
             return
-        places = places_of(ran.worker.id, ran.held)
-        take = self.places.on_failed if failed else self.places.on_succeeded
-        if take(ran.queue.share, function, places, now - ran.started, now):
+        what = ran.queue.share, function, places_of(ran.worker.id, ran.held), now - ran.started
+        if self.places.on_failed(*what, now) if failed else self.places.on_succeeded(*what):
+            self._now = now
             self._bar()
 
     def on_owner_left(self, share: int) -> None:
@@ -291,6 +296,7 @@ class Scheduler:
         """Keep tasks from the places that are set aside, or that they avoid, and from no others."""
         if self._some_barred or self.places.some_aside or self._queues.avoiding:
             self._some_barred = self.places.some_aside
+            self._bars_lapse = math.inf
             for queue in self._queues.by_request.values():
                 self._bar_queue(queue)
 
@@ -299,9 +305,9 @@ class Scheduler:
         barred = self._barred(queue, queue.avoid, aside)
         self._some_barred |= barred is not None
         if barred != queue.barred:
-            queue.barred = barred
+            before, queue.barred = queue.barred, barred
             self._queues.untried |= queue.open & self._queues.nonempty
-            self._guard.on_barred(queue)
+            self._guard.on_barred(queue, before)
 
     def _barred(
         self, queue: TaskQueue, avoid: Sequence[RunPlace], aside: Mapping[int, int]
@@ -326,14 +332,21 @@ class Scheduler:
         return None
 
     def _some_serve(self, queue: TaskQueue, barred: Mapping[int, int]) -> bool:
-        """Return True if workers can serve the tasks of a queue without what is barred."""
+        """Return True if workers can serve the tasks of a queue without what is barred.
+
+        They have time for them now; when that of one of them is too short, it is asked again.
+        """
         for by in queue.alternatives:
             able = (
-                worker
+                worker.end - by.need
                 for worker in self.workers.values()
-                if not worker.draining and worker.could_serve(by, barred)
+                if not worker.draining
+                and worker.has_time(by, self._now)
+                and worker.could_serve(by, barred)
             )
-            if len(list(islice(able, by.count))) == by.count:
+            ends = list(islice(able, by.count))
+            if len(ends) == by.count:
+                self._bars_lapse = min(self._bars_lapse, *ends)
                 return True
         return False
 
@@ -350,7 +363,7 @@ class Scheduler:
             least = NEARLY * longest if alike else queue.seen
             if least != queue.least:
                 self._queues.require(queue, least)
-                self._guard.on_limits_changed()
+                self._on_limits_changed()
 
     def on_submitted(
         self,
@@ -518,7 +531,7 @@ class Scheduler:
             and self.run_times.record(wtime.group, now - ended.started)
         ):
             self._queues.estimate(wtime.group)
-            self._guard.on_limits_changed()
+            self._on_limits_changed()
 
     def on_cancelled(self, task: int) -> Task | None:
         """Remove a waiting task that is not wanted any more.
@@ -712,10 +725,13 @@ class Scheduler:
     def next_time(self) -> float:
         """The time of the next `dispatch` that may start something without another event.
 
-        Tasks wait until then for their first alternative, or for a place that is set aside.
-        ``math.inf`` if there are none.
+        Tasks wait until then for their first alternative, for a place that is set aside, or for
+        workers in place of such a one, which have too little time from then on. ``math.inf`` if
+        there are none.
         """
-        return min(self._queues.next_opening(), self.places.due)
+        # A second later, so that no rounding leaves them the time.
+        lapse = self._bars_lapse + 1.0 if self._some_barred else math.inf
+        return min(self._queues.next_opening(), self.places.due, lapse)
 
     @property
     def queues(self) -> Mapping[QueueKey, TaskQueue]:
@@ -755,7 +771,8 @@ class Scheduler:
         queues = self._queues
         if now >= queues.apart.next_end and queues.apart.on_time(now):
             self._try_gangs()
-        if self._some_barred and self.places.try_again(now):
+        self._now = now
+        if self._some_barred and (self.places.try_again(now) or now > self._bars_lapse):
             self._bar()
         if queues.patient:
             self._open_alternatives(now)
@@ -997,6 +1014,9 @@ class Scheduler:
         allocation = self._with_limits(task.id, task.held, by)
         if self.cluster.changed:
             self._share_out(now)
+        trials = self.places.trials
+        if trials and self.places.on_started(queue.share, places_of(worker.id, held), now):
+            self._bar()
         return Start(
             worker.id,
             task.id,
@@ -1076,6 +1096,11 @@ class Scheduler:
         if self._queues.rerank(queue):
             self._guard.on_opened(queue)
         self._guard.on_head_changed(queue)
+
+    def _on_limits_changed(self) -> None:
+        """Take in that tasks may need other times now."""
+        self._guard.on_limits_changed()
+        self._bars_lapse = -math.inf
 
     def _uncount_run(self, task: Task) -> None:
         """Count a run no more."""

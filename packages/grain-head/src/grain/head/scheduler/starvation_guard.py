@@ -263,11 +263,15 @@ class StarvationGuard:
         queue.reservation_sought = False
         self._openings += 1
 
-    def on_barred(self, queue: TaskQueue) -> None:
-        """End the reservations of workers that are barred now, and let a queue look for others."""
+    def on_barred(self, queue: TaskQueue, before: Mapping[int, int] | None) -> None:
+        """End the reservations of workers of which another part is barred than before.
+
+        What may run beside the task is another question then. The queue looks for workers again.
+        """
+        old, new = before or {}, queue.barred or {}
         for reservation in list(queue.reservations):
-            serves = reservation.worker.could_serve(reservation.by, queue.barred)
-            if not serves and reservation in queue.reservations:
+            worker = reservation.worker.id
+            if old.get(worker) != new.get(worker) and reservation in queue.reservations:
                 self.end(reservation)
         self.on_opened(queue)
 
@@ -357,7 +361,7 @@ class StarvationGuard:
                 continue
             able: dict[str, list[WorkerAccount]] = {}
             for worker in self._workers.values():
-                if worker.draining or not worker.could_serve(by, queue.barred):
+                if worker.draining or not by.bit & worker.shape.mask:
                     continue
                 if worker.reservation is None or worker.id in later:
                     able.setdefault(worker.in_common(by.same), []).append(worker)
@@ -396,7 +400,8 @@ class StarvationGuard:
             return False
         rank = -queue.priority, queue.age_at(place)
         later = self._reserved_after(rank)
-        if not queue.reservations and self._reserve_earliest(queue, later, now):
+        known = not queue.reservations and queue.barred is None
+        if known and self._reserve_earliest(queue, later, now):
             return True
         for by in queue.opened():
             if by.count > 1:
@@ -564,7 +569,7 @@ def _able(queue: TaskQueue, worker: WorkerAccount, now: float) -> Iterator[Alter
     return (
         by
         for by in queue.opened()
-        if by.count == 1 and by.bit & worker.shape.mask and worker.has_time(by, now)
+        if by.count == 1 and worker.could_serve(by, queue.barred) and worker.has_time(by, now)
     )
 
 

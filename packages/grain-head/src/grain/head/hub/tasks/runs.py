@@ -254,7 +254,8 @@ class Runs:
         """Note where a run has ended by itself; return the GPUs that it had."""
         if lease.scheduler_id is None or lease.task is None:
             return ()
-        if not lease.alone:
+        wanted = lease.current and not lease.task.retracted
+        if wanted and not lease.alone:
             self._scheduler.on_outcome(lease.scheduler_id, lease.task.function, now, failed=failed)
         return gpus_of(self._scheduler.tasks[lease.scheduler_id].held)
 
