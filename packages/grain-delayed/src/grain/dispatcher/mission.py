@@ -15,6 +15,7 @@ import trio
 from grain.dispatcher.batch_jobs import jobs_over
 from grain.dispatcher.desk import Desk, next_pause
 from grain.head import collapsing
+from grain.head.messages import AVOIDED
 from grain.queue.errors import QueueError
 from grain.queue.states import FINAL
 from grain.resource import Cores, ResourceError, WTime, from_data
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from grain.dispatcher.batch_jobs import WorkerJob
     from grain.dispatcher.plan import TaskAttempt
-    from grain.head.messages import Crash
+    from grain.head.messages import Crash, FailedOn
     from grain.queue.folder import Queue
     from grain.queue.records import Job
     from grain.remote_exer import RemoteExecutor
@@ -57,6 +58,7 @@ _UNREAD = 1.0  # seconds until receipts are tried again that cannot be read
 # Tries of an attempt that ends before it has begun, until it counts as failed: for longer than
 # names on a worker's host are old, which may not see the job.
 _REFUSED = 20
+_FAILED = 10_000  # jobs whose attempts have failed, of which it is known where
 
 
 class DispatchLoop:
@@ -104,6 +106,8 @@ class DispatchLoop:
         self._crashes: list[tuple[int, Crash]] = []
         executor.on_crash = self._on_crash
         self._ends: list[tuple[TaskAttempt, outcome.Outcome[None]]] = []
+        # Where attempts at jobs have failed, which go elsewhere first; of the last ones.
+        self._failed_on: dict[tuple[int, int | None], tuple[FailedOn, ...]] = {}
         self._woken = trio.Event()
         self._one_thread = trio.CapacityLimiter(1)
         self.busy_at = trio.current_time()
@@ -185,6 +189,7 @@ class DispatchLoop:
                 partial(self._deliver, start),
                 # One job with a number that no message can have would end every dispatcher.
                 priority=max(-MOST_PRIORITY, min(job.priority, MOST_PRIORITY)),
+                avoid=self._failed_on.get((start.number, start.task), ()),
                 number=ticket,
             )
             if first := self.first.get((start.number, start.task), 0):
@@ -209,6 +214,14 @@ class DispatchLoop:
             self.first.setdefault(task, ticket)
             self._executor.note_retry(ticket)
         self._followed.discard(start)
+        known = self._failed_on.pop(task, ())
+        failed_on = None if over else self._executor.failed_on
+        if failed_on is not None and failed_on not in known:
+            known = (*known, failed_on)[-AVOIDED:]
+        if known and not over:
+            self._failed_on[task] = known
+            if len(self._failed_on) > _FAILED:
+                del self._failed_on[next(iter(self._failed_on))]
         self._ends.append((start, ended))
         self._woken.set()
 

@@ -99,6 +99,22 @@ class Request(Message, frozen=True):
     interpreter: str = ""
 
 
+AVOIDED = 16
+"""The most places that a task avoids."""
+
+
+class FailedOn(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The place where a run has failed.
+
+    Attributes:
+        worker: the id of the worker.
+        gpus: the GPUs that it had there.
+    """
+
+    worker: str
+    gpus: tuple[int, ...] = ()
+
+
 class Submit(Message, frozen=True):
     """A task to be run. The payload is its arguments.
 
@@ -111,6 +127,7 @@ class Submit(Message, frozen=True):
         crashes: its crashes so far.
         urgency: of tasks of one request those of larger urgency start first.
         lane: the lane that held it, if its number does not ascend; 0 for others.
+        avoid: where earlier attempts at it have failed: it goes elsewhere first.
     """
 
     max_payload = 256 * 1024**2
@@ -122,6 +139,7 @@ class Submit(Message, frozen=True):
     crashes: tuple[Crash, ...] = ()
     urgency: float = 0.0
     lane: int = 0
+    avoid: tuple[FailedOn, ...] = ()
 
 
 class Synced(Message, frozen=True):
@@ -347,6 +365,7 @@ class Resolved(Message, frozen=True):
         crashes: all of them, in the last case.
         report: of its worker on the run, see `grain.worker.messages.RunEnded`; in the last case on
             the last run, if its worker has sent one.
+        gpus: those that the run had, if it has failed.
     """
 
     max_payload = _GIB
@@ -355,6 +374,7 @@ class Resolved(Message, frozen=True):
     ending: Ending
     crashes: tuple[Crash, ...] = ()
     report: Report = b""
+    gpus: tuple[int, ...] = ()
 
 
 class Retracted(Message, frozen=True):

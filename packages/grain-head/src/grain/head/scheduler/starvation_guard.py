@@ -101,10 +101,13 @@ class StarvationGuard:
     def permits(self, by: Alternative, worker: WorkerAccount, now: float) -> bool:
         """Return True if a reservation with a known start lets the oldest task start by a request.
 
-        Sticky reservations are considered by `QueueTable.startable`, at less cost.
+        False as well where the worker is barred for the task. Sticky reservations are considered by
+        `QueueTable.startable`, at less cost.
         """
         reservation = worker.reservation
         queue = by.queue
+        if queue.barred is not None and not worker.lets(by):
+            return False
         if reservation is None or reservation.sticky or reservation.queue is queue:
             return True
         assert queue.rank is not None
@@ -154,7 +157,8 @@ class StarvationGuard:
 
         Called before a task behind it is started, so that this one cannot push the start back.
         """
-        if not queue.reservations and not queue.reservation_sought:
+        # Where a part of a worker is barred, nothing says when the rest of it is free.
+        if queue.barred is None and not queue.reservations and not queue.reservation_sought:
             queue.reservation_sought = True
             sample = islice(self._reservable(queue), _SAMPLE)
             reservation = best_reservation(queue, sample, now)
@@ -170,7 +174,7 @@ class StarvationGuard:
         for _, _, queue in self._queues.order:
             if queue is taker.queue:
                 return
-            if not mask & queue.open:
+            if not mask & queue.open or not _could_serve(queue, worker):
                 continue
             age = taker.age
             if queue.priority != taker.queue.priority:
@@ -202,7 +206,11 @@ class StarvationGuard:
             if queue is reservation.queue:
                 if worker.has_time(reservation.by, now) and reservation.by.bit & queue.open:
                     return
-            elif mask & queue.open & ~queue.gangs and self._due(queue, _tasks_of(queue)):
+            elif (
+                mask & queue.open & ~queue.gangs
+                and _could_serve(queue, worker)
+                and self._due(queue, _tasks_of(queue))
+            ):
                 another = _sticky_on_best(queue, (worker,), now)
                 if another is not None:
                     self._release(reservation)
@@ -254,6 +262,18 @@ class StarvationGuard:
         """Let a queue look for a worker again of which other alternatives are open now."""
         queue.reservation_sought = False
         self._openings += 1
+
+    def on_barred(self, queue: TaskQueue, before: Mapping[int, int] | None) -> None:
+        """End the reservations of workers of which another part is barred than before.
+
+        What may run beside the task is another question then. The queue looks for workers again.
+        """
+        old, new = before or {}, queue.barred or {}
+        for reservation in list(queue.reservations):
+            worker = reservation.worker.id
+            if old.get(worker) != new.get(worker) and reservation in queue.reservations:
+                self.end(reservation)
+        self.on_opened(queue)
 
     def on_closed(self, queue: TaskQueue) -> None:
         """End the reservations for alternatives that the oldest task of a queue does not take."""
@@ -380,7 +400,8 @@ class StarvationGuard:
             return False
         rank = -queue.priority, queue.age_at(place)
         later = self._reserved_after(rank)
-        if not queue.reservations and self._reserve_earliest(queue, later, now):
+        known = not queue.reservations and queue.barred is None
+        if known and self._reserve_earliest(queue, later, now):
             return True
         for by in queue.opened():
             if by.count > 1:
@@ -470,7 +491,8 @@ class StarvationGuard:
         """Yield the workers that could be reserved for the tasks of a queue."""
         able = queue.open
         for worker in self._workers.values():
-            if worker.reservation is None and not worker.draining and worker.shape.mask & able:
+            free = worker.reservation is None and not worker.draining
+            if free and worker.shape.mask & able and _could_serve(queue, worker):
                 yield worker
 
     def _add_settled(self, reservation: Reservation) -> None:
@@ -501,6 +523,12 @@ class StarvationGuard:
         reservation.worker.reservation = None
         if reservation.queue.shared:
             self._queues.cluster.changed = True
+
+
+def _could_serve(queue: TaskQueue, worker: WorkerAccount) -> bool:
+    """Return True unless a worker is barred for the tasks of a queue."""
+    barred = queue.barred
+    return barred is None or any(worker.could_serve(by, barred) for by in queue.opened())
 
 
 def _tasks_of(queue: TaskQueue) -> int:
@@ -536,7 +564,7 @@ def _able(queue: TaskQueue, worker: WorkerAccount, now: float) -> Iterator[Alter
     return (
         by
         for by in queue.opened()
-        if by.count == 1 and by.bit & worker.shape.mask and worker.has_time(by, now)
+        if by.count == 1 and worker.could_serve(by, queue.barred) and worker.has_time(by, now)
     )
 
 
