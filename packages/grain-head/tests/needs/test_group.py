@@ -13,20 +13,22 @@ TERMS = Terms(share=4, maximum=32)
 
 def seen(*peaks: float, seconds: float = 100, amount: float = 32) -> Group:
     group = Group("opt")
-    for task, peak in enumerate(peaks):
-        group.on_finished(task, FinishedRun(peak, amount, seconds), TERMS.maximum)
+    for peak in peaks:
+        group.on_finished(FinishedRun(peak, amount, seconds), TERMS.maximum)
     return group
 
 
-def run(group: Group, task: int, peak: float, seconds: float, lost: float = 1.0) -> list[float]:
+def run(group: Group, peak: float, seconds: float, lost: float = 1.0) -> list[float]:
     """Run a task with as many attempts as it needs; return the amounts."""
     asked = [group.amount(TERMS)]
+    before = 0.0
     while asked[-1] < peak:
-        group.on_exceeded(task, asked[-1], lost * seconds)
+        group.on_exceeded(asked[-1], lost * seconds, after=before)
+        before = asked[-1]
         amount = group.amount_after(TERMS, asked[-1], len(asked) + 1)
         assert amount is not None
         asked.append(amount)
-    group.on_finished(task, FinishedRun(peak, asked[-1], seconds), TERMS.maximum)
+    group.on_finished(FinishedRun(peak, asked[-1], seconds), TERMS.maximum, before)
     return asked
 
 
@@ -41,17 +43,23 @@ def test_nothing_known_it_asks_for_the_share_of_its_cores_then_doubles() -> None
 
 def test_an_attempt_that_failed_counts_until_its_task_has_finished() -> None:
     group = Group("opt")
-    group.on_exceeded(1, 4, 50)
+    group.on_exceeded(4, 50)
     assert group.amount(TERMS) == 16  # it needs 8 at least, and perhaps twice as much
     assert group.explain(TERMS) == (
         "opt asks for 16 GB: 1 task had too little, and none has finished yet; then 32"
     )
-    group.on_finished(1, FinishedRun(4.2, 8, 100), 32)
-    assert group.amount(TERMS) == pytest.approx(2 * 1.2 * 4.2)  # the next may need double
-    group.on_exceeded(2, 5, 50)
-    before = group.rungs(TERMS)
-    group.on_gone(2)
-    assert group.rungs(TERMS) != before
+    group.on_exceeded(16, 50, after=4)
+    assert group.rungs(TERMS) == (32,)
+    group.on_finished(FinishedRun(17, 32, 100), 32, after=16)
+    assert group.rungs(TERMS) == (20.4, 32) or group.rungs(TERMS) == (32,)
+    assert "too little" not in group.explain(TERMS)
+
+
+def test_attempts_of_tasks_that_never_come_back_are_pushed_out() -> None:
+    group = Group("opt")
+    for amount in range(1, 10 * LAST):
+        group.on_exceeded(float(amount), 50)
+    assert len(group._failed) == LAST
 
 
 def test_it_says_what_it_asks_for_and_why() -> None:
@@ -70,9 +78,9 @@ def test_learning_costs_no_more_than_the_maximum_its_first_runs_and_one_under_wa
 ) -> None:
     group = Group("opt")
     costs = []
-    for task, (peak, seconds, lost) in enumerate(tasks):
+    for peak, seconds, lost in tasks:
         before = group.spent
-        asked = run(group, task, peak, seconds, lost)
+        asked = run(group, peak, seconds, lost)
         assert max(asked) <= TERMS.maximum
         assert len(asked) <= 5
         costs.append(group.spent - before)
@@ -82,10 +90,10 @@ def test_learning_costs_no_more_than_the_maximum_its_first_runs_and_one_under_wa
 
 def test_while_it_has_cost_more_than_the_maximum_it_asks_for_that() -> None:
     group = Group("opt")
-    for task in range(GUARDED):
-        for amount in (8, 16, 31):
-            group.on_exceeded(task, amount, 100)
-        group.on_finished(task, FinishedRun(31.5, 32, 100), 32)
+    for _ in range(GUARDED):
+        for before, amount in ((0, 8), (8, 16), (16, 31)):
+            group.on_exceeded(amount, 100, after=before)
+        group.on_finished(FinishedRun(31.5, 32, 100), 32, 31)
     assert group.guarded
     assert group.amount(TERMS) == 32
     assert group.amount_after(TERMS, 4, 2) == 32
@@ -98,8 +106,8 @@ def test_while_it_has_cost_more_than_the_maximum_it_asks_for_that() -> None:
 
 def test_programs_that_use_what_they_are_given_teach_nothing() -> None:
     group = Group("orca")
-    for task, amount in enumerate((4, 4, 6, 8)):
-        group.on_finished(task, FinishedRun(0.75 * amount, amount, 60), 32)
+    for amount in (4, 4, 6, 8):
+        group.on_finished(FinishedRun(0.75 * amount, amount, 60), 32)
     assert group.obeys
     assert group.amount(TERMS) == 32
     assert "use the same part of whatever they are given" in group.explain(TERMS)
@@ -108,14 +116,14 @@ def test_programs_that_use_what_they_are_given_teach_nothing() -> None:
 def test_rungs_that_follow_from_peaks_are_not_taken_for_obedience() -> None:
     group = Group("opt")
     for task in range(100):
-        run(group, task, 1.5 if task % 3 else 12, 60)
+        run(group, 1.5 if task % 3 else 12, 60)
     assert not group.obeys
     assert group.rungs(TERMS)[:2] == pytest.approx((1.8, 14.4))
 
 
 def test_beyond_64_runs_it_learns_once_in_eight() -> None:
     group = seen(*[1.0] * LAST)
-    changed = [group.on_finished(LAST + k, FinishedRun(3.0, 4, 100), 32) for k in range(2 * SELDOM)]
+    changed = [group.on_finished(FinishedRun(3.0, 4, 100), 32) for k in range(2 * SELDOM)]
     assert [k + 1 for k, now in enumerate(changed) if now] == [SELDOM, 2 * SELDOM]
 
 
@@ -126,8 +134,8 @@ def test_it_forgets_what_is_long_ago() -> None:
 
 def test_needs_grow_with_size() -> None:
     group = Group("opt")
-    for task, size in enumerate((10, 20, 40, 80, 15, 30)):
-        group.on_finished(task, FinishedRun((size / 20) ** 2, 32, 60, size), 32)
+    for size in (10, 20, 40, 80, 15, 30):
+        group.on_finished(FinishedRun((size / 20) ** 2, 32, 60, size), 32)
     assert group.power == pytest.approx(2)
     assert group.amount(TERMS._replace(size=60)) == pytest.approx(1.2 * 9)
     assert group.explain(TERMS._replace(size=60)).startswith(
@@ -139,7 +147,7 @@ def test_needs_grow_with_size() -> None:
 
 def test_sizes_that_explain_nothing_play_no_part() -> None:
     group = Group("opt")
-    for task, (size, peak) in enumerate([(10, 3.0), (20, 1.0), (40, 3.1), (80, 1.1), (15, 1.0)]):
-        group.on_finished(task, FinishedRun(peak, 32, 60, size), 32)
+    for size, peak in ((10, 3.0), (20, 1.0), (40, 3.1), (80, 1.1), (15, 1.0)):
+        group.on_finished(FinishedRun(peak, 32, 60, size), 32)
     assert group.power == 0
     assert group.amount(TERMS._replace(size=1000)) == group.amount(TERMS)

@@ -8,6 +8,7 @@ its first eight runs, and what is under way.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from statistics import fmean, median
@@ -24,6 +25,8 @@ GUARDED = 8
 """The guard holds from so many finished runs on."""
 SELDOM = 8
 """With more than `LAST` finished runs, what is asked for changes once in so many."""
+_LEAST = 0.01
+"""GB: no run asks for less, as the smallest program has as much."""
 _OBEDIENT = 4
 _ALIKE = 1.1
 _DIFFER = 1.5
@@ -36,11 +39,13 @@ class Terms(NamedTuple):
         share: GB of a worker that belong to the cores of the task.
         maximum: GB that no attempt goes beyond: what the request states, or the largest worker's.
         size: of the problem, in any unit; 0 if none is stated.
+        worker: GB of the worker; infinite if none is here.
     """
 
     share: float
     maximum: float
     size: float = 0.0
+    worker: float = math.inf
 
 
 class FinishedRun(NamedTuple):
@@ -78,23 +83,23 @@ class Group:
     spent: float = 0.0
     fixed: float = 0.0
     obeys: bool = False
-    # By task: an attempt that had too little, of a task that has not finished yet.
-    _failed: dict[int, FinishedRun] = field(default_factory=dict)
+    # Attempts that had too little, of tasks that have not finished yet. Of tasks that never come
+    # back some may stay, until others push them out.
+    _failed: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST))
     _rungs: dict[Terms, tuple[float, ...]] = field(default_factory=dict)
 
     # ---- what happened
 
-    def on_finished(self, task: int, run: FinishedRun, maximum: float) -> bool:
+    def on_finished(self, run: FinishedRun, maximum: float, after: float = 0.0) -> bool:
         """Count a run that had enough memory; return True if amounts may be others now.
 
         Args:
-            task: its number, to find its failed attempts.
             run: it.
             maximum: of its request, in GB.
+            after: the GB that were too little for the attempt before it; 0 for a first attempt.
         """
-        if self._failed.pop(task, None) is not None:
-            run = run._replace(first=False)
-        self.runs.append(run)
+        self._forget(after)
+        self.runs.append(run._replace(first=not after))
         self.finished += 1
         self.spent += run.amount * run.seconds
         self.fixed += maximum * run.seconds
@@ -104,19 +109,33 @@ class Group:
         self._rungs.clear()
         return True
 
-    def on_exceeded(self, task: int, amount: float, seconds: float, size: float = 0.0) -> bool:
-        """Count an attempt that needed more than it had; return True if amounts may be others."""
+    def on_exceeded(
+        self, amount: float, seconds: float, size: float = 0.0, after: float = 0.0
+    ) -> bool:
+        """Count an attempt that needed more than it had; return True if amounts may be others.
+
+        Args:
+            amount: what it had, in GB.
+            seconds: how long it ran.
+            size: as of `Terms`.
+            after: as of `on_finished`.
+        """
+        self._forget(after)
         # It has needed all of it, and needs twice as much as far as anyone knows.
-        self._failed[task] = FinishedRun(DOUBLED * amount, amount, seconds, size)
+        self._failed.append(FinishedRun(DOUBLED * amount, amount, seconds, size))
         self.exceeded += 1
         self.spent += amount * seconds
+        if self.finished > LAST and self.exceeded % SELDOM:
+            return False
         self._rungs.clear()
         return True
 
-    def on_gone(self, task: int) -> None:
-        """Forget a task that will have no more attempts."""
-        if self._failed.pop(task, None) is not None:
-            self._rungs.clear()
+    def _forget(self, failed: float) -> None:
+        """Forget the attempt with this amount, as its task has had another one."""
+        for k, one in enumerate(self._failed):
+            if one.amount == failed:
+                del self._failed[k]
+                return
 
     # ---- what is asked for
 
@@ -130,7 +149,7 @@ class Group:
         if self.obeys or self.guarded:
             return terms.maximum
         rungs = self.rungs(terms)
-        return min(rungs[0] if rungs else terms.share, terms.maximum)
+        return min(rungs[0] if rungs else _rounded(terms.share), terms.maximum)
 
     def amount_after(self, terms: Terms, failed: float, attempt: int) -> float | None:
         """Return the GB for an attempt after one that had too little; None after the maximum.
@@ -148,7 +167,10 @@ class Group:
         """Return the ladder of a request, in GB; empty while nothing is known."""
         rungs = self._rungs.get(terms)
         if rungs is None:
-            rungs = self._rungs[terms] = ladder(self._needs(terms), terms.share, terms.maximum)
+            needs = self._needs(terms)
+            rungs = self._rungs[terms] = ladder(
+                needs, terms.share, terms.maximum, terms.worker
+            )
         return rungs
 
     def explain(self, terms: Terms) -> str:
@@ -172,7 +194,7 @@ class Group:
             failed = f"{len(self._failed)} {'tasks' if len(self._failed) > 1 else 'task'}"
             return f"{asks}: {failed} had too little, and none has finished yet{self._then(terms)}"
         peaks = sorted(run.peak * self._scale(run, terms.size) for run in self.runs)
-        enough = sum(HEADROOM * peak <= asked * (1 + 1e-9) for peak in peaks)
+        enough = sum(peak <= asked for peak in peaks)
         runs = "1 run" if len(peaks) == 1 else f"{len(peaks)} runs"
         scaled = f" at size {terms.size:g}" if self.power and terms.size else ""
         return (
@@ -188,16 +210,14 @@ class Group:
     # ---- details
 
     def _needs(self, terms: Terms) -> list[Need]:
-        seen = [*self.runs, *self._failed.values()]
+        seen = [*self.runs, *self._failed]
         if not seen:
             return []
         b = self.power if terms.size else 0.0
         needs = [
-            Need(HEADROOM * run.peak * _scaled(run.size, terms.size, b), run.seconds)
-            for run in self.runs
-        ] + [
-            Need(run.peak * _scaled(run.size, terms.size, b), run.seconds)
-            for run in self._failed.values()
+            Need(_rounded(headroom * run.peak * _scaled(run.size, terms.size, b)), run.seconds)
+            for runs, headroom in ((self.runs, HEADROOM), (self._failed, 1.0))
+            for run in runs
         ]
         # Nobody knows the largest need to come: one imaginary run stands for it.
         largest = max(need.amount for need in needs)
@@ -230,6 +250,12 @@ class Group:
 
 def _scaled(own: float, other: float, b: float) -> float:
     return (other / own) ** b if b and own and other else 1.0
+
+
+def _rounded(amount: float) -> float:
+    """Return an amount rounded up to three digits: requests that differ by less are one."""
+    digits = 2 - math.floor(math.log10(amount)) if amount > 0 else 0
+    return max(math.ceil(round(amount * 10.0**digits, 6)) / 10.0**digits, _LEAST)
 
 
 def _gb(amount: float) -> str:

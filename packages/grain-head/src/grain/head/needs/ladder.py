@@ -7,7 +7,9 @@ al. (IEEE TPDS 29, 2018, "A Job Sizing Strategy for High-Throughput Scientific W
 first allocation by the same cost, with one retry at the maximum; the ladder has any number of them.
 
 Memory alone is not the cost. An attempt keeps cores busy as well, so each counts as if it also had
-the *share*: the memory of a worker that belongs to the cores of the task.
+the *share*: the memory of a worker that belongs to the cores of the task. And what is left of a
+worker may be too little for one more task: of 8 GB, tasks with 4.7 GB take all. So an amount counts
+as the part of a worker that it is in effect, and the parts 1/2, 1/3, ... are among the rungs.
 """
 
 from __future__ import annotations
@@ -36,18 +38,23 @@ class Need(NamedTuple):
     seconds: float
 
 
-def ladder(needs: Iterable[Need], share: float, maximum: float) -> tuple[float, ...]:
+def ladder(
+    needs: Iterable[Need], share: float, maximum: float, worker: float = math.inf
+) -> tuple[float, ...]:
     """Return the rungs in GB, ascending; empty if there are no needs.
 
     Args:
         needs: of the runs so far. Amounts above the maximum count as the maximum.
         share: GB of a worker that belong to the cores of the task.
         maximum: no rung is above it. The last rung covers all needs, not necessarily the maximum.
+        worker: GB of a worker; infinite to count each amount as it is.
     """
     ordered = sorted((min(amount, maximum), seconds) for amount, seconds in needs)
     if not ordered:
         return ()
     candidates = _thinned(sorted({amount for amount, _ in ordered}))
+    if worker < math.inf:
+        candidates = _with_parts(candidates, worker)
     # The seconds of the runs that need this candidate or more.
     amounts = [amount for amount, _ in ordered]
     behind = [0.0]
@@ -59,7 +66,7 @@ def ladder(needs: Iterable[Need], share: float, maximum: float) -> tuple[float, 
     # best[j]: the least cost of the runs that need candidate j or more, if all smaller rungs have
     # failed them. Candidate i as the next rung costs all of them one attempt; those that need more
     # go on from candidate i + 1.
-    attempt = [amount + share for amount in candidates]  # its cost for a second
+    attempt = [in_effect(amount, worker) + share for amount in candidates]  # its cost for a second
     best = [math.inf] * len(candidates) + [0.0]
     chosen = [0] * len(candidates)
     for j in reversed(range(len(candidates))):
@@ -95,6 +102,19 @@ def next_amount(
     at = bisect_left(rungs, STEP * failed)
     amount = rungs[at] if at < len(rungs) else DOUBLED * failed
     return min(amount, maximum)
+
+
+def in_effect(amount: float, worker: float) -> float:
+    """Return the part of a worker that a task with an amount takes, if all others have as much."""
+    if not 0 < amount <= worker < math.inf:
+        return amount
+    return worker / math.floor(worker / amount)
+
+
+def _with_parts(candidates: list[float], worker: float) -> list[float]:
+    """Return ascending amounts with the largest part of a worker below each of them."""
+    parts = {worker / (math.floor(worker / amount) + 1) for amount in candidates if amount > 0}
+    return sorted({*candidates, *(part for part in parts if part > candidates[0])})
 
 
 def _thinned(amounts: Sequence[float]) -> list[float]:

@@ -8,6 +8,7 @@ from heapq import heappop
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
+from grain.head.needs.groups import Needs
 from grain.head.scheduler.cluster import ClusterPool, unowned
 from grain.head.scheduler.numbered import Numbered
 from grain.head.scheduler.queues import QueueTable
@@ -25,6 +26,7 @@ from grain.resource import ZERO, Cores, RunTimes, Supply
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from grain.head.needs.groups import MemoryUse
     from grain.head.scheduler.apart import ApartWorkers
     from grain.resource import Resource
 
@@ -51,6 +53,7 @@ class Scheduler:
         taken: of running tasks that had several alternatives the one that they run by, by id.
         cluster: as the argument.
         run_times: the run times of groups, see `grain.resource.WTime`.
+        needs: the memory that groups need, see `grain.resource.Memory`.
     """
 
     def __init__(
@@ -62,10 +65,11 @@ class Scheduler:
     ) -> None:
         self.cluster = cluster or ClusterPool()
         self.run_times = RunTimes()
+        self.needs = Needs()
         self.tasks: Numbered[Task] = Numbered()
         self.workers: dict[int, WorkerAccount] = {}
         self.taken: dict[int, Alternative] = {}
-        self._queues = QueueTable(self.run_times, self.cluster)
+        self._queues = QueueTable(self.run_times, self.needs, self.cluster)
         self._guard = guard(self.workers, self._queues, max_overtakes)
         self._last_age = 0
         self._last_seat = 0
@@ -118,6 +122,7 @@ class Scheduler:
         )
         self._queues.unplaced[worker] = new
         self._guard.on_worker_open()
+        self._on_shapes()
         self._require(self._queues.outlived.values())
 
     def on_worker_draining(self, worker: int) -> None:
@@ -177,6 +182,7 @@ class Scheduler:
         if self._queues.apart.on_left(worker):
             self._try_gangs()
         self._guard.on_worker_left()
+        self._on_shapes()
         self._require(self._queues.outlived.values())
         again = sorted(lost.tasks.values(), key=lambda task: task.age)
         for task in reversed(again):
@@ -368,12 +374,15 @@ class Scheduler:
         running.age = age
         queue.running += 1
 
-    def on_finished(self, task: int, now: float, *, measured: bool = True) -> None:
+    def on_finished(
+        self, task: int, now: float, *, measured: bool = True, use: MemoryUse | None = None
+    ) -> None:
         """Remove a task whose run has ended; everything that it held is free again.
 
         Args:
             measured: whether the time that it took counts for its group; false for a run that was
                 stopped.
+            use: what it has used, for a group that learns; None if that is not known.
         """
         ended = self.tasks.pop(task)
         worker = ended.worker
@@ -399,6 +408,24 @@ class Scheduler:
         ):
             self._queues.estimate(wtime.group)
             self._guard.on_limits_changed()
+        if by.learns:
+            # What it held is not for the next one, which may ask for another amount.
+            worker.open_to_all = True
+            if use is not None:
+                group = self.needs.on_ended(by.stated, ended.held, use, now - ended.started)
+                if group is not None:
+                    self._on_learned(group)
+
+    def _on_shapes(self) -> None:
+        """Let groups ask for their part of other workers than before."""
+        if self.needs.on_workers(shape.sample.total for shape in self._queues.shapes.values()):
+            self._on_learned()
+
+    def _on_learned(self, group: str | None = None) -> None:
+        """Let the queues of a group, or of all, ask for other amounts than before."""
+        for queue in self._queues.learn(group):
+            for reservation in list(queue.reservations):
+                self._guard.lose(reservation)
 
     def on_cancelled(self, task: int) -> Task | None:
         """Remove a waiting task that is not wanted any more.
@@ -553,8 +580,9 @@ class Scheduler:
         """Return a queue that is only asked what fits where."""
         bits = [0] * len(request.alternatives())
         return TaskQueue(
-            request, 0, bits, self.run_times, self.cluster.kinds, interpreter=interpreter
-        )
+            request, 0, bits, self.run_times, self.needs, self.cluster.kinds,
+            interpreter=interpreter,
+        )  # fmt: skip
 
     def _why_never(self, one: Alternative, worker: WorkerAccount, now: float) -> str | None:
         """Return why a worker can never run a task by an alternative; None if it could."""

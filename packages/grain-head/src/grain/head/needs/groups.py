@@ -1,0 +1,152 @@
+"""All groups of a scheduler: what their requests ask for on the workers that are here."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.head.needs.group import FinishedRun, Group, Terms
+from grain.resource import Cores, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.resource import Resource
+
+_UNKNOWN = 1.0
+"""GB: the first amount of a group without a maximum, while no worker is here."""
+
+
+class MemoryUse(NamedTuple):
+    """What a run has used: the peak of its memory in GB, and True if it needed more than it had."""
+
+    peak: float
+    exceeded: bool = False
+
+
+class Needs:
+    """The groups by name.
+
+    Attributes:
+        groups: those that were asked for, or whose runs have ended.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        # The memory and the cores of the worker here that has most memory.
+        self._largest = (0.0, 0.0)
+
+    def group(self, name: str) -> Group:
+        """Return a group, a new one at its first request."""
+        group = self.groups.get(name)
+        if group is None:
+            group = self.groups[name] = Group(name)
+        return group
+
+    def on_workers(self, totals: Iterable[Resource]) -> bool:
+        """Note what the workers here have in all; return True if amounts may be others now."""
+        largest = max(((_memory(total), _cores(total)) for total in totals), default=(0.0, 0.0))
+        changed = largest != self._largest
+        self._largest = largest
+        return changed
+
+    def amount(self, request: Resource) -> float:
+        """Return the GB that the next attempt of a request in a group gets."""
+        memory = learned(request)
+        assert memory is not None
+        assert memory.group is not None
+        group, terms = self.group(memory.group), self.terms(request)
+        attempt, failed = memory.tried
+        if attempt == 1:
+            return group.amount(terms)
+        after = group.amount_after(terms, failed, attempt)
+        # The maximum of a group without one has become less since, as a worker has left.
+        return terms.maximum if after is None else after
+
+    def terms(self, request: Resource) -> Terms:
+        """Return what a request in a group is worth here."""
+        memory = learned(request)
+        assert memory is not None
+        most, cores = self._largest
+        wanted = request.get(Cores)
+        part = 1.0
+        if isinstance(wanted, Cores) and not wanted.is_all and cores:
+            part = min(wanted.N / cores, 1.0)
+        maximum = memory.most if memory.most < math.inf else most or _UNKNOWN
+        return Terms(most * part or maximum, maximum, memory.size or 0.0, most or math.inf)
+
+    def on_ended(
+        self, request: Resource, held: Resource, use: MemoryUse, seconds: float
+    ) -> str | None:
+        """Count a run of a request in a group; return the group if its amounts may be others now.
+
+        Args:
+            request: of the run.
+            held: what it had.
+            use: what it has used.
+            seconds: how long it ran.
+        """
+        memory, had = learned(request), held.get(Memory)
+        if memory is None or memory.group is None or not isinstance(had, Memory):
+            return None
+        group, after = self.group(memory.group), memory.tried[1]
+        if use.exceeded:
+            changed = group.on_exceeded(float(had.M), seconds, memory.size or 0.0, after)
+        else:
+            run = FinishedRun(use.peak, float(had.M), seconds, memory.size or 0.0)
+            changed = group.on_finished(run, self.terms(request).maximum, after)
+        return memory.group if changed else None
+
+    def explain(self, request: Resource) -> str:
+        """Return in one line what a request in a group asks for, and why."""
+        memory = learned(request)
+        assert memory is not None
+        assert memory.group is not None
+        attempt, failed = memory.tried
+        if attempt > 1:
+            return (
+                f"{memory.group} asks for {self.amount(request):.3g} GB in attempt {attempt}, as "
+                f"{failed:.3g} GB were too little"
+            )
+        return self.group(memory.group).explain(self.terms(request))
+
+
+def learned(request: Resource) -> Memory | None:
+    """Return the memory of a request, or of each member, if it is learned; else None."""
+    part = request.parts().get(Memory._kind)
+    return part if isinstance(part, Memory) and part.group is not None else None
+
+
+def climbed(request: Resource, failed: float) -> Resource | None:
+    """Return the request of the next attempt, after one for which some GB were too little.
+
+    Args:
+        request: of the attempt, in a group, without alternatives.
+        failed: the GB that it had.
+
+    Returns:
+        It; None if it had the most that it may have, or is in no group.
+    """
+    memory = learned(request)
+    if memory is None or failed >= memory.most:
+        return None
+    return replaced(request, memory.after(failed))
+
+
+def replaced(request: Resource, memory: Memory) -> Resource:
+    """Return a request, without alternatives, with another amount of memory."""
+    new: Resource = memory
+    for part in request.parts().values():
+        if not isinstance(part, Memory):
+            new = new & part
+    return new if request.count == 1 else request.count * new
+
+
+def _memory(total: Resource) -> float:
+    part = total.get(Memory)
+    return float(part.M) if isinstance(part, Memory) else 0.0
+
+
+def _cores(total: Resource) -> float:
+    part = total.get(Cores)
+    return float(part.N) if isinstance(part, Cores) else 0.0
