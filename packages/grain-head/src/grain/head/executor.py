@@ -28,6 +28,7 @@ from grain.head.events import (
     WorkerJoined,
     WorkerLeft,
 )
+from grain.head.needs.groups import MemoryUse
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.outlived import CRASHES, SOLO
 from grain.head.scheduler.scheduler import Scheduler
@@ -43,6 +44,7 @@ from grain.worker import (
     local_offer,
 )
 from grain.worker.call import call_text, name_of
+from grain.worker.errors import exceeded_memory
 from grain.worker.messages import Cancel, Ended, StartRun
 
 if TYPE_CHECKING:
@@ -412,8 +414,20 @@ class GrainExecutor(ExecutorBase[LocalTask]):
                 self._on_crash(task, message.crash, now, message.report)
                 continue
             began = self._scheduler.tasks[task].started
-            self._scheduler.on_finished(task, now, measured=message.status == "done")
+            measured = message.status == "done"
+            use = self._use(task, message.report, payload)
+            self._scheduler.on_finished(task, now, measured=measured, use=use)
             self._resolve(task, payload, report=message.report, ran=now - began)
+
+    def _use(self, task: int, account: RunAccount, ended: Outcome | None) -> MemoryUse | None:
+        """Return the memory that a run has used, if its group learns from it."""
+        if not self._scheduler.tasks[task].queue.learns:
+            return None
+        exceeded = type(ended) is outcome.Error and exceeded_memory(ended.error)
+        usage = account.usage
+        if exceeded or (type(ended) is outcome.Value and usage.measured_by != "none"):
+            return MemoryUse(usage.peak_memory, exceeded)
+        return None
 
     def _on_crash(
         self,

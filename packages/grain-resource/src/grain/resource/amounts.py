@@ -229,6 +229,17 @@ _WITH_UNIT = re.compile(r" *([0-9]+(?:\.[0-9]+)?) *([KMGT]?)i?B? *", re.IGNORECA
 _GB = {"": 1.0, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
 
 
+def learned(request: Resource) -> Memory | None:
+    """Return the memory of a request, or of each member, if it is of a group; else None."""
+    part = request.parts().get(Memory._kind)
+    return part if isinstance(part, Memory) and part.group is not None else None
+
+
+def learns(request: Resource) -> bool:
+    """Return True if the memory of a request, or of one of its alternatives, is of a group."""
+    return any(learned(one) is not None for one in request.alternatives())
+
+
 class Capacity(Amount):
     """The number of tasks that a worker takes at a time, whatever else they need.
 

@@ -248,6 +248,22 @@ class ExternalTimeoutError(ExternalError, trio.TooSlowError):
     """
 
 
+def exceeded_memory(error: BaseException) -> bool:
+    """Return True if an exception, or one of a group, says that memory was too little."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(exceeded_memory, error.exceptions))
+    return isinstance(error, MemoryError)
+
+
+def note_memory(error: BaseException, amount: float) -> None:
+    """Tell exceptions that say that memory was too little how much it was, in GB."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            note_memory(one, amount)
+    elif isinstance(error, MemoryError) and not isinstance(error, ExternalMemoryError):
+        error.memory_request = amount  # type: ignore[attr-defined]
+
+
 def signal_name(returncode: int | None) -> str | None:
     """Return the name of the signal behind a negative return code; None for an exit code.
 

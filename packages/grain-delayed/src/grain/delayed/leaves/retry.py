@@ -175,11 +175,13 @@ def make_retry(retries: Any, on: Any, escalate: Any, wait: Any) -> Retry | None:
 class Attempts:
     """The attempts of one task so far: the request of the present one, and the failures before."""
 
-    __slots__ = ("_first", "_last", "_original", "count", "request")
+    __slots__ = ("_first", "_last", "_original", "climbs", "count", "request")
 
     def __init__(self, request: Resource) -> None:
         self.request = self._original = request
         self.count = 1
+        # So many of them had more memory than the one before, as that had too little.
+        self.climbs = 0
         # A task may be retried very many times: only the first and the last failures are kept.
         self._first: list[str] = []
         self._last: deque[str] = deque(maxlen=_NOTED)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.head.collapse import flattened
 from grain.head.needs.group import FinishedRun, Group, Terms
-from grain.resource import Cores, Memory
+from grain.head.needs.ladder import LAST_ATTEMPT
+from grain.resource import ZERO, Cores, Gang, Memory, learned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,10 +113,13 @@ class Needs:
         return self.group(memory.group).explain(self.terms(request))
 
 
-def learned(request: Resource) -> Memory | None:
-    """Return the memory of a request, or of each member, if it is learned; else None."""
-    part = request.parts().get(Memory._kind)
-    return part if isinstance(part, Memory) and part.group is not None else None
+def had_too_little(error: BaseException) -> float:
+    """Return the GB that a run had which needed more, as its exception says; 0 for any other."""
+    for one in flattened(error):
+        if isinstance(one, MemoryError):
+            amount = getattr(one, "memory_request", None)
+            return amount if isinstance(amount, float | int) else 0.0
+    return 0.0
 
 
 def climbed(request: Resource, failed: float) -> Resource | None:
@@ -128,18 +133,18 @@ def climbed(request: Resource, failed: float) -> Resource | None:
         It; None if it had the most that it may have, or is in no group.
     """
     memory = learned(request)
-    if memory is None or failed >= memory.most:
+    if memory is None or failed >= memory.most or memory.tried[0] >= LAST_ATTEMPT:
         return None
-    return replaced(request, memory.after(failed))
+    new = replaced(request, memory.after(failed))
+    return Gang(request.count, new, request.same) if isinstance(request, Gang) else new
 
 
 def replaced(request: Resource, memory: Memory) -> Resource:
-    """Return a request, without alternatives, with another amount of memory."""
-    new: Resource = memory
+    """Return a request of one worker with another amount of memory; of a gang, its member's."""
+    new = ZERO
     for part in request.parts().values():
-        if not isinstance(part, Memory):
-            new = new & part
-    return new if request.count == 1 else request.count * new
+        new = new & (memory if isinstance(part, Memory) else part)
+    return new
 
 
 def _memory(total: Resource) -> float:

@@ -15,11 +15,10 @@ import math
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
-from grain.head.needs.groups import learned
 from grain.head.scheduler.apart import ApartWorkers
 from grain.head.scheduler.index import LevelIndex, ReservedWorkers
 from grain.head.scheduler.state import Shape, Task, TaskQueue, limits_of
-from grain.resource import Supply
+from grain.resource import Supply, learned
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

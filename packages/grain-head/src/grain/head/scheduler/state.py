@@ -16,8 +16,8 @@ from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.head.needs.groups import learned, replaced
-from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime
+from grain.head.needs.groups import replaced
+from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime, learned
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -202,6 +202,7 @@ class TaskQueue:
         bits: the bits of all alternatives.
         gangs: the bits of those that ask for several workers at once.
         shared: the bits of those that ask for resources of the whole cluster.
+        learns: True if one of them learns its memory, so that its amount may change.
         closed: the bits of those among them for which there is not enough free, as
             `ClusterPool.share_out` says.
         open: the bits of those that its oldest task takes now: ``bits``, or the first one's while
@@ -244,6 +245,7 @@ class TaskQueue:
     bits: int = field(init=False)
     gangs: int = field(init=False)
     shared: int = field(init=False)
+    learns: bool = field(init=False)
     closed: int = 0
     open: int = field(init=False)
     prefer: float = field(init=False)
@@ -280,6 +282,7 @@ class TaskQueue:
         self.prefer = self.request.prefer if isinstance(self.request, Either) else 0.0
         self.bits = self.open = reduce(or_, (one.bit for one in self.alternatives))
         self.gangs = sum(one.bit for one in self.alternatives if one.count > 1)
+        self.learns = any(one.learns for one in self.alternatives)
         self.shared = sum(one.bit for one in self.alternatives if one.shared is not None)
 
     @property
