@@ -100,7 +100,9 @@ class DelayedFn(Generic[P, T]):
             res = self.res & res
         policy = self.policy
         if policy is None and learns(res):
-            from grain.delayed.leaves.policy import LEARNING as policy  # few functions need it
+            from grain.delayed.leaves.policy import LEARNING  # few functions need it
+
+            policy = LEARNING
         return DelayedFn(self.fn, self.nout, self.copy_on_setitem, policy, res, self.urgency)
 
     def with_urgency(self, urgency: float) -> DelayedFn[P, T]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import numbers
 import operator
 import re
 from collections.abc import Mapping
@@ -81,9 +80,10 @@ class Memory(Amount):
             little; (1, 0.0) for the first.
 
     Raises:
-        ValueError: M is negative, infinite or not a number; the size is not positive; a size
-            without a group; or neither M nor a group.
-        TypeError: M or the size is not a number at all, or the group not a name.
+        ValueError: M is negative, infinite or not a number; the size is not positive; or there is
+            a size without a group.
+        TypeError: M or the size is not a number at all, the group is not a name, or there is
+            neither M nor a group.
     """
 
     __slots__ = ("_stated", "group", "size", "tried")
@@ -106,10 +106,7 @@ class Memory(Amount):
         if group is not None and not isinstance(group, str):
             raise TypeError(f"Memory(group={group!r}): a group is a name, a str")
         if M is None and group is None:
-            raise ValueError(
-                "Memory needs an amount in GB, as in Memory(8), or a group that learns it, as in "
-                'Memory(32, group="opt")'
-            )
+            raise TypeError("Memory(None): give the memory in GB as a number, as in Memory(8)")
         if group is not None and (not group or group != group.strip()):
             raise ValueError(f"Memory(group={group!r}): a group is a name, not blank")
         self._units = self._owned = 0 if M is None else _units(M)
@@ -203,7 +200,7 @@ def _units(M: object) -> int:  # noqa: N803 - the user's name for it
 
 
 def _size(size: object, group: str | None) -> float:
-    if isinstance(size, bool) or not isinstance(size, numbers.Real):
+    if isinstance(size, bool) or not isinstance(size, int | float):
         raise TypeError(f"Memory(size={size!r}): the size of a problem is a number")
     if not 0 < size < math.inf:
         raise ValueError(
@@ -236,8 +233,11 @@ def learned(request: Resource) -> Memory | None:
 
 
 def learns(request: Resource) -> bool:
-    """Return True if the memory of a request, or of one of its alternatives, is of a group."""
-    return any(learned(one) is not None for one in request.alternatives())
+    """Return True if a request, or one of its alternatives, is of a group that learns a part."""
+    return any(
+        learned(one) is not None or getattr(one.parts().get("WTime"), "group", None) is not None
+        for one in request.alternatives()
+    )
 
 
 class Capacity(Amount):

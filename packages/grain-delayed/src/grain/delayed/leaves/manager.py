@@ -35,8 +35,8 @@ from grain.delayed.leaves.retry import Attempts, GiveUp, NextAttempt, RetryLines
 from grain.delayed.leaves.snapshot import Snapshots
 from grain.head import TaskCancelled
 from grain.head.events import TaskFailed
-from grain.head.needs.groups import climbed, had_too_little
-from grain.resource import ZERO, Infeasible, learned, learns
+from grain.head.needs.again import Larger, larger
+from grain.resource import ZERO, Infeasible, learns
 from grain.worker import Call
 from grain.worker.call import call_text, capture, name_of
 from grain.worker.payload import add_note
@@ -317,18 +317,18 @@ class LeafManager:
         by = self._mission.failed_by
         if by not in attempts.request.alternatives():  # it was not submitted
             by = attempts.request
-        if self._cancelled or not isinstance(error, Exception):
-            next_: NextAttempt | GiveUp = GiveUp()
-        else:
+        next_: NextAttempt | GiveUp = GiveUp()
+        if isinstance(error, Exception) and not self._cancelled:
             next_ = self._next(leaf, by, error)
-        if not isinstance(next_, NextAttempt):
-            _add_note(error, attempts.note(next_.note))
+        if not isinstance(error, Exception) or not isinstance(next_, NextAttempt):
+            note = next_.note if isinstance(next_, GiveUp) else ""
+            _add_note(error, attempts.note(note))
             self._resolve(leaf, outcome.Error(error))
             return
         if next_.request == by:
             next_ = next_._replace(request=attempts.request)  # with all alternatives, as before
-        limit = f"of {leaf.retry.retries + 1} " if leaf.retry is not None else ""
-        self._on_retry(leaf.call, attempts, error, next_, by, "" if attempts.climbs else limit)
+        limit = "" if leaf.retry is None else f"of {leaf.retry.retries + 1 + attempts.larger} "
+        self._on_retry(leaf.call, attempts, error, next_, by, limit)
         leaf.error = error
         self._more_failures -= 1
         self._mission.on_retry(leaf.node.number)
@@ -337,18 +337,18 @@ class LeafManager:
         self._nursery.start_soon(self._submit_later, leaf, next_.delay)
 
     def _next(self, leaf: Leaf, by: Resource, error: Exception) -> NextAttempt | GiveUp:
-        """Decide about an attempt that failed. One that had too little memory gets more."""
+        """Decide about an attempt that failed; one that had too little memory or time gets more."""
         retry, attempts = leaf.retry, leaf.attempts
-        failed = had_too_little(error)
-        if failed and learned(by) is not None and (retry is None or retry.escalate is None):
-            request = climbed(by, failed)
-            if request is None:
-                return GiveUp(f"It had {failed:.3g} GB, the most that its group may ask for.")
-            attempts.climbs += 1
-            return NextAttempt(request, 0.0)
+        if retry is None or retry.escalate is None:
+            next_ = larger(by, error)
+            if isinstance(next_, Larger):
+                attempts.larger += 1
+                return NextAttempt(next_.request, 0.0, next_.what)
+            if next_ is not None:
+                return GiveUp(next_)
         if retry is None:
             return GiveUp()
-        return retry.decide(attempts.count - attempts.climbs, by, error, self._random)
+        return retry.decide(attempts.count - attempts.larger, by, error, self._random)
 
     def _on_retry(
         self,
@@ -362,8 +362,8 @@ class LeafManager:
         """Count and report an attempt that failed and is followed by another."""
         changed = "" if next_.request == attempts.request else asking(next_.request)
         attempts.failed(error, next_, by)
-        if attempts.climbs and had_too_little(error):
-            changed = ", with more memory"
+        if next_.larger:
+            changed = f", with {next_.larger}"
         name = name_of(call.fn)
         line = self._retry_lines.line(
             name,

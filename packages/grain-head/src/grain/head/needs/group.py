@@ -168,9 +168,7 @@ class Group:
         rungs = self._rungs.get(terms)
         if rungs is None:
             needs = self._needs(terms)
-            rungs = self._rungs[terms] = ladder(
-                needs, terms.share, terms.maximum, terms.worker
-            )
+            rungs = self._rungs[terms] = ladder(needs, terms.share, terms.maximum, terms.worker)
         return rungs
 
     def explain(self, terms: Terms) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.head.collapse import flattened
 from grain.head.needs.group import FinishedRun, Group, Terms
-from grain.head.needs.ladder import LAST_ATTEMPT
-from grain.resource import ZERO, Cores, Gang, Memory, learned
+from grain.resource import Cores, Memory, learned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,40 +109,6 @@ class Needs:
                 f"{failed:.3g} GB were too little"
             )
         return self.group(memory.group).explain(self.terms(request))
-
-
-def had_too_little(error: BaseException) -> float:
-    """Return the GB that a run had which needed more, as its exception says; 0 for any other."""
-    for one in flattened(error):
-        if isinstance(one, MemoryError):
-            amount = getattr(one, "memory_request", None)
-            return amount if isinstance(amount, float | int) else 0.0
-    return 0.0
-
-
-def climbed(request: Resource, failed: float) -> Resource | None:
-    """Return the request of the next attempt, after one for which some GB were too little.
-
-    Args:
-        request: of the attempt, in a group, without alternatives.
-        failed: the GB that it had.
-
-    Returns:
-        It; None if it had the most that it may have, or is in no group.
-    """
-    memory = learned(request)
-    if memory is None or failed >= memory.most or memory.tried[0] >= LAST_ATTEMPT:
-        return None
-    new = replaced(request, memory.after(failed))
-    return Gang(request.count, new, request.same) if isinstance(request, Gang) else new
-
-
-def replaced(request: Resource, memory: Memory) -> Resource:
-    """Return a request of one worker with another amount of memory; of a gang, its member's."""
-    new = ZERO
-    for part in request.parts().values():
-        new = new & (memory if isinstance(part, Memory) else part)
-    return new
 
 
 def _memory(total: Resource) -> float:

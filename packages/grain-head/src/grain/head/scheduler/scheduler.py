@@ -404,7 +404,7 @@ class Scheduler:
             measured
             and wtime is not None
             and wtime.group is not None
-            and self.run_times.record(wtime.group, now - ended.started)
+            and self.run_times.record(wtime.group, now - ended.started, wtime.learn)
         ):
             self._queues.estimate(wtime.group)
             self._guard.on_limits_changed()

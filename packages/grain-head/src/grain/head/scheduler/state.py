@@ -16,7 +16,7 @@ from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.head.needs.groups import replaced
+from grain.head.needs.again import replaced
 from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime, learned
 
 if TYPE_CHECKING:

@@ -158,9 +158,7 @@ class WireTranslation:
         if entry is None or entry[0] is not res:
             entry = self._cpus[id(res)] = res, cpus_of(res)
         exceeded = type(ended) is outcome.Error and exceeded_memory(ended.error)
-        return encode_report(
-            account.report(self._host, self._worker, entry[1], exceeded=exceeded)
-        )
+        return encode_report(account.report(self._host, self._worker, entry[1], exceeded=exceeded))
 
     def encode(self, ended: Outcome, call: Call | None) -> tuple[WireBytes, bool]:
         """See `Translation.encode`; an outcome that is too large to travel fails the task."""
