@@ -14,7 +14,7 @@ import trio
 from command_site import Site
 from fake_batch.start import Missing, real
 
-from grain.edge.meeting.host import start_time
+from grain.files.processes import start_time
 from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
 from grain_testkit.local_processes import stop

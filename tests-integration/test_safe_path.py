@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.edge.trust import python_command
+from grain.files.trust import python_command
 from grain.head.gnaw.pool import command
 
 if TYPE_CHECKING:

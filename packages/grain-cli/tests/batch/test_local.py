@@ -24,8 +24,9 @@ from grain.cli.batch import (
     mark_of,
     open_local,
 )
-from grain.cli.batch.systems.local import Local, divide, start_time
+from grain.cli.batch.systems.local import Local, divide
 from grain.edge.machine.cpu_locks import taking_cpus
+from grain.files.processes import start_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -239,9 +239,7 @@ def test_a_start_is_not_resumed_beside_a_later_one_that_may_still_run(folder: Pa
     earlier = make(missions_folder(), start)
     later = make(missions_folder(), start)
     write(earlier.folder, "end.json", End(status=1, at=1e9))
-    elsewhere = Process(
-        host="login9", kernel="other/1", pid=1, began="1", keeper=1, keeper_began="1"
-    )
+    elsewhere = Process(host="login9", kernel="other/1", pid=1, began=1, keeper=1, keeper_began=1)
     write(later.folder, "process.json", elsewhere)
     (later.folder / "alive").touch()
     os.utime(later.folder / "alive", (time.time() - 600,) * 2)

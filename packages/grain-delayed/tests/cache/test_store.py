@@ -212,10 +212,10 @@ def test_a_failed_write_leaves_no_file_and_the_old_result(
 ) -> None:
     store.write(KEY, "old", 0.0)
 
-    def full(fd: int, data: Any) -> int:
+    def full(fd: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         store.write(KEY, "new", 0.0)
 

@@ -36,8 +36,8 @@ from grain.edge.errors import (
 from grain.edge.meeting import files
 from grain.edge.meeting.block import SIZE, MeetingRecord, encode_block
 from grain.edge.meeting.disk import Disk, check_writable
-from grain.edge.meeting.host import start_time, this_process
 from grain.edge.meeting.meeting import Meeting
+from grain.files.processes import start_time, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

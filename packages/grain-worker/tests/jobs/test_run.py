@@ -22,7 +22,7 @@ import trio.testing
 
 from grain import GVAR
 from grain.edge.channel import memory_channels
-from grain.edge.meeting.host import this_process
+from grain.files.processes import this_process
 from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue

@@ -34,7 +34,6 @@ Map:
 - ``channel``: the public names of channels
 - ``buffers``: memory of large payloads
 - ``invitation``: a direct connection between two processes that a third one brings together
-- ``trust``: code, logs and scripts where other users may write
 - ``version``: the version of the package
 - ``machine/``: this machine: CPUs that workers have taken, copies of processes, users of sockets
 - ``bridge/``: meetings at a bridge, where processes meet that share no file system

@@ -111,7 +111,7 @@ def watch_over(queue: Queue, config: str | None, alive: LiveDispatcher) -> None:
         OSError: no process can be started.
     """
     from grain.cli.missions.logout import at_logout
-    from grain.edge.trust import python_command
+    from grain.files.trust import python_command
     from grain.queue.dispatchers import Dispatchers
 
     # Before the lock: whoever has that looks once more when it has given it back.
@@ -352,7 +352,7 @@ def await_dispatcher(queue: Queue) -> None:
 
 
 def _command(queue: Queue) -> tuple[str, ...]:
-    from grain.edge.trust import python_command
+    from grain.files.trust import python_command
 
     return (*python_command("grain.dispatcher"), str(queue.folder))
 

@@ -19,8 +19,8 @@ from grain.cli.slurm.sbatch import around, submit
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.steps import StepRefused, refuse
 from grain.cli.slurm_words.submission import JobRefused, make_job
-from grain.edge.trust import private_folder, python_command
 from grain.eventlog.names import state_folder
+from grain.files.trust import private_folder, python_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import trio
 
 from grain import GVAR
-from grain.edge.trust import python_command
+from grain.files.trust import python_command
 from grain.resource import Member, RootAllocation
 from grain.worker.errors import ExternalError, MemberLost
 from grain.worker.external import run_external

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.edge import trust
+from grain.files import trust
+from grain.files.whole import write_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,7 +224,7 @@ def test_a_script_takes_the_place_of_what_was_planted_and_no_other_user_may_read
     script.symlink_to(own)
     before = os.umask(0)
     try:
-        trust.write_script(script, "echo $KEY")
+        write_script(script, "echo $KEY")
     finally:
         os.umask(before)
 
@@ -235,7 +236,7 @@ def test_a_script_takes_the_place_of_what_was_planted_and_no_other_user_may_read
 
 def test_a_script_is_not_written_where_another_user_could_exchange_it(shared: Path) -> None:
     with pytest.raises(PermissionError, match="another user could exchange it before it runs"):
-        trust.write_script(shared / "w.sh", "")
+        write_script(shared / "w.sh", "")
     assert [] == list(shared.iterdir())
 
 

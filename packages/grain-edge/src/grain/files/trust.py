@@ -13,7 +13,7 @@ import os
 import shlex
 import stat
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -151,21 +151,6 @@ def _way_to(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
             yield place, status
 
 
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Name a file in the errors of a block that name none, such as those of write(2).
-
-    Raises:
-        OSError: of the block, with a file.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise
-
-
 def remove_files(folder: Path, wanted: Callable[[str, os.stat_result], bool]) -> None:
     """Remove plain files of a directory that is ours, by descriptor and through no link.
 
@@ -265,30 +250,6 @@ def open_output(path: str, flags: int) -> int:
         finally:
             os.close(link)
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-
-
-def write_script(path: Path, text: str) -> None:
-    """Write an executable file, only for its owner, in place of a file that is there.
-
-    Raises:
-        OSError: it cannot be written, or another user could put another file in its place.
-    """
-    status = path.parent.stat()
-    problem = mistrust(path.parent, status)
-    if problem and not (status.st_mode & stat.S_ISVTX and status.st_uid in {0, os.geteuid()}):
-        raise PermissionError(
-            errno.EPERM, f"{problem}: another user could exchange it before it runs", str(path)
-        )
-    aside = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700)
-    try:
-        with naming(path), os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(text)
-            os.fchmod(fd, 0o700)  # an umask may have taken away our own access
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
 
 
 def _is_private(gid: int) -> bool:

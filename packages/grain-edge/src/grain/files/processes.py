@@ -12,11 +12,6 @@ import re
 import socket
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from grain.edge.meeting.block import MeetingRecord
-    from grain.edge.messages import Hello, Welcome
 
 
 @dataclass(frozen=True)
@@ -38,6 +33,11 @@ class ProcessIdentity:
     space: int
     pid: int
     start: int
+
+    @property
+    def kernel(self) -> str:
+        """The kernel and the process namespace, as one word: a pid means something within both."""
+        return f"{self.boot}/{self.space}"
 
 
 def this_process() -> ProcessIdentity:
@@ -92,17 +92,6 @@ class PeerProcess:
     def stopped(self) -> bool:
         """True if the process does not run, as after SIGSTOP, until it is continued."""
         return self.alive and is_stopped(self.pid)
-
-
-def process_here(greeting: Hello | Welcome | MeetingRecord) -> PeerProcess | None:
-    """Return the process of a peer, by how it introduces itself.
-
-    None if this process cannot see it.
-    """
-    me = this_process()
-    if not greeting.start or (greeting.boot, greeting.space) != (me.boot, me.space):
-        return None
-    return PeerProcess(greeting.pid, greeting.start)
 
 
 def start_time(pid: int) -> int | None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.edge.meeting import files
-from grain.edge.meeting.host import is_stopped, machine_digest, start_time, this_process
 from grain.edge.transports.file_folder import remove_tree
+from grain.files.processes import is_stopped, machine_digest, start_time, this_process
 
 if TYPE_CHECKING:
     from pathlib import Path
