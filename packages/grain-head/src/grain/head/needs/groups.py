@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.edge.questions import NeedRow
 from grain.head.needs.group import FinishedRun, Group, Terms
 from grain.resource import Cores, Memory, learned
 
@@ -29,10 +31,12 @@ class Needs:
 
     Attributes:
         groups: those that were asked for, or whose runs have ended.
+        changes: how often what they have learned has changed.
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
+        self.changes = 0
         # The memory and the cores of the worker here that has most memory.
         self._largest = (0.0, 0.0)
 
@@ -90,12 +94,37 @@ class Needs:
         if memory is None or memory.group is None or not isinstance(had, Memory):
             return None
         group, after = self.group(memory.group), memory.tried[1]
+        self.changes += 1
         if use.exceeded:
             changed = group.on_exceeded(float(had.M), seconds, memory.size or 0.0, after)
         else:
             run = FinishedRun(use.peak, float(had.M), seconds, memory.size or 0.0)
             changed = group.on_finished(run, self.terms(request).maximum, after)
         return memory.group if changed else None
+
+    def forget(self, name: str) -> None:
+        """Forget what a group has learned."""
+        if self.groups.pop(name, None) is not None:
+            self.changes += 1
+
+    def row(self, name: str, request: Resource | None) -> NeedRow:
+        """Return a group for display.
+
+        Args:
+            name: of the group.
+            request: one that names it; None if none is here.
+        """
+        group = self.groups[name]
+        peaks = sorted(run.peak for run in group.runs)
+        return NeedRow(
+            group=name,
+            runs=group.finished,
+            exceeded=group.exceeded,
+            median=median(peaks) if peaks else None,
+            largest=peaks[-1] if peaks else None,
+            asks=None if request is None else group.amount(self.terms(request)),
+            text="" if request is None else group.explain(self.terms(request)),
+        )
 
     def explain(self, request: Resource) -> str:
         """Return in one line what a request in a group asks for, and why."""

@@ -21,7 +21,7 @@ from grain.head.scheduler.state import (
     WorkerAccount,
     split_time,
 )
-from grain.resource import ZERO, Cores, RunTimes, Supply
+from grain.resource import ZERO, Cores, RunTimes, Supply, learned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -415,6 +415,22 @@ class Scheduler:
                 group = self.needs.on_ended(by.stated, ended.held, use, now - ended.started)
                 if group is not None:
                     self._on_learned(group)
+
+    def learning(self) -> dict[str, Resource]:
+        """Return by group a request that names it, of the queues that are here."""
+        found: dict[str, Resource] = {}
+        for queue in self._queues.by_request.values():
+            for one in queue.alternatives if queue.learns else ():
+                memory = learned(one.stated)
+                if memory is not None and memory.group is not None and memory.tried[0] == 1:
+                    found.setdefault(memory.group, one.stated)
+        return found
+
+    def forget_needs(self, groups: Iterable[str]) -> None:
+        """Forget what groups have learned: they ask again as if no run had ended."""
+        for group in groups:
+            self.needs.forget(group)
+            self._on_learned(group)
 
     def _on_shapes(self) -> None:
         """Let groups ask for their part of other workers than before."""
