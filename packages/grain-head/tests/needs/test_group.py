@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.head.needs.group import GUARDED, LAST, SELDOM, FinishedRun, Group, Terms
+from grain.head.needs.group import GUARDED, LAST, SELDOM, FinishedRun, LearningGroup, Terms
 
 TERMS = Terms(share=4, maximum=32)
 
 
-def seen(*peaks: float, seconds: float = 100, amount: float = 32) -> Group:
-    group = Group("opt")
+def seen(*peaks: float, seconds: float = 100, amount: float = 32) -> LearningGroup:
+    group = LearningGroup("opt")
     for peak in peaks:
         group.on_finished(FinishedRun(peak, amount, seconds), TERMS.maximum)
     return group
 
 
-def run(group: Group, peak: float, seconds: float, lost: float = 1.0) -> list[float]:
+def run(group: LearningGroup, peak: float, seconds: float, lost: float = 1.0) -> list[float]:
     """Run a task with as many attempts as it needs; return the amounts."""
     asked = [group.amount(TERMS)]
     before = 0.0
@@ -33,7 +33,7 @@ def run(group: Group, peak: float, seconds: float, lost: float = 1.0) -> list[fl
 
 
 def test_nothing_known_it_asks_for_the_share_of_its_cores_then_doubles() -> None:
-    group = Group("opt")
+    group = LearningGroup("opt")
     assert group.amount(TERMS) == 4
     assert group.explain(TERMS) == (
         "opt asks for 4 GB, the share of its cores: no run of it has ended yet; then 8, then 16, "
@@ -42,7 +42,7 @@ def test_nothing_known_it_asks_for_the_share_of_its_cores_then_doubles() -> None
 
 
 def test_an_attempt_that_failed_counts_until_its_task_has_finished() -> None:
-    group = Group("opt")
+    group = LearningGroup("opt")
     group.on_exceeded(4, 50)
     assert group.amount(TERMS) == 16  # it needs 8 at least, and perhaps twice as much
     assert group.explain(TERMS) == (
@@ -56,7 +56,7 @@ def test_an_attempt_that_failed_counts_until_its_task_has_finished() -> None:
 
 
 def test_attempts_of_tasks_that_never_come_back_are_pushed_out() -> None:
-    group = Group("opt")
+    group = LearningGroup("opt")
     for amount in range(1, 10 * LAST):
         group.on_exceeded(float(amount), 50)
     assert len(group._failed) == LAST
@@ -76,7 +76,7 @@ def test_it_says_what_it_asks_for_and_why() -> None:
 def test_learning_costs_no_more_than_the_maximum_its_first_runs_and_one_under_way(
     tasks: list[tuple[float, float, float]],
 ) -> None:
-    group = Group("opt")
+    group = LearningGroup("opt")
     costs = []
     for peak, seconds, lost in tasks:
         before = group.spent
@@ -89,7 +89,7 @@ def test_learning_costs_no_more_than_the_maximum_its_first_runs_and_one_under_wa
 
 
 def test_while_it_has_cost_more_than_the_maximum_it_asks_for_that() -> None:
-    group = Group("opt")
+    group = LearningGroup("opt")
     for _ in range(GUARDED):
         for before, amount in ((0, 8), (8, 16), (16, 31)):
             group.on_exceeded(amount, 100, after=before)
@@ -105,7 +105,7 @@ def test_while_it_has_cost_more_than_the_maximum_it_asks_for_that() -> None:
 
 
 def test_programs_that_use_what_they_are_given_teach_nothing() -> None:
-    group = Group("orca")
+    group = LearningGroup("orca")
     for amount in (4, 4, 6, 8):
         group.on_finished(FinishedRun(0.75 * amount, amount, 60), 32)
     assert group.obeys
@@ -114,7 +114,7 @@ def test_programs_that_use_what_they_are_given_teach_nothing() -> None:
 
 
 def test_rungs_that_follow_from_peaks_are_not_taken_for_obedience() -> None:
-    group = Group("opt")
+    group = LearningGroup("opt")
     for task in range(100):
         run(group, 1.5 if task % 3 else 12, 60)
     assert not group.obeys
@@ -133,7 +133,7 @@ def test_it_forgets_what_is_long_ago() -> None:
 
 
 def test_needs_grow_with_size() -> None:
-    group = Group("opt")
+    group = LearningGroup("opt")
     for size in (10, 20, 40, 80, 15, 30):
         group.on_finished(FinishedRun((size / 20) ** 2, 32, 60, size), 32)
     assert group.power == pytest.approx(2)
@@ -146,7 +146,7 @@ def test_needs_grow_with_size() -> None:
 
 
 def test_sizes_that_explain_nothing_play_no_part() -> None:
-    group = Group("opt")
+    group = LearningGroup("opt")
     for size, peak in ((10, 3.0), (20, 1.0), (40, 3.1), (80, 1.1), (15, 1.0)):
         group.on_finished(FinishedRun(peak, 32, 60, size), 32)
     assert group.power == 0

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.head.needs.ladder import LAST_ATTEMPT, MOST_NEEDS, Need, ladder, next_amount
+from grain.head.needs.ladder import LAST_ATTEMPT, MOST_NEEDS, RunNeed, ladder, next_amount
 
 AMOUNTS = st.floats(0.01, 500)
-NEEDS = st.lists(st.builds(Need, AMOUNTS, st.floats(0.1, 1e5)), min_size=1, max_size=80)
+NEEDS = st.lists(st.builds(RunNeed, AMOUNTS, st.floats(0.1, 1e5)), min_size=1, max_size=80)
 
 
-def cost(rungs: tuple[float, ...], needs: list[Need], share: float) -> float:
+def cost(rungs: tuple[float, ...], needs: list[RunNeed], share: float) -> float:
     """Return what the runs take if each climbs these rungs until it has enough."""
     total = 0.0
     for need in needs:
@@ -25,8 +25,8 @@ def cost(rungs: tuple[float, ...], needs: list[Need], share: float) -> float:
     return total
 
 
-@given(st.lists(st.builds(Need, AMOUNTS, st.floats(0.1, 1e3)), min_size=1, max_size=6), AMOUNTS)
-def test_no_other_sequence_of_needs_costs_less(needs: list[Need], share: float) -> None:
+@given(st.lists(st.builds(RunNeed, AMOUNTS, st.floats(0.1, 1e3)), min_size=1, max_size=6), AMOUNTS)
+def test_no_other_sequence_of_needs_costs_less(needs: list[RunNeed], share: float) -> None:
     amounts = sorted({need.amount for need in needs})
     others = (
         (*chosen, amounts[-1])
@@ -39,7 +39,7 @@ def test_no_other_sequence_of_needs_costs_less(needs: list[Need], share: float) 
 
 @given(NEEDS, st.floats(0, 100), AMOUNTS)
 def test_rungs_ascend_to_the_largest_need_and_never_above_the_maximum(
-    needs: list[Need], share: float, maximum: float
+    needs: list[RunNeed], share: float, maximum: float
 ) -> None:
     rungs = ladder(needs, share, maximum)
     assert list(rungs) == sorted(set(rungs))
@@ -52,14 +52,14 @@ def test_with_nothing_known_there_is_no_rung() -> None:
 
 
 def test_a_few_large_needs_have_a_rung_of_their_own_and_a_dear_share_takes_it_away() -> None:
-    needs = [Need(1.0, 60)] * 20 + [Need(10.0, 60)] * 2
+    needs = [RunNeed(1.0, 60)] * 20 + [RunNeed(10.0, 60)] * 2
     assert ladder(needs, share=1, maximum=32) == (1.0, 10.0)
     assert ladder(needs, share=1000, maximum=32) == (10.0,)
 
 
 @given(NEEDS, AMOUNTS, AMOUNTS, AMOUNTS)
 def test_five_attempts_at_most_each_with_more_than_the_last_up_to_the_maximum(
-    needs: list[Need], share: float, first: float, maximum: float
+    needs: list[RunNeed], share: float, first: float, maximum: float
 ) -> None:
     amount: float | None = min(first, maximum)
     asked = []

@@ -9,6 +9,7 @@ Map:
 
 - ``messages``: the messages between a mission and a head
 - ``scheduler/``: which task starts where and when
+- ``needs/``: how much memory and time groups of tasks need
 - ``hub/``: one scheduler for many missions and workers
 - ``service``: a hub with the channels of its peers
 - ``gnaw/``: the process that missions share, run by ``python -m grain.head``

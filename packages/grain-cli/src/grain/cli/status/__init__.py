@@ -1,4 +1,4 @@
-"""Missions and their tasks: `grain ls`, `grain why` and `grain cancel`.
+"""Missions and their tasks: `grain ls`, `grain why`, `grain cancel`.
 
 Map:
 
@@ -6,4 +6,5 @@ Map:
 - ``ls_text``: its tables
 - ``why``: the command `grain why`
 - ``cancel``: the command `grain cancel`
+- ``needs``: the command `grain needs`
 """

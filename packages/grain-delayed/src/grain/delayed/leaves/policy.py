@@ -35,7 +35,7 @@ class LeafPolicy(NamedTuple):
 
 
 LEARNING = LeafPolicy(None, None)
-"""Of a function whose group learns its memory: a task that had too little is tried with more."""
+"""The policy of a function whose group learns: a task that had too little is tried with more."""
 
 
 def make_policy(

@@ -1,9 +1,11 @@
-"""How much memory tasks need, learned from the runs of their groups.
+"""The memory and the time that tasks need, learned from the runs of their groups.
 
-- `grain.head.needs.ladder`: the sequence of amounts at which the runs of a group cost least.
-- `grain.head.needs.slope`: how the need grows with the size of the problem.
-- `grain.head.needs.group`: what a group has seen, and what it asks for next.
-- `grain.head.needs.groups`: all groups of a scheduler, and the file that keeps them.
+Map:
 
-All of this decides without I/O, except for reading and writing that file.
+- ``ladder``: the sequence of amounts at which the runs of a group cost least
+- ``slope``: the growth of needs with the size of the problem
+- ``group``: the runs that a group has seen, and the amount that it asks for next
+- ``groups``: all groups of a scheduler
+- ``again``: the request of another attempt, where an amount or a limit was too little
+- ``store``: the file that keeps the groups
 """

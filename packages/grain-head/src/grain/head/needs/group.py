@@ -1,4 +1,4 @@
-"""What the tasks of one group have needed, and what the next one asks for.
+"""The needs of one group of tasks, and what the next one asks for.
 
 A guard bounds what learning may cost. It compares the GB s of all attempts that have ended, those
 that failed included, with what the finished runs would have taken at the maximum. While they are
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import NamedTuple
 
-from grain.head.needs.ladder import DOUBLED, Need, ladder, next_amount
+from grain.head.needs.ladder import DOUBLED, RunNeed, ladder, next_amount
 from grain.head.needs.slope import Sized, power
 
 LAST = 64
@@ -33,7 +33,7 @@ _DIFFER = 1.5
 
 
 class Terms(NamedTuple):
-    """What a request in a group is worth on the workers that are here.
+    """The worth of a request in a group on the workers that are here.
 
     Attributes:
         share: GB of a worker that belong to the cores of the task.
@@ -62,7 +62,7 @@ class FinishedRun(NamedTuple):
 
 
 @dataclass
-class Group:
+class LearningGroup:
     """The tasks of a group.
 
     Attributes:
@@ -207,19 +207,19 @@ class Group:
 
     # ---- details
 
-    def _needs(self, terms: Terms) -> list[Need]:
+    def _needs(self, terms: Terms) -> list[RunNeed]:
         seen = [*self.runs, *self._failed]
         if not seen:
             return []
         b = self.power if terms.size else 0.0
         needs = [
-            Need(_rounded(headroom * run.peak * _scaled(run.size, terms.size, b)), run.seconds)
+            RunNeed(_rounded(headroom * run.peak * _scaled(run.size, terms.size, b)), run.seconds)
             for runs, headroom in ((self.runs, HEADROOM), (self._failed, 1.0))
             for run in runs
         ]
-        # Nobody knows the largest need to come: one imaginary run stands for it.
+        # The largest need to come is unknown: one imaginary run stands for it.
         largest = max(need.amount for need in needs)
-        needs.append(Need(DOUBLED * largest, fmean(need.seconds for need in needs)))
+        needs.append(RunNeed(DOUBLED * largest, fmean(need.seconds for need in needs)))
         return needs
 
     def _scale(self, run: FinishedRun, size: float) -> float:

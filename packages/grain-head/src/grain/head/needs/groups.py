@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.edge.questions import NeedRow
-from grain.head.needs.group import FinishedRun, Group, Terms
+from grain.head.needs.group import FinishedRun, LearningGroup, Terms
 from grain.resource import Cores, Memory, learned
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _UNKNOWN = 1.0
 
 
 class MemoryUse(NamedTuple):
-    """What a run has used: the peak of its memory in GB, and True if it needed more than it had."""
+    """The use of a run: the peak of its memory in GB, and True if it needed more than it had."""
 
     peak: float
     exceeded: bool = False
@@ -35,16 +35,16 @@ class Needs:
     """
 
     def __init__(self) -> None:
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, LearningGroup] = {}
         self.changes = 0
         # The memory and the cores of the worker here that has most memory.
         self._largest = (0.0, 0.0)
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str) -> LearningGroup:
         """Return a group, a new one at its first request."""
         group = self.groups.get(name)
         if group is None:
-            group = self.groups[name] = Group(name)
+            group = self.groups[name] = LearningGroup(name)
         return group
 
     def on_workers(self, totals: Iterable[Resource]) -> bool:

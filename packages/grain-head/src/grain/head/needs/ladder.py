@@ -6,7 +6,7 @@ cost least follows exactly from the runs so far, by dynamic programming over the
 al. (IEEE TPDS 29, 2018, "A Job Sizing Strategy for High-Throughput Scientific Workflows") choose a
 first allocation by the same cost, with one retry at the maximum; the ladder has any number of them.
 
-Memory alone is not the cost. An attempt keeps cores busy as well, so each counts as if it also had
+Memory is not the whole cost. An attempt keeps cores busy as well, so each counts as if it also had
 the *share*: the memory of a worker that belongs to the cores of the task. And what is left of a
 worker may be too little for one more task: of 8 GB, tasks with 4.7 GB take all. So an amount counts
 as the part of a worker that it is in effect, and the parts 1/2, 1/3, ... are among the rungs.
@@ -31,15 +31,15 @@ LAST_ATTEMPT = 5
 """The attempt that gets the maximum."""
 
 
-class Need(NamedTuple):
-    """What one run needs: an amount in GB, for some seconds."""
+class RunNeed(NamedTuple):
+    """The need of one run: an amount in GB, for some seconds."""
 
     amount: float
     seconds: float
 
 
 def ladder(
-    needs: Iterable[Need], share: float, maximum: float, worker: float = math.inf
+    needs: Iterable[RunNeed], share: float, maximum: float, worker: float = math.inf
 ) -> tuple[float, ...]:
     """Return the rungs in GB, ascending; empty if there are no needs.
 

@@ -1,4 +1,4 @@
-"""How memory grows with the size of the problem: the power ``b`` in memory ~ size ** b.
+"""The growth of memory with the size of the problem: the power ``b`` in memory ~ size ** b.
 
 The power is the median of the slopes between pairs of runs (Theil, 1950; Sen, 1968), so that a few
 odd runs do not bend it.

@@ -17,7 +17,7 @@ import trio
 
 from grain.files.trust import mistrust
 from grain.files.whole import write_whole
-from grain.head.needs.group import LAST, FinishedRun, Group
+from grain.head.needs.group import LAST, FinishedRun, LearningGroup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ class Unreadable(Exception):
 
 
 class StoredGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A group, as `Group` has it; of its runs the last ones."""
+    """A group, as `LearningGroup` has it; of its runs the last ones."""
 
     name: str
     runs: tuple[FinishedRun, ...]
@@ -71,7 +71,7 @@ def encode(needs: Needs) -> bytes:
     return msgspec.json.format(msgspec.json.encode(StoredNeeds(VERSION, stored)), indent=1)
 
 
-def decode(data: bytes) -> list[Group]:
+def decode(data: bytes) -> list[LearningGroup]:
     """Return the groups in the content of a file.
 
     Raises:
@@ -88,7 +88,7 @@ def decode(data: bytes) -> list[Group]:
     except msgspec.MsgspecError as error:
         raise Unreadable(f"it is damaged ({error})") from None
     return [
-        Group(
+        LearningGroup(
             one.name,
             deque(one.runs, maxlen=LAST),
             one.finished,

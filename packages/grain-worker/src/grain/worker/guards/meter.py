@@ -215,7 +215,7 @@ class Meter:
             private = kibibytes(status, b"\nRssAnon:")
             sizes[pid] = private, kibibytes(status, b"\nVmRSS:") - private
         total, cost = sum(map(sum, sizes.values())), 0.0
-        # Nobody is ended for pages that were counted repeatedly.
+        # No program is ended for pages that were counted repeatedly.
         if total > 1.1 * self._peak or (self._most is not None and total > self._most):
             total, cost = self._without_shared(sizes, now)
         self.used = total + self._size_of_files()
