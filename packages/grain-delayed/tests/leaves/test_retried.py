@@ -92,10 +92,12 @@ async def test_calls_survive_that_one_of_four_devices_is_broken(
 
     task = delayed(work, retries=3) @ (Cores(1) & GPUs(1))
     async with mission(Cores(8) & GPUs(4), config_file=False, cache=False) as under_way:
+        # The first ones fail there before any has succeeded elsewhere, which says nothing yet.
+        await each([task() for _ in range(8)])
         await each([task() for _ in range(40)])
 
-    assert (40, 0) == (under_way.statistics().done, under_way.statistics().failed)
-    assert ran.count([0]) <= 40
+    assert (48, 0) == (under_way.statistics().done, under_way.statistics().failed)
+    assert ran.count([0]) <= 24
     assert 1 == capsys.readouterr().err.count("warning: GPU 0 is set aside for 1 min: ")
 
 

@@ -29,6 +29,7 @@ from grain.head.events import (
     WorkerJoined,
     WorkerLeft,
 )
+from grain.head.needs.groups import MemoryUse
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.outlived import CRASHES, SOLO
 from grain.head.scheduler.places import RunPlace, gpus_of, set_aside_texts
@@ -45,6 +46,7 @@ from grain.worker import (
     local_offer,
 )
 from grain.worker.call import call_text, name_of
+from grain.worker.errors import exceeded_memory
 from grain.worker.messages import Cancel, Ended, StartRun
 
 if TYPE_CHECKING:
@@ -421,9 +423,12 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             ran = self._scheduler.tasks[task]
             began = ran.started
             failed = type(payload) is outcome.Error
-            if failed or self._scheduler.places.watches:
+            use = self._use(task, message.report, payload)
+            # One that needed more memory than it had says nothing of its place.
+            if (failed or self._scheduler.places.watches) and not (use and use.exceeded):
                 self._note_outcome(ran, task, now, failed=failed)
-            self._scheduler.on_finished(task, now, measured=message.status == "done")
+            measured = message.status == "done"
+            self._scheduler.on_finished(task, now, measured=measured, use=use)
             self._resolve(task, payload, report=message.report, ran=now - began)
 
     def _note_outcome(self, ran: Task, task: int, now: float, *, failed: bool) -> None:
@@ -440,6 +445,16 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         news, places.news = places.news, []
         for one in news:
             self._on_event(SchedulerTrouble(*set_aside_texts(one, "", str(one.function))))
+
+    def _use(self, task: int, account: RunAccount, ended: Outcome | None) -> MemoryUse | None:
+        """Return the memory that a run has used, if its group learns from it."""
+        if not self._scheduler.tasks[task].queue.learns:
+            return None
+        exceeded = type(ended) is outcome.Error and exceeded_memory(ended.error)
+        usage = account.usage
+        if exceeded or (type(ended) is outcome.Value and usage.measured_by != "none"):
+            return MemoryUse(usage.peak_memory, exceeded)
+        return None
 
     def _on_crash(
         self,

@@ -10,6 +10,7 @@ from grain.edge.questions import (
     CallAnswer,
     FoundAnswer,
     LoadAnswer,
+    NeedRow,
     ProgramsAnswer,
     TaskCounts,
     WhyAnswer,
@@ -525,6 +526,21 @@ class Hub:
             answer = self.answer_why(mission, ask.task, now)
         self._outgoing.post(link, Answer(ask.about, ask.number), pack(answer))
 
+    def needs(self, forget: str = "") -> list[NeedRow]:
+        """Return the groups that learn how much memory to ask for, by name.
+
+        Args:
+            forget: a pattern of names, as for files: those are forgotten, and returned as they
+                were; "" for none.
+        """
+        stated = self.scheduler.learning()
+        needs = self.scheduler.needs
+        names = [name for name in sorted(needs.groups) if not forget or fnmatchcase(name, forget)]
+        rows = [needs.row(name, stated.get(name)) for name in names]
+        if forget:
+            self.scheduler.forget_needs(names)
+        return rows
+
     def load(self) -> LoadAnswer:
         """Return how many cores tasks were given, how many there are, and how many compute.
 
@@ -553,6 +569,8 @@ class Hub:
                 return demand(self.registry, self.waiting, now)
             case "load":
                 return self.load()
+            case "needs":
+                return self.needs(ask.pattern)
         return None
 
 

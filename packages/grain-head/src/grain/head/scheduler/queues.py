@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 from grain.head.scheduler.apart import ApartWorkers
 from grain.head.scheduler.index import LevelIndex, ReservedWorkers
 from grain.head.scheduler.state import Shape, Task, TaskQueue, limits_of
-from grain.resource import Supply
+from grain.resource import Supply, learned
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from grain.head.needs.groups import Needs
     from grain.head.scheduler.cluster import ClusterPool
     from grain.head.scheduler.places import RunPlace
     from grain.head.scheduler.state import Alternative, Level, WorkerAccount
@@ -62,8 +63,9 @@ class QueueTable:
             returned something, or their resources are no longer reserved.
     """
 
-    def __init__(self, run_times: RunTimes, cluster: ClusterPool) -> None:
+    def __init__(self, run_times: RunTimes, needs: Needs, cluster: ClusterPool) -> None:
         self._run_times = run_times
+        self._needs = needs
         self.cluster = cluster
         self._free_bits: list[int] = []
         self._by_priority: dict[int, int] = {}  # the bits of all queues of a priority
@@ -209,6 +211,39 @@ class QueueTable:
                 # Shorter limits may suit workers that were out of the question.
                 self.untried |= one.bit & self.nonempty
 
+    def learn(self, group: str | None = None) -> list[TaskQueue]:
+        """Set the memory of requests to what their group needs now; of all groups for None.
+
+        Returns:
+            The queues whose amounts are others now: their reservations are for the old ones.
+        """
+        changed: dict[int, TaskQueue] = {}
+        for one in self.by_bit.values():
+            memory = learned(one.stated) if one.learns else None
+            if memory is None or group not in (None, memory.group) or not one.set_memory():
+                continue
+            queue = one.queue
+            changed[queue.bit] = queue
+            self.levels.remove_alternative(one)
+            one.heap.clear()
+            self.levels.add_alternative(one)
+            for shape in self.shapes.values():
+                queue.serving_shapes -= bool(shape.mask & queue.bits)
+                shape.mask &= ~one.bit
+                queue.serving_shapes += bool(shape.mask & queue.bits)
+                self._try(one, shape)
+            self.untried |= one.bit & self.nonempty
+        if changed:
+            self._on_fits_changed()
+        return list(changed.values())
+
+    def _on_fits_changed(self) -> None:
+        """Let reserved workers be looked at again: their masks know nothing of new fits."""
+        for worker in self.reserved:
+            if worker.reservation is not None:
+                worker.reservation.beside_mask = None
+            self.open_to_all(worker)
+
     def startable(self, worker: WorkerAccount) -> tuple[Level, int]:
         """Return the level of what a worker has free, and the bits that it lets start.
 
@@ -294,6 +329,7 @@ class QueueTable:
             priority,
             bits,
             self._run_times,
+            self._needs,
             self.cluster.kinds,
             share,
             interpreter,
@@ -313,11 +349,7 @@ class QueueTable:
                 self._try(one, shape)
             self.levels.add_alternative(one)
         self._by_priority[priority] = self._by_priority.get(priority, 0) | queue.bits
-        for worker in self.reserved:
-            # The bit masks know nothing of the new queue.
-            if worker.reservation is not None:
-                worker.reservation.beside_mask = None
-            self.open_to_all(worker)
+        self._on_fits_changed()
         return queue
 
     def _discard_unused(self) -> None:

@@ -8,6 +8,7 @@ from heapq import heappop
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
+from grain.head.needs.groups import Needs
 from grain.head.scheduler.cluster import ClusterPool, unowned
 from grain.head.scheduler.numbered import Numbered
 from grain.head.scheduler.places import WHOLE, FailingPlaces, RunPlace, bar, places_of
@@ -22,11 +23,12 @@ from grain.head.scheduler.state import (
     serving_gang,
     split_time,
 )
-from grain.resource import ZERO, Cores, RunTimes, Supply
+from grain.resource import ZERO, Cores, RunTimes, Supply, learned
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
+    from grain.head.needs.groups import MemoryUse
     from grain.head.scheduler.apart import ApartWorkers
     from grain.head.scheduler.queues import QueueKey
     from grain.resource import Resource
@@ -61,6 +63,7 @@ class Scheduler:
         cluster: as the argument.
         places: those where tasks fail.
         run_times: the run times of groups, see `grain.resource.WTime`.
+        needs: the memory that groups need, see `grain.resource.Memory`.
     """
 
     def __init__(
@@ -73,10 +76,11 @@ class Scheduler:
         self.cluster = cluster or ClusterPool()
         self.places = FailingPlaces()
         self.run_times = RunTimes()
+        self.needs = Needs()
         self.tasks: Numbered[Task] = Numbered()
         self.workers: dict[int, WorkerAccount] = {}
         self.taken: dict[int, Alternative] = {}
-        self._queues = QueueTable(self.run_times, self.cluster)
+        self._queues = QueueTable(self.run_times, self.needs, self.cluster)
         self._guard = guard(self.workers, self._queues, max_overtakes)
         self._last_age = 0
         self._last_again = 0
@@ -136,6 +140,7 @@ class Scheduler:
         )
         self._queues.unplaced[worker] = new
         self._guard.on_worker_open()
+        self._on_shapes()
         self._require(self._queues.outlived.values())
         self._now = now
         self._bar()
@@ -199,6 +204,7 @@ class Scheduler:
         if self._queues.apart.on_left(worker):
             self._try_gangs()
         self._guard.on_worker_left()
+        self._on_shapes()
         self._require(self._queues.outlived.values())
         self.places.forget_worker(worker)
         self._bar()
@@ -502,12 +508,15 @@ class Scheduler:
         running.age = age
         queue.running += 1
 
-    def on_finished(self, task: int, now: float, *, measured: bool = True) -> None:
+    def on_finished(
+        self, task: int, now: float, *, measured: bool = True, use: MemoryUse | None = None
+    ) -> None:
         """Remove a task whose run has ended; everything that it held is free again.
 
         Args:
             measured: whether the time that it took counts for its group; false for a run that was
                 stopped.
+            use: what it has used, for a group that learns; None if that is not known.
         """
         ended = self.tasks.pop(task)
         worker = ended.worker
@@ -529,10 +538,44 @@ class Scheduler:
             measured
             and wtime is not None
             and wtime.group is not None
-            and self.run_times.record(wtime.group, now - ended.started)
+            and self.run_times.record(wtime.group, now - ended.started, wtime.learn)
         ):
             self._queues.estimate(wtime.group)
             self._on_limits_changed()
+        if by.learns:
+            # What it held is not for the next one, which may ask for another amount.
+            worker.open_to_all = True
+            if use is not None:
+                group = self.needs.on_ended(by.stated, ended.held, use, now - ended.started)
+                if group is not None:
+                    self._on_learned(group)
+
+    def learning(self) -> dict[str, Resource]:
+        """Return by group a request that names it, of the queues that are here."""
+        found: dict[str, Resource] = {}
+        for queue in self._queues.by_request.values():
+            for one in queue.alternatives if queue.learns else ():
+                memory = learned(one.stated)
+                if memory is not None and memory.group is not None and memory.tried[0] == 1:
+                    found.setdefault(memory.group, one.stated)
+        return found
+
+    def forget_needs(self, groups: Iterable[str]) -> None:
+        """Forget what groups have learned: they ask again as if no run had ended."""
+        for group in groups:
+            self.needs.forget(group)
+            self._on_learned(group)
+
+    def _on_shapes(self) -> None:
+        """Let groups ask for their part of other workers than before."""
+        if self.needs.on_workers(shape.sample.total for shape in self._queues.shapes.values()):
+            self._on_learned()
+
+    def _on_learned(self, group: str | None = None) -> None:
+        """Let the queues of a group, or of all, ask for other amounts than before."""
+        for queue in self._queues.learn(group):
+            for reservation in list(queue.reservations):
+                self._guard.lose(reservation)
 
     def on_cancelled(self, task: int) -> Task | None:
         """Remove a waiting task that is not wanted any more.
@@ -687,8 +730,9 @@ class Scheduler:
         """Return a queue that is only asked what fits where."""
         bits = [0] * len(request.alternatives())
         return TaskQueue(
-            request, 0, bits, self.run_times, self.cluster.kinds, interpreter=interpreter
-        )
+            request, 0, bits, self.run_times, self.needs, self.cluster.kinds,
+            interpreter=interpreter,
+        )  # fmt: skip
 
     def _why_never(self, one: Alternative, worker: WorkerAccount, now: float) -> str | None:
         """Return why a worker can never run a task by an alternative; None if it could."""

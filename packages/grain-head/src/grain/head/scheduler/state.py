@@ -16,13 +16,15 @@ from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.head.needs.again import replaced
 from grain.head.scheduler.places import WHOLE
-from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime
+from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime, learned
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from grain.head.needs.groups import Needs
     from grain.head.scheduler.places import RunPlace
     from grain.resource import Resource, RunTimes
 
@@ -95,7 +97,10 @@ class Alternative:
         interpreter: that of the queue.
         wtime: the part of the request that limits the time, if any.
         shared: the part that the scheduler owns for the whole cluster, if any.
-        space: the rest of the request.
+        needs: the groups that learn how much memory to ask for.
+        stated: the rest of the request.
+        learns: True if that names a group that learns its memory.
+        space: the same, with the memory that the group asks for now.
         count: the number of workers at once that it asks for; more than 1 for a gang.
         same: what the members of a gang have in common: ``"group"`` or ``"job"``.
         limits: the time limits in seconds, estimated where the request names a group.
@@ -113,9 +118,12 @@ class Alternative:
     interpreter: str
     run_times: InitVar[RunTimes]
     kinds: InitVar[frozenset[str]]
+    needs: Needs
     least: float = 0.0
     wtime: WTime | None = field(init=False)
     shared: Resource | None = field(init=False)
+    stated: Resource = field(init=False)
+    learns: bool = field(init=False)
     space: Resource = field(init=False)
     limits: Limits = field(init=False)
     count: int = 1
@@ -129,7 +137,21 @@ class Alternative:
             request = request.member
         self.wtime, space = split_time(request)
         self.space, self.shared = divided(space, kinds)
+        self.stated = self.space
+        self.learns = learned(self.space) is not None
         self.limits = limits_of(self.wtime, run_times)
+        self.set_memory()
+
+    def set_memory(self) -> bool:
+        """Set the amount of memory to what its group needs now; return True if it is another."""
+        memory = learned(self.stated)
+        if memory is None:
+            return False
+        space = replaced(self.stated, memory.given(self.needs.amount(self.stated)))
+        if space == self.space:
+            return False
+        self.space = space
+        return True
 
     def fits(self, interpreter: str, free: Resource) -> bool:
         """Return True if tasks can run by it on workers of an interpreter that have this free."""
@@ -185,6 +207,7 @@ class TaskQueue:
         bits: the bits of all alternatives.
         gangs: the bits of those that ask for several workers at once.
         shared: the bits of those that ask for resources of the whole cluster.
+        learns: True if one of them learns its memory, so that its amount may change.
         closed: the bits of those among them for which there is not enough free, as
             `ClusterPool.share_out` says.
         open: the bits of those that its oldest task takes now: ``bits``, or the first one's while
@@ -217,6 +240,7 @@ class TaskQueue:
     priority: int
     own_bits: InitVar[Sequence[int]]
     run_times: InitVar[RunTimes]
+    needs: InitVar[Needs]
     kinds: InitVar[frozenset[str]] = frozenset()
     share: int = 0
     interpreter: str = ""
@@ -228,6 +252,7 @@ class TaskQueue:
     bits: int = field(init=False)
     gangs: int = field(init=False)
     shared: int = field(init=False)
+    learns: bool = field(init=False)
     closed: int = 0
     open: int = field(init=False)
     prefer: float = field(init=False)
@@ -247,17 +272,24 @@ class TaskQueue:
     _asked: str = ""
 
     def __post_init__(
-        self, own_bits: Sequence[int], run_times: RunTimes, kinds: frozenset[str]
+        self,
+        own_bits: Sequence[int],
+        run_times: RunTimes,
+        needs: Needs,
+        kinds: frozenset[str],
     ) -> None:
         requests = self.request.alternatives()
         self.alternatives = tuple(
-            Alternative(self, index, request, bit, self.interpreter, run_times, kinds, self.seen)
+            Alternative(
+                self, index, request, bit, self.interpreter, run_times, kinds, needs, self.seen
+            )
             for index, (request, bit) in enumerate(zip(requests, own_bits, strict=True))
         )
         self.only = self.alternatives[0] if len(requests) == 1 else None
         self.prefer = self.request.prefer if isinstance(self.request, Either) else 0.0
         self.bits = self.open = reduce(or_, (one.bit for one in self.alternatives))
         self.gangs = sum(one.bit for one in self.alternatives if one.count > 1)
+        self.learns = any(one.learns for one in self.alternatives)
         self.shared = sum(one.bit for one in self.alternatives if one.shared is not None)
 
     @property

@@ -17,6 +17,7 @@ import outcome
 import trio
 
 from grain.eventlog.causes import decisive_line_of
+from grain.resource import Memory
 from grain.worker.call import run_call
 from grain.worker.errors import (
     ExternalError,
@@ -25,6 +26,7 @@ from grain.worker.errors import (
     PayloadError,
     all_behind,
     command_line,
+    note_memory,
 )
 from grain.worker.messages import (
     LANE,
@@ -472,6 +474,9 @@ class _Execution(Generic[Arriving, Departing]):
         report: object = b""
         if account is not None:
             account.close()
+            memory = account.res.get(Memory) if lost is not None else None
+            if isinstance(memory, Memory) and lost is not None:
+                note_memory(lost, memory.M)
             report = self._translation.encode_report(account, ended)
         if self._on_ended is not None:
             self._on_ended(attempt)
