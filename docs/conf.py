@@ -128,7 +128,7 @@ moved = {
     "other-words": "coming-from#words-of-other-tools",
     "quotas": "resources#limits-that-grain-sets",
     "resource-kinds": "resources#a-kind-of-your-own",
-    "retries": "failed#try-again",
+    "retries": "failed#retries",
     "snakemake": "tools#snakemake",
     "subproc": "python-functions",
     "travelling": "where-code-runs#what-travels",
