@@ -162,7 +162,7 @@ class WTime(Resource):
         """Make it of the arguments, without a clock, or of only the hard limit."""
         given = data if isinstance(data, dict) else {"T": data}
         if "clock" in given:
-            raise ValueError("a clock is no data")
+            raise ValueError("a clock is not data")
         return cls(**given)
 
     def _level(self) -> Hashable:
