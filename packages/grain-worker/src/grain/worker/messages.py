@@ -408,7 +408,7 @@ class Leaving(Message, frozen=True):
 
 
 class WorkerRegistered(Message, frozen=True):
-    """The head has taken in the worker's registration.
+    """The head has accepted the worker's registration.
 
     Attributes:
         versions: the head's, for the worker's log.
