@@ -12,7 +12,7 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "extensions"))
+sys.path[:0] = [str(HERE / "extensions"), str(HERE.parent)]
 
 project = "Grain"
 author = "the authors of Grain"
@@ -32,6 +32,7 @@ extensions = [
     "programs",
     "reference",
     "example_report",
+    "tables",
 ]
 root_doc = "index"
 exclude_patterns = ["extensions", "conf.py", "_static", "monitoring"]
@@ -47,27 +48,22 @@ navigation = {
         "gangs",
         "where-code-runs",
         "delayed",
-        "progress",
         "examples",
     ],
     "I have scripts": ["jobs", "slurm", "tools"],
     "I want to log out": ["missions"],
     "I have Python functions": ["python-functions", "notebook"],
-    "My job waits": ["waiting", "scheduling", "commands", "top", "metrics"],
-    "My jobs have run": ["history", "report", "whatif"],
+    "My job waits": ["waiting", "watch", "commands"],
+    "My jobs have run": ["report"],
     "My job failed": ["failed", "troubleshooting"],
     "My cluster is special": [
         "workers",
         "batch-systems",
-        "demand",
         "bridge",
-        "bridge-server",
         "config",
         "grain.reference",
-        "worker",
-        "edge",
+        "meeting",
         "security",
-        "ports",
     ],
     "API reference": [
         "api/resource",
@@ -80,20 +76,13 @@ navigation = {
     ],
     "Developers": [
         "contributing",
-        "how-it-works",
         "architecture",
         "protocol",
-        "protocol-rules",
-        "protocol-tests",
         "performance",
-        "fairness",
-        "edge-formats",
         "event-log",
         "queue-files",
-        "own-commands",
         "changes",
         "changelog",
-        "security-tests",
         "vulnerabilities",
     ],
 }
@@ -114,25 +103,43 @@ moved = {
     "aiida": "tools#aiida",
     "asyncio": "python-functions#asyncio-and-notebooks",
     "blocking": "where-code-runs#code-that-blocks",
+    "bridge-server": "bridge#for-the-operator",
     "cache": "failed#keep-results",
     "combine": "delayed#waitgroups",
     "coming-from-hyperqueue": "coming-from#from-hyperqueue",
+    "demand": "workers#workers-by-demand",
+    "edge": "meeting",
+    "edge-formats": "meeting#formats",
     "executor": "python-functions#an-executor",
     "executor-tests": "python-functions#an-executor",
+    "fairness": "waiting#the-cost-of-fairness",
+    "history": "report",
+    "how-it-works": "architecture",
     "limits": "delayed#many-tasks",
     "map-parallel": "coming-from#from-gnu-parallel",
     "map-results": "map#outputs",
     "map-values": "map#what-a-value-cannot-do",
     "measuring": "external#what-programs-use",
+    "metrics": "watch#metrics",
     "nextflow": "tools#nextflow",
     "other-words": "coming-from#words-of-other-tools",
+    "own-commands": "architecture#where-to-begin",
+    "ports": "security#for-administrators-ports-that-listen",
+    "progress": "watch#the-progress-line",
+    "protocol-rules": "protocol#rules-of-delivery",
+    "protocol-tests": "protocol#how-it-is-tested",
     "quotas": "resources#limits-that-grain-sets",
     "resource-kinds": "resources#a-kind-of-your-own",
     "retries": "failed#retries",
+    "scheduling": "waiting#the-policy",
+    "security-tests": "security",
     "snakemake": "tools#snakemake",
     "subproc": "python-functions",
+    "top": "watch#grain-top",
     "travelling": "where-code-runs#what-travels",
+    "whatif": "report#what-if-grain-whatif",
     "which-tool": "coming-from#which-tool-for-which-work",
+    "worker": "workers#what-a-worker-owns",
 }
 
 # ---- Markdown

@@ -551,11 +551,22 @@ class MemberLost(Exception):
         joined: True if all members had joined; False if nothing has run yet.
         worker: the name of its worker; empty for the root.
         why: the reason, in a clause.
+        ends: True if that is being ended, by a batch system or a person.
     """
 
-    def __init__(self, index: int, name: str, why: str, *, joined: bool, worker: str = "") -> None:
+    def __init__(
+        self,
+        index: int,
+        name: str,
+        why: str,
+        *,
+        joined: bool,
+        worker: str = "",
+        ends: bool = False,
+    ) -> None:
         super().__init__(f"{name} {'is lost' if joined else 'has not joined'}: {why}")
         self.index = index
         self.why = why
         self.joined = joined
         self.worker = worker
+        self.ends = ends

@@ -467,6 +467,8 @@ class ProgramCall:
             own |= found
             note_given(own, found)
             result = await self._accounted()
+            report = result.report
+            call.failed = isinstance(report, StartFailure) or report.status != 0
             if not call.refused:
                 return result
         raise self.refused(call.refused)

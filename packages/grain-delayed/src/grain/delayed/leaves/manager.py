@@ -35,6 +35,7 @@ from grain.delayed.leaves.retry import Attempts, NextAttempt, RetryLines, asking
 from grain.delayed.leaves.snapshot import Snapshots
 from grain.head import TaskCancelled
 from grain.head.events import TaskFailed
+from grain.head.messages import AVOIDED
 from grain.resource import ZERO, Infeasible
 from grain.worker import Call
 from grain.worker.call import call_text, capture, name_of
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import Retry
     from grain.head import Statistics
+    from grain.head.messages import FailedOn
     from grain.resource import Resource
 
 T = TypeVar("T")
@@ -70,6 +72,7 @@ class Submitter(Protocol):
         deliver: Callable[[Any], object],
         urgency: float = 0.0,
         retry_of: int = 0,
+        avoid: tuple[FailedOn, ...] = (),
     ) -> int:
         """Submit a call to the executor; return its number."""
 
@@ -85,6 +88,10 @@ class Submitter(Protocol):
     @property
     def failed_by(self) -> Resource:
         """The request of the leaf that has failed last: of alternatives the one that it had."""
+
+    @property
+    def failed_on(self) -> FailedOn | None:
+        """The place where that leaf has failed; None if no other differs from it."""
 
     @property
     def runs_in_process(self) -> bool:
@@ -283,8 +290,10 @@ class LeafManager:
         if leaf.attempts.keeps_its_place:
             urgency = min(math.nextafter(urgency, math.inf), sys.float_info.max)
         try:
+            # With another request, the place may not have been the reason.
+            avoid = leaf.failed_on if leaf.attempts.keeps_its_place else ()
             task = self._mission.submit(
-                leaf.attempts.request, leaf.attempt(), leaf, urgency, leaf.first
+                leaf.attempts.request, leaf.attempt(), leaf, urgency, leaf.first, avoid
             )
             leaf.submitted(task)
         except Exception as error:  # of the request or the arguments: an outcome like any other
@@ -325,6 +334,9 @@ class LeafManager:
             _add_note(error, attempts.note(next_.note))
             self._resolve(leaf, outcome.Error(error))
             return
+        failed_on = self._mission.failed_on
+        if failed_on is not None and failed_on not in leaf.failed_on:
+            leaf.failed_on = (*leaf.failed_on, failed_on)[-AVOIDED:]
         if next_.request == by:
             next_ = next_._replace(request=attempts.request)  # with all alternatives, as before
         self._on_retry(leaf.call, leaf.retry, attempts, error, next_, by)

@@ -258,6 +258,8 @@ class Hub:
         alone = self.quarantine.ready(now)
         leases = [self.runs.start_alone(task, emptied, now) for task, emptied in alone]
         starts = self.scheduler.dispatch(now) + self.lanes.start_asked(now)
+        if self.scheduler.places.news:
+            self._reports.on_set_aside()
         leases += [self.runs.start(start, now) for start in starts]
         leases += self.runs.send_prefetched()
         started: dict[tuple[Link | None, str, int], list[int]] = {}

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from grain.head.scheduler.cluster import ClusterPool
+    from grain.head.scheduler.places import RunPlace
     from grain.head.scheduler.state import Alternative, Level, WorkerAccount
     from grain.resource import Resource, RunTimes
+
+    QueueKey = tuple[int, Resource, int, str, float, tuple[RunPlace, ...]]
 
 # So many queues without tasks are kept.
 _IDLE = 256
@@ -35,9 +38,11 @@ class QueueTable:
     """All queues, by request and by rank, and the workers that their requests fit.
 
     Attributes:
-        by_request: the queues by priority, request, owner, interpreter and the seconds seen.
+        by_request: the queues by priority, request, owner, interpreter, the seconds seen and the
+            places that they avoid.
         by_identity: by the identity of the request object that a queue holds: most submissions
             bring the same object again, and comparing requests costs more than all else.
+        avoiding: the number of queues whose tasks avoid places.
         by_bit: the alternatives of all queues by their bit.
         outlived: the queues whose tasks have outlived workers, by their bit.
         order: the queues with waiting tasks: (-priority, age of the oldest task, queue), sorted.
@@ -62,8 +67,9 @@ class QueueTable:
         self.cluster = cluster
         self._free_bits: list[int] = []
         self._by_priority: dict[int, int] = {}  # the bits of all queues of a priority
-        self.by_request: dict[tuple[int, Resource, int, str, float], TaskQueue] = {}
+        self.by_request: dict[QueueKey, TaskQueue] = {}
         self.by_identity: dict[int, TaskQueue] = {}
+        self.avoiding = 0
         self.by_bit: dict[int, Alternative] = {}
         self.outlived: dict[int, TaskQueue] = {}
         self.order: list[tuple[int, int, TaskQueue]] = []
@@ -92,8 +98,16 @@ class QueueTable:
             and queue.seen == seen
         ):
             return queue
-        equal = self.by_request.get((priority, request, share, interpreter, seen))
-        return equal or self._new(request, priority, share, interpreter, seen)
+        key = priority, request, share, interpreter, seen, ()
+        return self.by_request.get(key) or self._new(key)
+
+    def avoiding_queue(self, queue: TaskQueue, avoid: tuple[RunPlace, ...]) -> TaskQueue:
+        """Return the queue for tasks that ask for the same and avoid some places."""
+        key = (
+            *(queue.priority, queue.request, queue.share, queue.interpreter, queue.seen),
+            avoid,
+        )
+        return self.by_request.get(key) or self._new(key)
 
     def enter(self, queue: TaskQueue, head: Task) -> bool:
         """Put a queue into the order of service by its oldest task; return as `set_open`."""
@@ -267,9 +281,8 @@ class QueueTable:
             one.least = least
         self.untried |= queue.bits & self.nonempty
 
-    def _new(
-        self, request: Resource, priority: int, share: int, interpreter: str, seen: float
-    ) -> TaskQueue:
+    def _new(self, key: QueueKey) -> TaskQueue:
+        priority, request, share, interpreter, seen, avoid = key
         if len(self.by_request) - len(self.order) > _IDLE:
             self._discard_unused()
         bits: list[int] = []
@@ -277,14 +290,24 @@ class QueueTable:
             new = 1 << len(self.by_bit) + len(bits)
             bits.append(self._free_bits.pop() if self._free_bits else new)
         queue = TaskQueue(
-            request, priority, bits, self._run_times, self.cluster.kinds, share, interpreter, seen
+            request,
+            priority,
+            bits,
+            self._run_times,
+            self.cluster.kinds,
+            share,
+            interpreter,
+            seen,
+            avoid,
         )
         self.by_bit.update((one.bit, one) for one in queue.alternatives)
         self.gangs |= queue.gangs
-        self.by_request[priority, request, share, interpreter, seen] = queue
+        self.by_request[key] = queue
+        self.avoiding += bool(avoid)
         if seen:
             self.outlived[queue.bit] = queue
-        self.by_identity.setdefault(id(request), queue)
+        if not avoid:
+            self.by_identity.setdefault(id(request), queue)
         for one in queue.alternatives:
             for shape in self.shapes.values():
                 self._try(one, shape)
@@ -302,6 +325,7 @@ class QueueTable:
         for key, queue in list(self.by_request.items()):
             if not queue.running and not queue.seats and queue.rank is None:
                 del self.by_request[key]
+                self.avoiding -= bool(queue.avoid)
                 self.gangs &= ~queue.gangs
                 self.outlived.pop(queue.bit, None)
                 self._by_priority[queue.priority] &= ~queue.bits

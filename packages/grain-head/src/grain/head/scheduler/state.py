@@ -16,12 +16,14 @@ from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.head.scheduler.places import WHOLE
 from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from grain.head.scheduler.places import RunPlace
     from grain.resource import Resource, RunTimes
 
 
@@ -175,6 +177,9 @@ class TaskQueue:
             because they have bytecode; empty if any will do.
         seen: the seconds that its tasks were seen to run for, and more, as they have outlived their
             workers; 0 for all others.
+        avoid: places where its tasks have failed, which go elsewhere first.
+        barred: these, and those that are set aside for its owner, as far as other workers can serve
+            it: by worker, a mask of its GPUs, or `WHOLE`; None for most queues.
         alternatives: the requests of which each task takes one, the first choice first.
         only: the alternative, if there is but one; else None.
         bits: the bits of all alternatives.
@@ -216,6 +221,8 @@ class TaskQueue:
     share: int = 0
     interpreter: str = ""
     seen: float = 0.0
+    avoid: tuple[RunPlace, ...] = ()
+    barred: Mapping[int, int] | None = None
     alternatives: tuple[Alternative, ...] = field(init=False)
     only: Alternative | None = field(init=False)
     bits: int = field(init=False)
@@ -394,6 +401,39 @@ class WorkerAccount:
         """Return True if the worker has enough time left for an alternative, and any at all."""
         return self.end > now and self.end >= now + by.need
 
+    def lets(self, by: Alternative) -> bool:
+        """Return True if the tasks of a queue may start here now by an alternative that fits.
+
+        They may not where the place is barred for them, or what else is free is not enough.
+        """
+        barred = by.queue.barred
+        if barred is None or self.id not in barred:
+            return True
+        mask = barred[self.id]
+        if mask == WHOLE:
+            return False
+        with self.supply.without(mask):
+            return self.supply.free.request(by.space)
+
+    def could_serve(self, by: Alternative, barred: Mapping[int, int] | None) -> bool:
+        """Return True if it has enough in all for an alternative, without what is barred of it."""
+        if not by.bit & self.shape.mask:
+            return False
+        mask = 0 if barred is None else barred.get(self.id, 0)
+        if mask <= 0:
+            return mask == 0
+        whole = Supply(self.supply.total)
+        with whole.without(mask):
+            return whole.free.request(by.space)
+
+    def allocate(self, by: Alternative) -> Resource:
+        """Take what an alternative asks for, without what is barred for the tasks of its queue."""
+        barred = by.queue.barred
+        if barred is None or self.id not in barred:
+            return self.supply.alloc(by.space)
+        with self.supply.without(barred[self.id]):
+            return self.supply.alloc(by.space)
+
     def give_back(self) -> None:
         """Make free in the supply what ended runs held."""
         while self.returned:
@@ -538,6 +578,18 @@ class Reservation:
 
     def _ends_before(self, by: Alternative, now: float) -> bool:
         return self.start != math.inf and now + by.limits.hard <= self.start
+
+
+def serving_gang(
+    by: Alternative, workers: Iterable[WorkerAccount], now: float
+) -> dict[str, list[WorkerAccount]]:
+    """Return the workers that could be members if they were empty, by what they have in common."""
+    serving: dict[str, list[WorkerAccount]] = {}
+    for worker in workers:
+        serves = not worker.draining and worker.could_serve(by, by.queue.barred)
+        if serves and worker.has_time(by, now):
+            serving.setdefault(worker.in_common(by.same), []).append(worker)
+    return serving
 
 
 def split_time(resource: Resource) -> tuple[WTime | None, Resource]:

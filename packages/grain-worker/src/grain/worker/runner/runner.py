@@ -310,7 +310,8 @@ class _Execution(Generic[Arriving, Departing]):
         from grain.worker.gang.part import RootPart, seat_call  # seldom needed
 
         if gang.index:
-            return seat_call(partial(self._announce, attempt))
+            ends = partial(self.ask_ending, attempt, signal.SIGTERM)
+            return seat_call(partial(self._announce, attempt), ends)
         part = self._gangs[attempt] = RootPart(call, gang.size)
         return part.call()
 
@@ -365,8 +366,7 @@ class _Execution(Generic[Arriving, Departing]):
         account = RunAccount(res, run.attempt)
         try:
             ended = await self._call(run, call, res, settings, None, account)
-            if type(ended) is outcome.Error:
-                returned = await self.ask_ending(run.attempt, signal_behind(ended.error))
+            returned = await self._is_handed_back(run.attempt, ended)
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
@@ -389,10 +389,8 @@ class _Execution(Generic[Arriving, Departing]):
         scope: trio.CancelScope,
     ) -> None:
         account = RunAccount(res, run.attempt)
-        returned = False
         ended = await self._call(run, call, res, settings, scope, account)
-        if type(ended) is outcome.Error:
-            returned = await self.ask_ending(run.attempt, signal_behind(ended.error))
+        returned = await self._is_handed_back(run.attempt, ended)
         self._end(run, ended, call, account, returned=returned)
         self._start_successor(run)
 
@@ -418,6 +416,14 @@ class _Execution(Generic[Arriving, Departing]):
             account,
             interruptible=self._interruptible,
         )
+
+    async def _is_handed_back(self, attempt: Attempt, ended: Outcome | None) -> bool:
+        """Return True if a run has failed as its worker, or that of a member, is being ended."""
+        if type(ended) is not outcome.Error:
+            return False
+        if isinstance(ended.error, MemberLost) and ended.error.ends:
+            return True
+        return await self.ask_ending(attempt, signal_behind(ended.error))
 
     async def ask_ending(self, attempt: Attempt, signal: int) -> bool:
         """Ask the agent if the worker is being ended, as a run has failed; see `worker_ends`."""

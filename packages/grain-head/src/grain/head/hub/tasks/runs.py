@@ -19,6 +19,7 @@ from grain.head.errors import BadMessage
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS, FailedTask, LeaseRecord, TaskRecord
 from grain.head.messages import Started
 from grain.head.scheduler.outlived import never_began
+from grain.head.scheduler.places import gpus_of
 from grain.head.scheduler.state import split_time
 from grain.head.validation import check_attempt, resources_of
 from grain.resource import to_data
@@ -238,13 +239,25 @@ class Runs:
                 self._outgoing.acknowledge(worker.link, ended.attempt)
             return
         measured = ended.status in ("value", "error") and not (lease.member or lease.lane)
+        gpus: tuple[int, ...] = ()
+        if measured and (ended.status == "error" or self._scheduler.places.watches):
+            gpus = self._note_outcome(lease, now, failed=ended.status == "error")
         work = ended.report if isinstance(ended.report, float) else None
         self._end(lease, now, measured=measured, work=work)
         if lease.member:
             self._outgoing.acknowledge(worker.link, ended.attempt)
             self.gangs.on_seat_ended(lease, ended, now)
             return
-        self._on_outcome(worker, lease, task, ended, payload, now)
+        self._on_outcome(worker, lease, task, ended, payload, gpus, now)
+
+    def _note_outcome(self, lease: LeaseRecord, now: float, *, failed: bool) -> tuple[int, ...]:
+        """Note where a run has ended by itself; return the GPUs that it had."""
+        if lease.scheduler_id is None or lease.task is None:
+            return ()
+        wanted = lease.current and not lease.task.retracted
+        if wanted and not lease.alone:
+            self._scheduler.on_outcome(lease.scheduler_id, lease.task.function, now, failed=failed)
+        return gpus_of(self._scheduler.tasks[lease.scheduler_id].held)
 
     def _on_outcome(
         self,
@@ -253,6 +266,7 @@ class Runs:
         task: TaskRecord | None,
         ended: RunEnded,
         payload: Payload,
+        gpus: tuple[int, ...],
         now: float,
     ) -> None:
         """Take what a run of a task, or the root of its gang, has come to."""
@@ -261,7 +275,9 @@ class Runs:
             self._outgoing.acknowledge(worker.link, ended.attempt)
         elif ended.status == "value" or (ended.status == "error" and lease.current):
             kept_by = worker.id, ended.attempt
-            self._outcomes.resolve(task, ended.status, payload, kept_by, ended.report)
+            if ended.status == "value":
+                gpus = ()
+            self._outcomes.resolve(task, ended.status, payload, kept_by, ended.report, gpus)
             seen = (task, worker.name, lease.began, now, ended.detail)
             if not lease.lane:
                 self._registry.ended_tasks.append(seen)
