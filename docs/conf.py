@@ -130,7 +130,7 @@ moved = {
     "protocol-tests": "protocol#how-it-is-tested",
     "quotas": "resources#limits-that-grain-sets",
     "resource-kinds": "resources#a-kind-of-your-own",
-    "retries": "failed#try-again",
+    "retries": "failed#retries",
     "scheduling": "waiting#the-policy",
     "security-tests": "security",
     "snakemake": "tools#snakemake",

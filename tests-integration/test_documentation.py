@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.check_links import dead_links, trouble
+from tools.check_links import anchors, dead_links, trouble
 from tools.check_site import faults
 
 ROOT = Path(__file__).parent.parent
@@ -109,6 +109,20 @@ def _settings() -> dict[str, Any]:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as value):
                 values[name] = ast.literal_eval(value)
     return values
+
+
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [
+        ("jobs", "dependencies"),
+        ("failed", "rerun-failed-calls"),
+        ("failed", "retries"),
+        ("delayed", "waitgroups"),
+    ],
+)
+def test_the_search_finds_the_words_of_readers_in_a_heading(page: str, heading: str) -> None:
+    """The search counts a word of a heading three times as much as one of the text."""
+    assert heading in anchors(DOCS / f"{page}.md")
 
 
 INDEX = """<html><body>

@@ -236,7 +236,7 @@ IN_A_MISSION = [
         ),
     ),
     ("await (f @ Cores(64))(1)", "what it needs: run(..., local=Cores(64))"),
-    ("f.fn @ Cores(1)", "f is no delayed function: decorate it with @delayed"),
+    ("f.fn @ Cores(1)", "f is not a delayed function: decorate it with @delayed"),
     ("await run_external('echo a', here=True)", 'write ["echo", "a"]'),
 ]
 
@@ -412,7 +412,7 @@ CONFIGURATIONS = [
     ),
     ('address = "tcp://h"', "a port from 1 to 65535 must follow the host", "tcp://host:port"),
     ('address = "tcp://h:0"', "port 0 is another port at each start", "expected an address such"),
-    ('address = "/shared/me"', "'/shared/me' is no address: expected", "edge:///absolute/path"),
+    ('address = "/shared/me"', "'/shared/me' is not an address: expected", "edge:///absolute/path"),
 ]
 
 # What is meant, and says so: no row of these prints anything.

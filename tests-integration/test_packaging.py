@@ -270,6 +270,18 @@ class TestDocstrings:
             "1: instead of 'is no leaf' write: is not a ...",
         ] == problems('"""It is no leaf, and there is no other one; it is no longer."""\n# anew\n')
 
+    def test_a_message_is_read_as_a_page_is(self) -> None:
+        planted = (
+            'raise ValueError(f"{name!r} is no {kind}: start it " + "anew")\n'
+            'key = "alone"\n'
+            'print("there is no file of the user `nobody`")\n'
+        )
+
+        assert [
+            "1: instead of 'is no X' in a message write: is not a ...",
+            "1: instead of 'anew' in a message write: again, or from the beginning",
+        ] == problems(planted)
+
 
 class TestBump:
     """Setting the version."""

@@ -1,8 +1,9 @@
-"""Check words of docstrings and comments: `python -m tools.check_docstrings`.
+"""Check words of docstrings, comments and messages: `python -m tools.check_docstrings`.
 
 A docstring that begins with a question word is a riddle: its reader learns at the end of the
 sentence what it is about. A parameter that is not there has had another name before. The turns of
-`check_prose` at which readers stumble make them stumble in docstrings and comments as well.
+`check_prose` at which readers stumble make them stumble in docstrings and comments as well, and
+users in what Grain prints: errors, questions, lines of logs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import tokenize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.check_prose import TURNS
+from tools.check_messages import GAP, messages_of
+from tools.check_prose import TURNS, stumbles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +85,12 @@ def problems(text: str) -> list[str]:
         for line, shown in words
         for turn, hint in _STUMBLES
         for found in turn.finditer(shown)
+    ]
+    faults += [
+        f"{line}: instead of {found!r} in a message write: {hint}"
+        for line, message in messages_of(text)
+        if " " in message  # a single word is a key or a name
+        for _, found, hint in stumbles(message.replace(GAP, "X"))
     ]
     return faults
 

@@ -29,7 +29,11 @@ GAP = "\0"
 
 def missing_messages(root: Path) -> Iterator[str]:
     """Yield a line for each quote of a repository's documentation that its sources lack."""
-    messages = [text for path in sorted(root.glob(SOURCES)) for text in messages_of(path)]
+    messages = [
+        message
+        for path in sorted(root.glob(SOURCES))
+        for _, message in messages_of(path.read_text(encoding="utf-8"))
+    ]
     for page in sorted(root.glob("docs/**/*.md")):
         text = page.read_text(encoding="utf-8")
         if MARK not in text.splitlines():
@@ -69,21 +73,21 @@ def is_printed(quote: str, messages: Iterable[str]) -> bool:
     return any(pattern.search(message) for message in messages)
 
 
-def messages_of(path: Path) -> Iterator[str]:
-    """Yield the strings of a module, with a gap for each value that is put into one.
+def messages_of(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of the strings of a module, with a gap for each value in one.
 
     Docstrings are not messages, and neither are comments.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = ast.parse(source)
     inner: set[ast.AST] = set()
     for node in ast.walk(tree):  # breadth first, so a string comes before its parts
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             inner.add(node.value)  # a docstring
         if node in inner:
             inner.update(ast.iter_child_nodes(node))
-        elif (text := joined(node)) is not None:
+        elif isinstance(node, ast.expr) and (text := joined(node)) is not None:
             inner.update(ast.iter_child_nodes(node))
-            yield text.replace("\n", " ")
+            yield node.lineno, text.replace("\n", " ")
 
 
 def joined(node: ast.AST) -> str | None:

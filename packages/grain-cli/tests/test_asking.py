@@ -634,7 +634,7 @@ def test_why_of_nonsense(address: str, words: list[str]) -> None:
     done = grain("why", *words)
 
     assert 2 == done.exit_code
-    assert "is no task; `grain ls` names some" in done.output
+    assert "is not a task; `grain ls` names some" in done.output
 
 
 def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answering: Any) -> None:

@@ -119,7 +119,7 @@ def test_what_names_no_mission_is_a_mistake_of_the_command_line(what: str, alone
     done = cancel(what)
 
     assert 2 == done.exit_code
-    assert "is no mission and no task; `grain ls` names them" in done.output
+    assert "is neither a mission nor a task; `grain ls` names them" in done.output
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_the_list_imports_nothing() -> None:
     ("name", "why"),
     [
         ("broken", "(greetings_broken:command): ModuleNotFoundError: No module named 'a_module"),
-        ("wrong", "greetings:NUMBER is no click.Command but int"),
+        ("wrong", "greetings:NUMBER is not a click.Command but int"),
     ],
 )
 def test_what_cannot_be_loaded_is_a_sentence(name: str, why: str) -> None:

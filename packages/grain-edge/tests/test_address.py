@@ -42,8 +42,8 @@ def test_every_form_in_the_documentation_is_parsed(text: str, address: object) -
 @pytest.mark.parametrize(
     ("text", "naming"),
     [
-        ("", "no address"),
-        ("/abs/path", "no address"),
+        ("", "not an address"),
+        ("/abs/path", "not an address"),
         ("http://x", "unknown scheme 'http'"),
         ("bridge://x:1", "begins with a key and @"),
         ("edge://relative", "must be absolute"),
@@ -57,9 +57,9 @@ def test_every_form_in_the_documentation_is_parsed(text: str, address: object) -
         ("tcp://host:99999", "a port"),
         ("tcp://host:-1", "a port"),
         ("tcp://::1:4000", "brackets"),
-        ("tcp://a b:1", "no host"),
-        ("tcp://a..b:1", "no host"),
-        ("tcp://" + "a" * 64 + ":1", "no host"),
+        ("tcp://a b:1", "not a host"),
+        ("tcp://a..b:1", "not a host"),
+        ("tcp://" + "a" * 64 + ":1", "not a host"),
         ("tcp://h:1?insecure=1", "only option"),
         ("unix://x", "must be absolute"),
         ("unix:///" + "x" * 107, "107 bytes"),

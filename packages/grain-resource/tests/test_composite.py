@@ -84,7 +84,7 @@ def test_a_function_that_is_not_delayed_takes_no_resources(request_: Resource, w
         energy @ request_  # type: ignore[operator]
 
     assert (
-        "energy is no delayed function: decorate it with @delayed (from grain.delayed import "
+        "energy is not a delayed function: decorate it with @delayed (from grain.delayed import "
         f"delayed), then write {write}"
     ) == str(raised.value)
 

@@ -164,7 +164,7 @@ class TestDecorator:
                 return res is self
 
         with pytest.raises(
-            TypeError, match=r"Half is no kind of resource: it lacks _alloc, _dealloc, _stat$"
+            TypeError, match=r"Half is not a kind of resource: it lacks _alloc, _dealloc, _stat$"
         ):
             resource_kind("KindHalf")(Half)
 
@@ -271,7 +271,7 @@ class TestNameOfTheClass:
                 use(Helper())
 
             assert str(raised.value).endswith(
-                "Helper is no kind of resource: it lacks _alloc, _dealloc, _stat"
+                "Helper is not a kind of resource: it lacks _alloc, _dealloc, _stat"
             )
         assert "helper" == repr(Helper())
         with pytest.raises(UnknownKind):

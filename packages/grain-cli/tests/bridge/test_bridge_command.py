@@ -220,7 +220,7 @@ def test_the_id_of_a_meeting_is_that_of_its_key_and_of_no_other(tmp_path: Path) 
     assert by_file.stdout != CliRunner().invoke(main, ["bridge", "id", str(key)]).stdout
     config.write_text('address = "edge:///shared/meeting"\n')
     refused = CliRunner().invoke(main, ["bridge", "id", "-c", str(config)])
-    assert (1, True) == (refused.exit_code, "is no address of a bridge" in refused.stderr)
+    assert (1, True) == (refused.exit_code, "is not the address of a bridge" in refused.stderr)
 
 
 def test_a_server_serves_the_meetings_of_a_file(

@@ -84,14 +84,14 @@ def test_a_task_on_several_workers_is_on_the_cpus_of_each_also_while_it_runs() -
     assert {1, 2} == {e["pid"] for e in slices if e["args"]["task"] == 8}
 
 
-def test_runs_without_cpus_have_lanes_in_which_they_do_not_overlap() -> None:
+def test_runs_without_cpus_have_rows_in_which_they_do_not_overlap() -> None:
     got = events(SyntheticMission(300, seed=1, workers=3, with_cpus=False).lines())
 
     threads = defaultdict(list)
     for event in got:
         if event["ph"] == "X":
             threads[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
-    assert {name.split()[0] for name in names(got, "thread_name").values()} == {"lane"}
+    assert {name.split()[0] for name in names(got, "thread_name").values()} == {"row"}
     assert 302 > len(threads) > 3
     for runs in threads.values():
         assert all(one[1] <= two[0] for one, two in pairwise(sorted(runs)))

@@ -396,16 +396,16 @@ def lost(*names: str, heard: float | None = 1128.0, tasks: int = 2) -> list[AnyL
 
 
 def test_lost_workers_are_named_with_what_went_back() -> None:
-    assert ["n02 was lost 2 min 8 s after the start: 2 of its tasks went back to the queue."] == (
+    assert ["n02 was lost 2 min 8 s after the start: 2 of its tasks had to start again."] == (
         said_of("workers", *lost("n02"))
     )
-    assert ["n02 was lost: 2 of its tasks went back to the queue."] == said_of(
+    assert ["n02 was lost: 2 of its tasks had to start again."] == said_of(
         "workers", *lost("n02", heard=None)
     )
     assert [
-        "5 workers were lost (a, b, c and 2 others): 10 of their tasks went back to the queue."
+        "5 workers were lost (a, b, c and 2 others): 10 of their tasks had to start again."
     ] == said_of("workers", *lost(*"abcde"))
-    assert ["3 workers were lost (a, b, c): 6 of their tasks went back to the queue."] == said_of(
+    assert ["3 workers were lost (a, b, c): 6 of their tasks had to start again."] == said_of(
         "workers", *lost(*"abc")
     )
     assert [] == said_of("workers", *lost("n02", tasks=0))

@@ -246,14 +246,17 @@ def test_workers_that_were_lost_lately_are_in_the_verdict_and_among_the_workers(
     def when(before: float) -> str:
         return moment(AT - before, AT)
 
-    first = f"n?2 was lost at {when(30)}: 2 of its tasks went back to the queue."
+    first = f"n?2 was lost at {when(30)}: 2 of its tasks had to start again."
     lines = picture(Seen(answer), keys=("v",))
     assert f"v {first}" == lines[1]
     assert f"Note: {first}" in text(answer, 120, ASCII).splitlines()
     rows = [line.split() for line in lines if "lost" in line[:30] and "was" not in line]
     assert [["n?2", "n", "lost"], ["n01", "n", "lost"]] == [row[:3] for row in rows]
     [found] = verdict(many)
-    assert "5 workers were lost (n4, n3, n2 and 2 others): 5 of their tasks went back" in found.text
+    assert (
+        "5 workers were lost (n4, n3, n2 and 2 others): 5 of their tasks had to start again."
+        == found.text
+    )
 
 
 def test_each_sentence_of_the_verdict_has_a_key_that_leads_to_its_row() -> None:

@@ -129,7 +129,7 @@ def test_a_terminal_that_cannot_be_drawn_on_is_named(
 
 
 def test_a_pipe_is_no_terminal() -> None:
-    assert "input or output is no terminal" == unfit()
+    assert "input or output is not a terminal" == unfit()
 
 
 # ---- a terminal

@@ -149,7 +149,7 @@ def test_a_worker_that_was_lost_with_tasks_is_named_for_ten_minutes() -> None:
 
     when = moment(AT - 90, AT)
     answer = calm(lost=[lost("n00", 700, 4), lost("n02", 90, 2), lost("n03", 10, 0)])
-    assert [f"n02 was lost at {when}: 2 of its tasks went back to the queue."] == said(answer)
+    assert [f"n02 was lost at {when}: 2 of its tasks had to start again."] == said(answer)
 
 
 def test_there_are_three_sentences_at_most_and_the_gravest_come_first() -> None:

@@ -102,7 +102,7 @@ def test_blocks_that_open_a_trio_nursery_are_refused_outside_of_branches() -> No
                     pass
             with pytest.raises(NotInMission, match="in asyncio code. Open it in a branch"):
                 await exec1(Cores(1), add.__wrapped__, 1, 2)
-            with pytest.raises(RuntimeError, match="no trio task.*open it in a branch"):
+            with pytest.raises(RuntimeError, match="not a trio task.*open it in a branch"):
                 async with open_nursery_with_capacity(1):
                     pass
             assert 3 == await branch()

@@ -97,8 +97,8 @@ def test_other_arguments_are_refused() -> None:
         ("", "", "config_file: found an empty name, expected the path of a file"),
         ("a\0b", "", "a\0b: cannot be read: embedded null byte"),
         ("latin1.toml", "", "latin1.toml:2: found the byte 0xe9, expected text in UTF-8"),
-        ("large.toml", "", "large.toml: larger than 1048576 bytes, so it is no config file"),
-        ("/dev/zero", "", "/dev/zero: larger than 1048576 bytes, so it is no config file"),
+        ("large.toml", "", "large.toml: larger than 1048576 bytes, so it is not a config file"),
+        ("/dev/zero", "", "/dev/zero: larger than 1048576 bytes, so it is not a config file"),
     ],
 )
 def test_what_cannot_be_read(

@@ -146,9 +146,9 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
         ("hosts = 'n1'", f"hosts: found the string 'n1', {HOSTS} (in brackets)"),
         (
             "hosts = ['-oProxyCommand=x']",
-            f"hosts: found an array, {HOSTS} ('-oProxyCommand=x' is no name of a host)",
+            f"hosts: found an array, {HOSTS} ('-oProxyCommand=x' is not the name of a host)",
         ),
-        ("hosts = ['n1:0']", f"hosts: found an array, {HOSTS} ('n1:0' is no name of a host)"),
+        ("hosts = ['n1:0']", f"hosts: found an array, {HOSTS} ('n1:0' is not the name of a host)"),
         (
             "hosts = ['n1', 'n1']",
             (
@@ -167,7 +167,7 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
             "[custom_system]\nid_pattern = '('",
             (
                 "custom_system.id_pattern: found the string '(', expected a regular expression (it "
-                "is no regular expression: missing ), unterminated subpattern at position 0)"
+                "is not a regular expression: missing ), unterminated subpattern at position 0)"
             ),
         ),
         (
@@ -213,7 +213,7 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
             "[worker]\nlog_file = 'w{{HHMM}}.log'",
             (
                 "worker.log_file: found the string 'w{{HHMM}}.log', expected the path of a file "
-                "({{HHMM}} is no placeholder; there is only {{HHMMSS}})"
+                "({{HHMM}} is not a placeholder; there is only {{HHMMSS}})"
             ),
         ),
         (
@@ -423,7 +423,7 @@ def test_a_wrong_value_is_reported_with_what_was_found_and_expected(
         ("'a b' = 1", "'a b' cannot be the name of a resource"),
         ("X = [1979-05-27]", "dates and times are not understood here; write a string"),
         ("X = { since = 07:32:00 }", "dates and times are not understood here; write a string"),
-        ("X = inf", "inf is no amount"),
+        ("X = inf", "inf is not an amount"),
         ("X = 9223372036854775808", "a number is too large"),
     ],
 )
@@ -520,7 +520,7 @@ def test_an_error_has_file_keys_and_texts_apart() -> None:
                 "'edge:///shared/me/edge' ('tcp://login1': a port from 1 to 65535 must follow the"
             ),
         ),
-        ("address = 'login1:4000'", "('login1:4000' is no address: expected edge:///absolute"),
+        ("address = 'login1:4000'", "('login1:4000' is not an address: expected edge:///absolute"),
         (
             "address = 'tcp://login1:0'",
             "(port 0 is another port at each start, so workers cannot find it",

@@ -143,7 +143,7 @@ def test_large_payloads_are_not_copied_on_the_way_out() -> None:
         (Alarm("x"), b"", None),
         (Alarm("x"), b"1", "0 at most"),
         (Note("x"), {"not": "bytes"}, "bytes-like"),
-        (Hello(1, "1", "w", "n", "h", 1), None, "no message of this channel"),
+        (Hello(1, "1", "w", "n", "h", 1), None, "not a message of this channel"),
     ],
 )
 def test_what_cannot_travel_fails_at_the_sender(

@@ -77,7 +77,7 @@ def test_a_file_with_other_content_is_no_edge_file(data: bytes) -> None:
 
 def test_another_file_is_not_called_torn() -> None:
     """The user's own text is not called a torn meeting file, which a head would overwrite."""
-    with pytest.raises(NotAnEdgeFile, match="is no meeting file"):
+    with pytest.raises(NotAnEdgeFile, match="is not a meeting file"):
         decode_block(b"my thesis, chapter one", "p")
 
 

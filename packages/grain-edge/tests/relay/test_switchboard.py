@@ -189,7 +189,10 @@ def test_a_member_waits_until_it_is_taken_once() -> None:
     assert [Joined()] == bench.taken(member) == bench.taken(taker)
     assert [(taker, member)] == bench.spliced
     late = bench.enter("take", token=incoming.token)
-    assert [MemberRefused("who wanted to join waits no more"), "closed"] == bench.taken(late)
+    assert [
+        MemberRefused("the process that wanted to join does not wait any longer"),
+        "closed",
+    ] == bench.taken(late)
 
 
 def test_a_member_that_is_not_taken_is_refused() -> None:

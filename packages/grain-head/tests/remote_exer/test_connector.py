@@ -79,7 +79,7 @@ class Peer:
 
 
 class Starting(GnawConnector):
-    """A connector that takes note of the schedulers that it would start."""
+    """A connector that records the schedulers that it would start."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)

@@ -745,7 +745,7 @@ async def test_a_mission_over_files_goes_over_to_a_direct_way(autojump_clock: Mo
 
 
 class Leaving(Slow):
-    """A channel that takes note of a mission's farewell."""
+    """A channel that records a mission's farewell."""
 
     departed = False
 

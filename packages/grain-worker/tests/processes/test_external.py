@@ -332,7 +332,7 @@ async def test_arguments_that_no_program_can_have_are_refused(
 @pytest.mark.parametrize(
     ("argv", "options", "text"),
     [
-        (["echo", 3], {}, "argv: 3 is no string; write '3' instead of it"),
+        (["echo", 3], {}, "argv: 3 is not a string; write '3' instead of it"),
         (7, {}, "argv=7: write a list of strings"),
         (["true"], {"timeout": "1"}, "timeout='1': write a number of seconds, as in timeout=60"),
         (["true"], {"grace": "1"}, "grace='1': write a number of seconds"),

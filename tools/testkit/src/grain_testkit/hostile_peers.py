@@ -358,7 +358,7 @@ class LaneUser:
         self.session.on_message(Resolved(self.asked[-1], ending), payload)
 
     def settle(self) -> None:
-        """Take in what has arrived, and check that no task is lost, or resolved twice."""
+        """Record what has arrived, and check that no task is lost, or resolved twice."""
         session = self.session
         self.lanes.on_news(self.now)
         taken(self.lanes.closing)

@@ -1,6 +1,6 @@
 """The campaign through a real scheduler, in virtual time: its log has what a mission would write.
 
-The hub decides what starts, and tells the mission; the mission's log takes note of that as it does
+The hub decides what starts, and tells the mission; the mission's log records that as it does
 outside of tests. Workers only let time pass. Their clocks are right, and messages take no time.
 """
 

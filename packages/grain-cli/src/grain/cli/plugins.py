@@ -67,7 +67,7 @@ def load(name: str) -> click.Command | None:
         ) from error
     if not isinstance(command, click.Command):
         raise click.ClickException(
-            f"`grain {name}` cannot be loaded from {_package(point)}: {point.value} is no "
+            f"`grain {name}` cannot be loaded from {_package(point)}: {point.value} is not a "
             f"click.Command but {type(command).__name__}"
         )
     return command

@@ -32,7 +32,7 @@ class Dependent(Protocol):
     """An object that waits for the outcomes of tasks."""
 
     def arrived(self, task: TaskNode, /) -> None:
-        """Take note that one more task has ended. Raises nothing."""
+        """Record that one more task has ended. Raises nothing."""
 
 
 woken_by: ContextVar[int] = ContextVar("the task whose end this code last waited for", default=0)

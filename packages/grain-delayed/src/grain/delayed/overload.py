@@ -35,7 +35,7 @@ class Overload:
         self.look_at = math.inf if limit is None else limit + 1
 
     def on_submitted(self, task: int, queued: int) -> None:
-        """Take note of the newest task's id, and of the number of tasks that wait now."""
+        """Record the newest task's id, and the number of tasks that wait now."""
         room = self._limit - queued
         if room >= 0:
             # If the queue stays near the limit, not every task is a reason to look again.
@@ -44,7 +44,7 @@ class Overload:
         self._warn(queued)
 
     def on_backing_off(self, count: int) -> None:
-        """Take note of tasks that were not submitted yet, as their results are looked for."""
+        """Record tasks that were not submitted yet, as their results are looked for."""
         if count > self._limit and self.look_at != math.inf:
             self._warn(count)
 

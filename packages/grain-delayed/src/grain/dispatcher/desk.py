@@ -127,11 +127,11 @@ class Desk:
         return sorted(found, key=lambda one: one.ticket)
 
     def look(self) -> News:
-        """Take in new jobs and new wishes, and make cancellations of what waits final.
+        """Handle new jobs and new wishes, and make cancellations of what waits final.
 
         Raises:
             OSError, grain.queue.errors.QueueError: the files cannot be read or written for now;
-                what was not taken in, or not done, comes the next time.
+                what was not read, or not done, comes the next time.
         """
         now = self._clock()
         if now >= self._signed + SIGN_EVERY:

@@ -84,7 +84,7 @@ class Plan:
     # ---- what has changed in the book
 
     def add(self, entry: Entry) -> None:
-        """Take in a job that has come, or that has ended and is to run again."""
+        """Handle a job that has come, or that has ended and is to run again."""
         if entry.is_final or entry.number in self._jobs:
             return
         turn = self._jobs[entry.number] = _Turn(entry, self._kind_of(entry.job))
@@ -100,7 +100,7 @@ class Plan:
         self._reopen(turn)
 
     def wish(self, wish: Wish) -> list[TaskAttempt]:
-        """Take in a wish; return the attempts that are under way and are to end."""
+        """Handle a wish; return the attempts that are under way and are to end."""
         stops = []
         for first, last in wish.jobs:
             for number in range(first, min(last, self._book.next_job - 1) + 1):
@@ -121,7 +121,7 @@ class Plan:
         return stops
 
     def note(self, number: int, task: int | None) -> None:
-        """Take in that the attempts of a task have changed."""
+        """Record that the attempts of a task have changed."""
         turn = self._jobs.get(number)
         if turn is None:
             return
@@ -354,7 +354,7 @@ class _Turn:
         return list(chain(self._again, self._parked, fresh))
 
     def note(self, task: int | None) -> None:
-        """Take in that the attempts of a task have changed."""
+        """Record that the attempts of a task have changed."""
         runs = self.entry.runs[task]
         if self.active.get(task, 0) > len(runs):
             return  # the next attempt was handed over, and has not begun

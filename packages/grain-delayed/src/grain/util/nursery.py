@@ -90,7 +90,7 @@ async def open_nursery_with_capacity(n: int) -> AsyncGenerator[LimitedNursery]:
     check_capacity(n, "open_nursery_with_capacity")
     if not trio.lowlevel.in_trio_task():
         raise RuntimeError(
-            "open_nursery_with_capacity opens a trio nursery, and this is no trio task. In an "
+            "open_nursery_with_capacity opens a trio nursery, and this is not a trio task. In an "
             "asyncio program, open it in a branch: a delayed function without resources"
         )
     places = Places(n)

@@ -135,7 +135,7 @@ def _pool(value: object) -> int | str:
 def _stamped(text: str) -> str:
     for name in placeholders(text):
         if name != "HHMMSS":
-            raise Unfit(f"{{{{{name}}}}} is no placeholder; there is only {{{{HHMMSS}}}}")
+            raise Unfit(f"{{{{{name}}}}} is not a placeholder; there is only {{{{HHMMSS}}}}")
     return text
 
 
@@ -239,7 +239,7 @@ def _plain(value: object) -> object:
     if isinstance(value, (datetime.date, datetime.time)):
         raise Unfit("dates and times are not understood here; write a string")
     if isinstance(value, float) and not math.isfinite(value):
-        raise Unfit(f"{value} is no amount")
+        raise Unfit(f"{value} is not an amount")
     if isinstance(value, int) and abs(value) >= 2**63:
         raise Unfit("a number is too large")
     return value
@@ -287,7 +287,7 @@ def _hosts(value: object) -> tuple[str, ...]:
         # A name that begins with a dash would be an option of ssh.
         match = re.fullmatch(r"((?:[\w.-]+@)?\w[\w.-]*)(?::(\d{1,6}))?", text, re.ASCII)
         if not match or text.startswith("-") or (match[2] is not None and not int(match[2])):
-            raise Unfit(f"{text!r} is no name of a host")
+            raise Unfit(f"{text!r} is not the name of a host")
         if match[1] in names:
             raise Unfit(f"{match[1]!r} is there twice; 'n1:2' stands for two workers on n1")
         names.add(match[1])
@@ -299,7 +299,7 @@ def _pattern(value: object) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise Unfit(f"it is no regular expression: {error}") from None
+        raise Unfit(f"it is not a regular expression: {error}") from None
     return text
 
 

@@ -200,7 +200,7 @@ def _read(path: Path, chosen: Choice) -> bytes:
         reason = error.strerror if isinstance(error, OSError) else error
         _fail(chosen.name, f"cannot be read: {reason}{chosen.named_by}")
     if len(raw) > MOST_BYTES:
-        _fail(chosen.name, f"larger than {MOST_BYTES} bytes, so it is no config file")
+        _fail(chosen.name, f"larger than {MOST_BYTES} bytes, so it is not a config file")
     return raw
 
 

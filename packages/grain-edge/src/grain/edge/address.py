@@ -136,7 +136,7 @@ def parse_address(text: str, home: str | None = None) -> Address:
     """
     scheme, separator, rest = text.partition("://")
     if not separator:
-        raise _wrong(f"{text!r} is no address: {_FORMS}")
+        raise _wrong(f"{text!r} is not an address: {_FORMS}")
     if scheme == "edge":
         return EdgeAddress(_path(text, rest, home))
     if scheme == "unix":
@@ -245,9 +245,9 @@ def _host_and_port(text: str, where: str) -> tuple[str, int]:
         example = "tcp://[::1]:4000" if text.startswith("tcp") else "[::1]:4000"
         raise _wrong(f"{text!r}: write IPv6 numbers in brackets, as in {example}")
     if any(c.isspace() or c in "/@[]" for c in host):
-        raise _wrong(f"{text!r}: {host!r} is no host")
+        raise _wrong(f"{text!r}: {host!r} is not a host")
     try:
         host.encode("idna")  # as a look-up of it does
     except UnicodeError as e:
-        raise _wrong(f"{text!r}: {host!r} is no host: {e}") from e
+        raise _wrong(f"{text!r}: {host!r} is not a host: {e}") from e
     return host, int(port)

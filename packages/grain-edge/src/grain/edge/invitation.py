@@ -194,8 +194,8 @@ async def invite(
     Args:
         codec: the messages of the channel.
         heartbeat: its times; those of `Heartbeat` by default.
-        within: True to take in guests within this kernel by a Unix socket.
-        network: False to take in no others.
+        within: True to accept guests within this kernel by a Unix socket.
+        network: False to accept no others.
 
     Raises:
         OSError: this host cannot listen.
@@ -243,7 +243,7 @@ async def accept(
     if greeted is None:
         raise DialError("the other host cannot be reached", tuple(tried))
     try:
-        # Only now: of several connections that were tried, the host takes in one.
+        # Only now: of several connections that were tried, the host accepts one.
         await join(greeted.stream)
     except BaseException as error:
         await greeted.aclose()

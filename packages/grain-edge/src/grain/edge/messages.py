@@ -199,7 +199,7 @@ class Codec:
             LocalProtocolError: not one of the codec's types, or larger than `MAX_MESSAGE`.
         """
         if type(message) not in self._max_payloads:
-            raise LocalProtocolError(f"{type(message).__name__} is no message of this channel")
+            raise LocalProtocolError(f"{type(message).__name__} is not a message of this channel")
         try:
             encoded = self._encoder.encode((message, beside))
         except UnicodeEncodeError:

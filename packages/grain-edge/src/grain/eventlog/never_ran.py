@@ -53,7 +53,7 @@ class NeverRan:
         return self._tasks.total()
 
     def offered(self, resources: Mapping[str, float]) -> None:
-        """Take note of what a worker offers."""
+        """Record what a worker offers."""
         if len(self._offers) < _OFFERS:
             self._offers.add(tuple(sorted(resources.items())))
 

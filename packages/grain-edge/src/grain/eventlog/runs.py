@@ -473,7 +473,7 @@ class WorkerClocks:
         self._closed: set[str] = set()
 
     def learn(self, worker: str, now: float, least: float, largest: float) -> None:
-        """Take note of the bounds that a run sets.
+        """Record the bounds that a run sets.
 
         Args:
             now: when the writer learned of its end; these times do not go back.

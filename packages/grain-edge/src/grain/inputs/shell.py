@@ -215,7 +215,7 @@ class _Lexer:
             self._depths[-1] -= 1
         elif opener == "$((":
             if self._line[self._at : self._at + 1] != ")":
-                self._lost = "$(( that is no arithmetic"
+                self._lost = "$(( that is not arithmetic"
             self._at += 1
             self._close()
         elif opener:

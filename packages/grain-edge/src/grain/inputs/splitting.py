@@ -37,7 +37,7 @@ class Columns:
         try:
             self._separator = None if colsep is None else re.compile(colsep)
         except re.error as error:
-            raise InputError(f"--colsep {colsep!r} is no regular expression: {error}") from None
+            raise InputError(f"--colsep {colsep!r} is not a regular expression: {error}") from None
         self.csv = csv
 
     @property

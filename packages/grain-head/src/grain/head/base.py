@@ -152,7 +152,7 @@ class CallKind(msgspec.Struct, eq=False):
     busiest: float = 0.0
 
     def asked(self, request: Resource) -> None:
-        """Take note of what one of them asks for; of equal requests always the same object."""
+        """Record what one of them asks for; of equal requests always the same object."""
         if self.request is None:
             self.request = request
         elif request is self.request:
@@ -179,7 +179,7 @@ class CallKind(msgspec.Struct, eq=False):
                 self.longest = seconds
 
     def used(self, usage: Usage, seconds: float) -> None:
-        """Take note of what the programs of a run have used, which took so long."""
+        """Record what the programs of a run have used, which took so long."""
         if usage.measured_by != "none":
             self.peak = max(self.peak or 0.0, usage.peak_memory)
             self.peaks += 1
@@ -336,10 +336,10 @@ class ExecutorBase(ABC, Generic[T]):
         """Return the tasks by function and cores, also those kinds of which none is left."""
 
     def note_outlook(self, outlook: Outlook) -> None:
-        """Take note of how far the mission is, for users who watch it from elsewhere."""
+        """Record how far the mission is, for users who watch it from elsewhere."""
 
     def note_further(self, task: int, first: int) -> None:
-        """Take note that a task, which was just submitted, is a further attempt at the same call.
+        """Record that a task, which was just submitted, is a further attempt at the same call.
 
         Args:
             first: the number of the first attempt.
@@ -348,7 +348,7 @@ class ExecutorBase(ABC, Generic[T]):
             self._on_further(task, first)
 
     def note_retry(self, task: int) -> None:
-        """Take note that the task which has failed last is going to be submitted again.
+        """Record that the task which has failed last is going to be submitted again.
 
         Its receiver says so before it returns; the further attempt has another number.
         """

@@ -147,7 +147,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             removes a variable.
         max_overtakes: how often a task may be overtaken before a worker is reserved for it, see
             `grain.head.Scheduler`.
-        run_log: takes note of what happens to the tasks.
+        run_log: records what happens to the tasks.
 
     Raises:
         TypeError: ``local`` is not a resource.

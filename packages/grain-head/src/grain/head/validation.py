@@ -138,13 +138,13 @@ def _check_plain(data: Any, depth: int, values: int) -> int:
             values = _check_plain(part, depth - 1, values)
             if isinstance(data, dict):
                 if not isinstance(part, str):
-                    raise TypeError(f"{part!r} is no name")
+                    raise TypeError(f"{part!r} is not a name")
                 values = _check_plain(data[part], depth - 1, values)
         return values
     if isinstance(data, float) and not math.isfinite(data):
-        raise ValueError(f"{data} is no amount")
+        raise ValueError(f"{data} is not an amount")
     if not (data is None or isinstance(data, bool | int | float | str)):
-        raise ValueError(f"{type(data).__name__} is no plain data")
+        raise ValueError(f"{type(data).__name__} is not plain data")
     values -= len(data) if isinstance(data, str) else 1
     if values < 0:
         raise ValueError(f"its data are larger than {_VALUES} values")

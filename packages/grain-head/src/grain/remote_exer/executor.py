@@ -154,7 +154,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         until_direct: as `GnawConnector.until_direct`, of the same connector as ``connect``.
         env: changes to the environment of the external programs of all tasks; None as a value
             removes a variable. They travel with every task, so 64 KiB at most.
-        run_log: takes note of what happens to the tasks; the mission has its id, but for a lasting
+        run_log: records what happens to the tasks; the mission has its id, but for a lasting
             one.
         echo: True for events of what tasks print on workers, `grain.head.events.TasksPrinted`.
         number: that of the mission's label; 0 if it has none.

@@ -50,7 +50,7 @@ class HostingExecutor(RemoteExecutor):
         context: the context module of that process; "" for none.
         on_event: called, in order, with each `grain.head.events.Event`.
         env: changes to the environment of external programs, as of `RemoteExecutor`.
-        run_log: takes note of what happens to the tasks, as of `RemoteExecutor`.
+        run_log: records what happens to the tasks, as of `RemoteExecutor`.
         shared: what the whole cluster has, as `head.res` of the configuration.
         echo: as of `RemoteExecutor`; what the local worker's tasks print is on the terminal anyway.
     """

@@ -66,7 +66,7 @@ class LaneDoor:
             raise failed
 
     def on_submitting(self, record: RemoteTask) -> int:
-        """Take in that a call is to go to the scheduler by itself; ask for a lane if that helps.
+        """Record that a call is to go to the scheduler by itself; ask for a lane if that helps.
 
         Returns:
             The number of its task, if it has got that lane; 0 if it is to go all the same.

@@ -58,7 +58,7 @@ class LaneTally:
         count.seconds += seconds
 
     def on_error(self, failure: LaneFailure, now: float) -> None:
-        """Take in a call that has failed."""
+        """Handle a call that has failed."""
         self._unsettled[failure.task] = _Failure(failure, now)
 
     def retry(self, task: int) -> bool:
@@ -111,7 +111,7 @@ class LaneTally:
         ]
 
     def put_back(self, report: LaneReport, now: float) -> None:
-        """Take in again a report that was not sent."""
+        """Record again a report that was not sent."""
         for part in report.counts:
             count = self._counts.setdefault(part.function, _Count())
             count.done += part.done

@@ -95,7 +95,7 @@ class CallTraffic:
         self.idle: list[Lane] = []
 
     def on_submitted(self, waiting: int, running: int) -> None:
-        """Take in that a call goes to the scheduler.
+        """Record that a call goes to the scheduler.
 
         Args:
             waiting: how many calls wait then.
@@ -107,7 +107,7 @@ class CallTraffic:
             self._alone = 0
 
     def on_ended(self, seconds: float) -> None:
-        """Take in for how long a call has run."""
+        """Record for how long a call has run."""
         span, seconds = self._span, min(seconds, _LONG)
         self._span = seconds if span is None else span + (seconds - span) * _WEIGHT
 
@@ -224,7 +224,7 @@ class MissionLanes:
     # ---- calls
 
     def add_request(self) -> None:
-        """Take in that the mission has stated another request."""
+        """Record that the mission has stated another request."""
         self.traffic.append(CallTraffic())
 
     def board(self, traffic: CallTraffic, record: RemoteTask, now: float) -> int:
@@ -236,7 +236,7 @@ class MissionLanes:
         return task
 
     def wants_lane(self, request: int, now: float) -> bool:
-        """Take in that a call is about to go to the scheduler by itself.
+        """Record that a call is about to go to the scheduler by itself.
 
         Returns:
             True if a lane is to be asked for.
@@ -279,7 +279,7 @@ class MissionLanes:
     # ---- connections
 
     def connect(self, number: int, connection: Connection, now: float) -> Lane | None:
-        """Take in that a runner has connected for a lane.
+        """Record that a runner has connected for a lane.
 
         Returns:
             None if there is no such lane, or not any more.
@@ -292,7 +292,7 @@ class MissionLanes:
         return lane
 
     def on_disconnected(self, lane: Lane) -> None:
-        """Take in that a connection has ended: the call of the lane may go on."""
+        """Record that a connection has ended: the call of the lane may go on."""
         self._close(lane)
         lane.connection = None
         if self._has(lane) and self._session.pending[lane.task].retracted:
@@ -337,7 +337,7 @@ class MissionLanes:
     # ---- what the scheduler says
 
     def on_news(self, now: float) -> None:
-        """Take in which lanes the scheduler has started, which are over, and cancelled calls."""
+        """Record which lanes the scheduler has started, which are over, and cancelled calls."""
         session = self._session
         for number in taken(session.lanes_started):
             if number in self._lanes:

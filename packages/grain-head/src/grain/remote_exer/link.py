@@ -201,7 +201,7 @@ class SchedulerLink:
                 await trio.sleep(pause)
 
     def _on_disconnect(self) -> float:
-        """Take note of why the scheduler has ended the connection, if it has.
+        """Record why the scheduler has ended the connection, if it has.
 
         Returns:
             Seconds until the next attempt.

@@ -221,7 +221,7 @@ class LocalWorker:
         self._flush()
 
     def blocked(self, seconds: float, runs: tuple[Attempt, ...]) -> None:
-        """Take note that a run has blocked the runner."""
+        """Record that a run has blocked the runner."""
         _log.warning(
             "the local worker has not answered for %.0f s: one of its %d runs does not let others "
             "run, as a long computation in Python does",
@@ -230,7 +230,7 @@ class LocalWorker:
         )
 
     def unblocked(self, seconds: float) -> None:
-        """Take note that the runner answers again."""
+        """Record that the runner answers again."""
         _log.warning("the local worker answers again, after %.0f s", seconds)
 
     def blocking(self, attempt: Attempt | None, code: BlockingCode) -> None:
@@ -243,7 +243,7 @@ class LocalWorker:
         """Take lines that a run has printed; those of a local worker are on the terminal anyway."""
 
     def unusable(self, why: str) -> None:
-        """Take note that no other runner can be started."""
+        """Record that no other runner can be started."""
         self._unusable = why
         self._over.set()
 

@@ -444,7 +444,7 @@ class MissionSession:
         return self._workers.get(worker, "")
 
     def board(self, record: RemoteTask, lane: int) -> int:
-        """Take in a task that goes into a lane; return its number.
+        """Handle a task that goes into a lane; return its number.
 
         If the lane has no worker so far, the task waits until `begin_aboard`.
         """
@@ -457,7 +457,7 @@ class MissionSession:
         return task
 
     def begin_aboard(self, task: int, now: float) -> None:
-        """Take in that the lane of a task is open."""
+        """Record that the lane of a task is open."""
         record = self.pending[task]
         record.worker = self.pending[self.aboard[task]].worker
         self._queued[record.asked] -= 1

@@ -317,7 +317,7 @@ class Resource:
                 return other.__func__.__get__(other.__self__) @ self
             name = getattr(other, "__name__", type(other).__name__)
             raise TypeError(
-                f"{name} is no delayed function: decorate it with @delayed (from grain.delayed "
+                f"{name} is not a delayed function: decorate it with @delayed (from grain.delayed "
                 f"import delayed), then write {name} @ {_bracketed(self)}"
             )
 
@@ -441,7 +441,9 @@ def name_kind(cls: type[Resource], kind: str) -> None:
     """
     missing = [method for method in _INTERFACE if getattr(cls, method) is getattr(Resource, method)]
     if missing:
-        raise TypeError(f"{cls.__qualname__} is no kind of resource: it lacks {', '.join(missing)}")
+        raise TypeError(
+            f"{cls.__qualname__} is not a kind of resource: it lacks {', '.join(missing)}"
+        )
     taken = defined_kinds().get(kind)
     if taken is not None and path_of(taken) != path_of(cls):
         raise DuplicateKind(

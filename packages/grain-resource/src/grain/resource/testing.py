@@ -68,7 +68,7 @@ def check_kind(
             _check_apart([set(identities(res)) for res, _ in held])
             supply.dealloc(got)
             assert to_data(supply) == before, f"giving back {got!r} does not restore the supply"
-            assert supply.request(got), f"the allocation {got!r} is no request that could be met"
+            assert supply.request(got), f"the allocation {got!r} is not a request that could be met"
             got = supply.alloc(request)
             held[-1] = (got, to_data(got))
         assert to_data(request) == asked, f"allocating changed the request {request!r}"
@@ -91,6 +91,6 @@ def _check_apart(holdings: list[set[Hashable]]) -> None:
 
 def _check_stat(supply: Resource) -> None:
     for kind, (p, q) in supply.stat().items():
-        assert isinstance(p, int), f"_stat of {kind} gives {p!r}, which is no int"
-        assert isinstance(q, int), f"_stat of {kind} gives {q!r}, which is no int"
+        assert isinstance(p, int), f"_stat of {kind} gives {p!r}, which is not an int"
+        assert isinstance(q, int), f"_stat of {kind} gives {q!r}, which is not an int"
         assert 0 <= p <= q, f"_stat of {kind} gives {p}/{q}"

@@ -376,7 +376,7 @@ def _check_types(
     for word in argv:
         if not isinstance(word, str | os.PathLike):
             text = os.fsdecode(word) if isinstance(word, bytes) else str(word)
-            raise TypeError(f"argv: {word!r} is no string; write {text!r} instead of it")
+            raise TypeError(f"argv: {word!r} is not a string; write {text!r} instead of it")
     if not isinstance(env, Mapping):
         raise TypeError(f'env={env!r}: write names and values, as in env={{"A": "1"}}')
     for name, value in env.items():

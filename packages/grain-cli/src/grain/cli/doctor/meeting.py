@@ -184,7 +184,7 @@ def judge_scheduler(where: str, spoken: str) -> CheckResult:
 
     own = version("grain-edge")
     if spoken != own:
-        fix = "Install the same version on both sides, and start the scheduler anew."
+        fix = "Install the same version on both sides, and start the scheduler again."
         return warn("scheduler", f"{where} is Grain {spoken}, this is {own}", fix)
     return ok("scheduler", f"on {where}")
 
@@ -243,7 +243,7 @@ def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> CheckR
         message = f"a scheduler on this host has ended unexpectedly{ways}"
         return warn("scheduler", message, "Nothing: a mission starts another.")
     fix = (
-        "Start it anew, or ask which TCP ports are open between nodes."
+        "Start it again, or ask which TCP ports are open between nodes."
         if slow
         else "If it runs, `grain doctor --slow` tries the shared file system, for a minute."
     )

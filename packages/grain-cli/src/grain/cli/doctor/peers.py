@@ -61,7 +61,7 @@ def judge_grain(state: StateAnswer) -> list[CheckResult]:
     if len(grains) < 2:
         return []
     message = "; ".join(f"{version}: {_some(names)}" for version, names in sorted(grains.items()))
-    fix = "Install one version of Grain for all, and start workers anew: grain drain '*'"
+    fix = "Install one version of Grain for all, and start the workers again: grain drain '*'"
     return [warn("peers", f"they have several versions of Grain, {message}", fix)]
 
 

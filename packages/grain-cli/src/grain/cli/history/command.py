@@ -175,8 +175,8 @@ def _calls(config: Config, word: str, *, inputs: bool, as_json: bool) -> None:
             click.echo("".join(f"{line}\n" for line in lines), nl=False)
         if others:
             click.echo(
-                f"Note: {others} more failed, whose first argument is no text or number, or not "
-                f"whole in the log: grain history --calls {clean(word)}",
+                f"Note: {others} more failed, whose first argument is not a text or a number, or "
+                f"not whole in the log: grain history --calls {clean(word)}",
                 err=True,
             )
     elif as_json:

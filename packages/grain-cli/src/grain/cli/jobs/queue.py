@@ -130,7 +130,7 @@ def _start_job(
     choose(queue, chosen)
     text = f"the dispatcher is {job_words(record)} of {config.system}, output in {record.log_file}"
     if state := dispatcher_state(queue):
-        text += f"; the one that {state} goes on until that begins"
+        text += f"; the dispatcher that {state} goes on until the new one begins"
     return text
 
 

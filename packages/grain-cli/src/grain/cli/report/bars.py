@@ -318,7 +318,7 @@ class Timeline:
             )  # fmt: skip
 
     def offer(self, worker: str, cores: float) -> None:
-        """Take note of the cores of a worker: it has so many lanes at least."""
+        """Record the cores of a worker: it has so many lanes at least."""
         self._cores[worker] = int(min(cores, _MOST_LANES))
 
     def order(self, workers: Iterable[str]) -> None:

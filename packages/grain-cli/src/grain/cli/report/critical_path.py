@@ -68,7 +68,7 @@ class CriticalPath:
     def submitted(
         self, task: int, function: int, time: float, after: Iterable[int], retry_of: int = 0
     ) -> None:
-        """Take note of a task that is submitted after others have ended.
+        """Record a task that is submitted after others have ended.
 
         Args:
             retry_of: the first attempt at it; 0 if this is the first.
@@ -87,7 +87,7 @@ class CriticalPath:
         chunk.before[at] = before
 
     def ended(self, task: int, started: float | None, ended: float, unsure: float = 0.0) -> None:
-        """Take note of a task that has ended.
+        """Record a task that has ended.
 
         Args:
             started: when its last run began; None if it was waiting, which ends no path.

@@ -406,7 +406,7 @@ class _View:
     def _timeline_note(self) -> str:
         timeline = self._report.timeline
         lanes = (
-            "A lane is a CPU of a worker: a run on two CPUs is two lanes high. Where the log does "
+            "A row is a CPU of a worker: a run on two CPUs is two rows high. Where the log does "
             "not say which CPUs a run had, or when exactly it was, it stands where there was room."
         )
         parts = [lanes]

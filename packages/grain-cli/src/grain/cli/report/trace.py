@@ -214,7 +214,7 @@ def _name(what: str, process: int, thread: int, name: str) -> Event:
 
 
 def _thread_names(process: int, thread: int) -> Iterator[Event]:
-    name = f"lane {thread - _LANES + 1}" if thread >= _LANES else f"CPU {thread}"
+    name = f"row {thread - _LANES + 1}" if thread >= _LANES else f"CPU {thread}"
     yield _name("thread_name", process, thread, name)
     yield {
         "ph": "M",

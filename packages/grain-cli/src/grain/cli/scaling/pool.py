@@ -179,7 +179,7 @@ class JobPool:
         return sum(not job.leaves for job in self._jobs.values())
 
     def look_at_workers(self, serving: Mapping[str, bool]) -> None:
-        """Take in the workers of a scheduler that answers; after `look`.
+        """Handle the workers of a scheduler that answers; after `look`.
 
         Args:
             serving: the jobs with a worker there: True while one of its workers takes tasks.
@@ -206,7 +206,7 @@ class JobPool:
         self._fail(now, new=True)
 
     def look(self, states: Mapping[str, JobState], now: float) -> list[str]:
-        """Take in the states of `jobs`.
+        """Record the states of `jobs`.
 
         Returns:
             The jobs that ended before they had proven themselves, and the jobs that are stuck.

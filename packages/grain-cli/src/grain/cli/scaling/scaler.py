@@ -283,7 +283,7 @@ class Scaler:
         return Decision(submit, [*lost, *stuck, *cancel], release, news)
 
     def _look(self, states: Mapping[str, JobState], now: float) -> list[str]:
-        """Take in the states of the jobs; return what happened to them."""
+        """Record the states of the jobs; return what happened to them."""
         news: list[str] = []
         for one, state in states.items():
             job = self._jobs.get(one)
@@ -322,7 +322,7 @@ class Scaler:
         return news
 
     def _look_at_workers(self, workers: Sequence[CurrentWorker] | None, now: float) -> list[str]:
-        """Take in the workers with the scheduler; return which jobs are lost or found again."""
+        """Handle the workers with the scheduler; return which jobs are lost or found again."""
         news: list[str] = []
         here = {worker.job for worker in workers or ()}
         if workers is not None:

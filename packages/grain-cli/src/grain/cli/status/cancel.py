@@ -140,7 +140,7 @@ def parse(what: str) -> tuple[str, int]:
     if mission and number.isdecimal() and len(number) <= 18 and int(number):
         return mission, int(number)
     if not what or what.endswith(":") or what.startswith(":"):
-        raise click.UsageError(f"{what!r} is no mission and no task; `grain ls` names them")
+        raise click.UsageError(f"{what!r} is neither a mission nor a task; `grain ls` names them")
     return what, 0
 
 
@@ -318,8 +318,8 @@ def _confirmed(config: Config, word: str, patience: float, *, yes: bool) -> str:
     if lasts(found.id):
         name = clean(found.name)
         raise click.ClickException(
-            f"{name} is a queue of jobs: `grain queue stop` ends its dispatcher and leaves its "
-            f"jobs alone, `grain cancel {name}:all` cancels all of them"
+            f"{name} is a queue of jobs: `grain queue stop` ends its dispatcher and keeps its "
+            f"jobs, `grain cancel {name}:all` cancels all of them"
         )
     if not yes:
         label, host = clean(found.label), clean(found.host)

@@ -58,7 +58,7 @@ def why(
             return
     mission, _, number = (task or "").rpartition(":")
     if task is not None and (not mission or not number.isdecimal() or len(number) > 18):
-        raise click.UsageError(f"{task!r} is no task; `grain ls` names some, as in opt:17")
+        raise click.UsageError(f"{task!r} is not a task; `grain ls` names some, as in opt:17")
     with report_errors():
         import msgspec
 

@@ -96,7 +96,7 @@ def _show(
 def unfit() -> str:
     """Return why the terminal cannot be drawn on, as the beginning of a sentence; "" if it can."""
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
-        return "input or output is no terminal"
+        return "input or output is not a terminal"
     term = os.environ.get("TERM", "")
     if term in ("", "dumb", "unknown"):
         return f"the terminal (TERM={term}) cannot be drawn on"

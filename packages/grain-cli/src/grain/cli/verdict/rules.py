@@ -170,7 +170,7 @@ class Lost(NamedTuple):
 
     Attributes:
         when: the end of "it was lost", such as ``"at 06:16"``; empty if that is not known.
-        tasks: how many tasks went back to the queue.
+        tasks: how many tasks had to start again.
     """
 
     name: str
@@ -191,7 +191,7 @@ def lost_workers(lost: Sequence[Lost]) -> str:
     else:
         others = f" and {len(lost) - _NAMED:,} others" if len(lost) > _NAMED else ""
         who, own = f"{len(lost):,} workers were lost ({names}{others})", "their tasks"
-    return f"{who}: {tasks:,} of {own} went back to the queue."
+    return f"{who}: {tasks:,} of {own} had to start again."
 
 
 def cannot_start(tasks: int, why: str) -> str:

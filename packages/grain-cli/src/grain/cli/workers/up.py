@@ -68,7 +68,8 @@ def refuse_words(options: tuple[str, ...], guess: str = "") -> None:
     if options and not options[0].startswith("-"):
         number = options[0].isdecimal() and guess
         raise click.UsageError(
-            f"{options[0]!r} is no option for the batch system" + (f"; {guess}" if number else "")
+            f"{options[0]!r} is not an option for the batch system"
+            + (f"; {guess}" if number else "")
         )
 
 

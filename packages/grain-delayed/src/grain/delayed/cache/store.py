@@ -283,7 +283,7 @@ def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, StoredResult]
     with os.fdopen(fd, "rb") as file:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise NoResult("it is no file")
+            raise NoResult("it is not a file")
         if why := _exposed(status):
             raise NoResult(f"it {why}")
         start = file.read(_START)
@@ -291,7 +291,7 @@ def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, StoredResult]
             raise NoResult("it is too short")
         magic, checksum = _HEAD.unpack_from(start)
         if magic != _MAGIC:
-            raise NoResult("it is no result, or of another version of Grain")
+            raise NoResult("it is not a result, or of another version of Grain")
         length, size = _SIZES.unpack_from(start, _HEAD.size)
         if length > _LONGEST_RECORD or _START + length + size != status.st_size:
             raise NoResult("its size is wrong")

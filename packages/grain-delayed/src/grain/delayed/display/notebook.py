@@ -43,7 +43,7 @@ class NotebookView:
         self._seen = self._counts()
 
     def __enter__(self) -> Self:
-        """Take note of the cells that begin."""
+        """Record the cells that begin."""
         self._events.register("pre_run_cell", self._on_cell)
         self._events.register("post_run_cell", self._on_cell_ended)
         return self

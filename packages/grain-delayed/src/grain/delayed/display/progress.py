@@ -63,7 +63,7 @@ class Progress:
         self._kinds = kinds
 
     def expect(self, total: Total) -> None:
-        """Take note of the calls that there will be."""
+        """Record the calls that there will be."""
         self._total = total
 
     def outlook(self) -> Outlook:

@@ -210,7 +210,8 @@ class Engine:
         if _working_for.get() is self and not future.done():
             raise RuntimeError(
                 "a call of this executor waits for another: it would hold its resources meanwhile, "
-                "and both could wait for ever. Return first, and wait where the calls are submitted"
+                "and both could wait without end. Return first, and wait where the calls are "
+                "submitted"
             )
 
     def orders(self) -> _Orders:

@@ -78,13 +78,13 @@ class Submitter(Protocol):
         """Submit a call to the executor; return its number."""
 
     def on_backing_off(self, count: int) -> None:
-        """Take note that so many tasks wait that the executor has not received yet."""
+        """Record that so many tasks wait that the executor has not received yet."""
 
     def on_cached(self, call: Call) -> None:
-        """Take note that the result of a call was found in the cache."""
+        """Record that the result of a call was found in the cache."""
 
     def on_retry(self, number: int) -> None:
-        """Take note that a task which has failed is going to be submitted again."""
+        """Record that a task which has failed is going to be submitted again."""
 
     @property
     def failed_by(self) -> Resource:

@@ -135,18 +135,18 @@ class Mission:
         return task
 
     def on_backing_off(self, count: int) -> None:
-        """Take note that so many tasks wait that the executor has not received yet."""
+        """Record that so many tasks wait that the executor has not received yet."""
         self._overload.on_backing_off(count)
 
     def on_cached(self, call: Call) -> None:
-        """Take note that the result of a call was found in the cache."""
+        """Record that the result of a call was found in the cache."""
         if self._total is not None:
             self._total.note(name_of(call.fn))
         if self._run_log is not None:
             self._run_log.cached(name_of(call.fn))
 
     def on_retry(self, number: int) -> None:
-        """Take note that a task which has failed is going to be submitted again."""
+        """Record that a task which has failed is going to be submitted again."""
         self.executor.note_retry(number)
 
     @property
@@ -189,7 +189,7 @@ class Mission:
         )  # fmt: skip
 
     def add_group(self, nursery: trio.Nursery) -> None:
-        """Take note that the branches of a waitgroup run in a nursery."""
+        """Record that the branches of a waitgroup run in a nursery."""
         self._callers[nursery] = ProgramCaller.SUBTASK
 
     async def _run_branch(
@@ -212,7 +212,7 @@ class Mission:
                 node(outcome.Error(TaskCancelled(f"{name_of(call.fn)} was cancelled")))
 
     def on_program(self, command: Sequence[object]) -> None:
-        """Take note that code of this process, the caller's, is about to run a program here."""
+        """Record that code of this process, the caller's, is about to run a program here."""
         look = look_at(threading.get_ident())
         if look is None:
             return

@@ -169,7 +169,7 @@ class Reporter:
         self._tell = tell
 
     def expect(self, total: Total) -> None:
-        """Take note of the calls that there will be, which are known by now."""
+        """Record the calls that there will be, which are known by now."""
         self._progress.expect(total)
 
     def on_event(self, event: Event) -> None:

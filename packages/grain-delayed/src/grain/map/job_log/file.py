@@ -67,7 +67,7 @@ class JobLog:
                 self._count(line, history)
         # A file without a single newline may be anything but a torn header.
         if not length and not HEADER.startswith(torn):
-            raise ResultLogError(f"{self._path} is no result log; use another --joblog")
+            raise ResultLogError(f"{self._path} is not a result log; use another --joblog")
         return length
 
     def _count(self, line: bytes, history: History | None) -> None:

@@ -111,7 +111,7 @@ def meeting_id(address: str) -> str:
         where = parse_address(address)
         assert isinstance(where, BridgeAddress)
     elif "://" in address:
-        raise AddressError(f"{address} is no address of a bridge, and has no key")
+        raise AddressError(f"{address} is not the address of a bridge, and has no key")
     else:
         where = BridgeAddress(f"@{Path(address).absolute()}", "", 0)
     return MeetingKeys(read_key(where)).public.hex()

@@ -346,7 +346,7 @@ class BridgeMeeting:
             connection = await connect(self._address, self._keys, "take", incoming.token)
             stream = await self._through(connection)
         except EdgeError as error:
-            _log.info("%s: who wanted to join was not taken: %s", self.path, error)
+            _log.info("%s: a process that wanted to join was refused: %s", self.path, error)
             return None
         return await secure(stream, incoming.source)
 

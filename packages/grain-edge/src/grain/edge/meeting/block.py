@@ -115,7 +115,7 @@ def decode_block(data: bytes, path: str) -> MeetingRecord:
         )
     if not data.startswith(_MAGIC):
         raise NotAnEdgeFile(
-            f"{path}: is no meeting file; Grain does not overwrite it. Choose another address"
+            f"{path}: is not a meeting file; Grain does not overwrite it. Choose another address"
         )
     _, form, _, length, crc, name = _HEAD.unpack_from(data)
     zeroed = data[:16] + bytes(4) + data[20:SIZE]

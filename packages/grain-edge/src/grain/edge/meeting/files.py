@@ -236,7 +236,8 @@ def _ours(status: os.stat_result, path: str) -> None:
     if status.st_uid != os.geteuid():
         raise ForeignFile(
             f"{path}: belongs to user {status.st_uid}, not to you ({os.geteuid()}). Choose another "
-            "address (or, on NFS where all files belong to user nobody, have idmapping repaired)"
+            "address (or, on NFS where all files belong to the user `nobody`, have idmapping "
+            "repaired)"
         )
 
 

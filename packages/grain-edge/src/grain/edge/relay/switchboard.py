@@ -492,7 +492,7 @@ class Switchboard:
     def _take(self, number: int, line: RelayedConnection, token: bytes) -> None:
         member = line.meeting.waiting.pop(token, None)
         if member is None:
-            raise NotGranted("who wanted to join waits no more")
+            raise NotGranted("the process that wanted to join does not wait any longer")
         other = self._lines[member]
         del self._timed[member]
         line.partner, other.partner, other.token = member, number, b""

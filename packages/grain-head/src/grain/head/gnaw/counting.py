@@ -74,7 +74,7 @@ class Count:
         return f"{name}{', '.join(parts)}" if parts else ""
 
     def on_told(self, told: Told, held: Mapping[int, int], now: float) -> None:
-        """Take in the numbers, with what each task held at any time while the command ran."""
+        """Record the numbers, with what each task held at any time while the command ran."""
         if told.used is not None:
             self.others.on_answer(told.used, held, now)
         self.number = max(told.total - self.others.number, 0)

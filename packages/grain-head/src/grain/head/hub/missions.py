@@ -179,7 +179,7 @@ class Missions:
                 self._on_departed(link, mission, now)
 
     def _on_told(self, mission: MissionRecord, message: Outlook | LaneReport, now: float) -> None:
-        """Take in what a mission tells for display."""
+        """Record what a mission tells for display."""
         if isinstance(message, Outlook):
             mission.outlook = message
         else:

@@ -135,7 +135,7 @@ class Workers:
                 pass
 
     def _note(self, worker: WorkerRecord, message: SeatOpen | ArrivedCount | CoresComputed) -> None:
-        """Take in what a worker says of itself."""
+        """Record what a worker says of itself."""
         if isinstance(message, ArrivedCount):
             worker.arrived = max(worker.arrived, message.count)
         elif isinstance(message, CoresComputed):

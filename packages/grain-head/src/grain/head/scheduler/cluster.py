@@ -332,7 +332,7 @@ class OthersUse:
         self._besides: deque[tuple[float, int]] = deque()
 
     def on_answer(self, used: int, held: Mapping[int, int], now: float) -> None:
-        """Take in how many are in use.
+        """Record how many are in use.
 
         Args:
             used: by tasks and by others.

@@ -352,7 +352,7 @@ class TaskQueue:
         return next(islice(waiting, place, None), math.inf)
 
     def enter_urgent(self, task: Task) -> None:
-        """Take note of the urgency of a task that waits here from now on."""
+        """Record the urgency of a task that waits here from now on."""
         if self.urgent is None:
             if not task.urgency:
                 return

@@ -53,10 +53,10 @@ class RunnerListener(Protocol):
         """Take the death of a runner; the ends of its runs not in ``death.runs`` came before."""
 
     def blocked(self, seconds: float, runs: tuple[Attempt, ...]) -> None:
-        """Take note that one of these runs has blocked the runner for so many seconds."""
+        """Record that one of these runs has blocked the runner for so many seconds."""
 
     def unblocked(self, seconds: float) -> None:
-        """Take note that the runner answers again, after so many seconds."""
+        """Record that the runner answers again, after so many seconds."""
 
     def blocking(self, attempt: Attempt | None, code: BlockingCode) -> None:
         """Take a report of the runner's watchdog: the code that blocks it, of a run if known."""
@@ -65,4 +65,4 @@ class RunnerListener(Protocol):
         """Take lines that a run has printed, after a number of others that were left out."""
 
     def unusable(self, why: str) -> None:
-        """Take note that no other runner can be started: what was ordered since will not run."""
+        """Record that no other runner can be started: what was ordered since will not run."""

@@ -33,7 +33,7 @@ Map:
 - ``messages``: between root and seats
 - ``control``: between a tasklet and its process, and between ``rsh`` and the root
 - ``rsh``: what an MPI launcher calls in place of ssh
-- ``door``: the ranks that srun starts, which a member takes in
+- ``door``: the ranks that srun starts, which a member accepts
 - ``srun``: what srun starts in place of a rank
 - ``rank``: what starts each rank: CPUs and devices of its member
 """

@@ -1,4 +1,4 @@
-"""`RankDoor`: where a member takes in the ranks that srun starts.
+"""`RankDoor`: where a member accepts the ranks that srun starts.
 
 srun has Slurm's daemons start ranks, which are then not below any process of Grain: nothing would
 bind them, count them, or end them. So what it starts is ``srun``, a stand-in for the rank. That
@@ -55,11 +55,11 @@ class RankDoor:
         self.name, self._listener = listen()
 
     async def serve(self) -> None:
-        """Take in ranks until cancelled."""
+        """Accept ranks until cancelled."""
         await serve(self._listener, self._admit)
 
     async def end_call(self, call: int) -> None:
-        """End all ranks of a call, and wait until nothing of them is left; no more are taken in."""
+        """End all ranks of a call, and wait until nothing of them is left; no more are accepted."""
         self._ended.add(call)
         for number, rank in list(self._ranks.items()):
             if rank.call == call:

@@ -82,7 +82,7 @@ class GangMembers:
         del self._calls[call.number]
 
     def on_line(self, line: dict[str, Any]) -> None:
-        """Take in a line of the process; one that is not about a call has no effect."""
+        """Handle a line of the process; one that is not about a call has no effect."""
         call = self._calls.get(line.get("call", 0))
         if call is None:  # or it has ended
             return
@@ -95,7 +95,7 @@ class GangMembers:
             call.settled.set()
 
     def on_lost(self) -> None:
-        """Take in that no more answers will come."""
+        """Record that no more answers will come."""
         self._is_lost = True
         for call in self._calls.values():
             call.settled.set()
@@ -153,6 +153,6 @@ class GangCall:
         return outcome
 
     def on_outcome(self, number: int, outcome: str) -> None:
-        """Take in how a program has ended."""
+        """Record how a program has ended."""
         self._outcomes[number] = pickle.loads(base64.b85decode(outcome))  # noqa: S301 (our child)
         self._ended[number].set()

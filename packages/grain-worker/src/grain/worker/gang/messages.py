@@ -144,7 +144,7 @@ class MemberPlace(Message, frozen=True):
 
     Attributes:
         job, node: as Slurm calls them; empty if it is in no job of Slurm.
-        door: the name at which it takes in ranks, see `grain.worker.gang.door`.
+        door: the name at which it accepts ranks, see `grain.worker.gang.door`.
     """
 
     job: str
@@ -153,7 +153,7 @@ class MemberPlace(Message, frozen=True):
 
 
 class EndCall(Message, frozen=True):
-    """An order to end all ranks of a call that came by the door; no more are taken in.
+    """An order to end all ranks of a call that came by the door; no more are accepted.
 
     Attributes:
         failed: True to be told if the worker of the member is being ended, as the call has failed.

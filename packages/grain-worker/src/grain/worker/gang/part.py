@@ -34,7 +34,7 @@ class RootPart:
         self._all_open = trio.Event()
 
     def add(self, member: MemberOpen) -> None:
-        """Take in that a seat awaits its root; a repeated message has no effect."""
+        """Record that a seat awaits its root; a repeated message has no effect."""
         self._open.setdefault(member.index, member)
         if len(self._open) == self._size - 1:
             self._all_open.set()

@@ -85,7 +85,7 @@ class MemberPrograms:
             scope.cancel()
 
     def take(self, number: int, stream: int) -> None:
-        """Take in that what a program wrote last to a stream was taken."""
+        """Record that what a program wrote last to a stream was taken."""
         taken = self._taken.get((number, stream))
         if taken is not None:
             taken.set()

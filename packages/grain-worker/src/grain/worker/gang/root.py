@@ -203,7 +203,7 @@ class Root:
             await self._tasklet.send(lost=index, why=why)
 
     def _on_message(self, index: int, message: Message, payload: object) -> None:
-        """Take in what a member says.
+        """Record what a member says.
 
         Raises:
             Exception: it does not fit what runs there.

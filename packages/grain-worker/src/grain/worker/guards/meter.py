@@ -81,7 +81,7 @@ class Budget:
         self._spent_until = memoryview(mmap.mmap(-1, 8)).cast("d")
 
     def pay(self, cost: float, now: float) -> None:
-        """Take note of CPU seconds that were used."""
+        """Record CPU seconds that were used."""
         spent_until = max(self._spent_until[0], now - SAVED)
         self._spent_until[0] = spent_until + cost / self._share
 

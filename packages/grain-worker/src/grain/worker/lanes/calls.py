@@ -34,7 +34,7 @@ class LaneCalls:
         lane: its run, as the agent has ordered it.
         begin: begins a call: a run of the lane's attempt, with its arguments.
         cancel: cancels the call that was begun; it ends soon.
-        define: takes in a function, unless the runner has it.
+        define: gives the runner a function, unless it has it.
 
     Attributes:
         lane: as the argument.

@@ -50,7 +50,7 @@ class SlurmPlace(NamedTuple):
 
     Attributes:
         job, node: as Slurm calls them; empty if it is in no job of Slurm.
-        door: the name at which it takes in ranks.
+        door: the name at which it accepts ranks.
     """
 
     job: str

@@ -44,8 +44,8 @@ async def user_context(module: str, unsearched: str = "") -> AsyncGenerator[None
     context = make()
     if not hasattr(context, "__aenter__"):
         raise ContextError(
-            f"{NAME}() of the context module {module} returns {context!r:.100}, which is no async "
-            "context manager: is `@asynccontextmanager` missing?"
+            f"{NAME}() of the context module {module} returns {context!r:.100}, which is not an "
+            "async context manager: is `@asynccontextmanager` missing?"
         )
     async with context:
         yield
@@ -69,7 +69,7 @@ def load(module: str, unsearched: str = "") -> ModuleType:
         raise ContextError(f"the context module {path} is not a file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ContextError(f"the context module {path} is no Python file: its name ends in .py")
+        raise ContextError(f"the context module {path} is not a Python file: its name ends in .py")
     loaded = importlib.util.module_from_spec(spec)
     # Under its own name, so that what tasks import is the same module that was entered.
     sys.modules[path.stem] = loaded

@@ -27,10 +27,10 @@ class Translation(Protocol[Arriving, Departing]):
     """
 
     def learn(self, message: DefineFunction | ForgetFunctions, payload: Arriving | None) -> None:
-        """Take in a function, or forget some."""
+        """Store a function, or forget some."""
 
     def learn_once(self, digest: bytes, function: Arriving) -> None:
-        """Take in a function, unless it is there: what a lane calls may come by two ways.
+        """Store a function, unless it is there: what a lane calls may come by two ways.
 
         To be called before each call of it in a lane: it may be forgotten after many others.
         """

@@ -164,7 +164,7 @@ class Gangs:
                 self._outgoing.revoke(lease)
 
     def on_value(self, gang: GangRecord) -> None:
-        """Take in that a gang has begun, as its task has ended with a value."""
+        """Record that a gang has begun, as its task has ended with a value."""
         if gang.lease is not None:
             self._scheduler.on_together([one.worker.number for one in gang.members])
 
@@ -211,7 +211,7 @@ class Gangs:
         self._settle(gang, now)
 
     def on_seat_ended(self, lease: LeaseRecord, ended: RunEnded | None, now: float) -> None:
-        """Take in that nothing is left of a seat, or that its worker is lost.
+        """Record that nothing is left of a seat, or that its worker is lost.
 
         Args:
             ended: how it has ended; None for a worker that is lost.
@@ -316,14 +316,14 @@ class Gangs:
     # ---- another head
 
     def on_root_reported(self, lease: LeaseRecord, gang: GangRecord, *, ended: bool) -> None:
-        """Take in the run of a root that its worker reports."""
+        """Handle the run of a root that its worker reports."""
         lease.gang = gang
         if not ended:
             gang.lease = lease
             self.on_root_here(gang)
 
     def on_seat_reported(self, lease: LeaseRecord, gang: GangRecord) -> None:
-        """Take in a seat that its worker reports; its task waits for it if no root is here."""
+        """Handle a seat that its worker reports; its task waits for it if no root is here."""
         lease.gang = gang
         gang.seats[lease.member] = lease
         gang.seen.add(lease.member)

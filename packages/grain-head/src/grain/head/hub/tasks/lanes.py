@@ -100,7 +100,7 @@ class LaneTable:
         return starts
 
     def on_run(self, lease: LeaseRecord) -> None:
-        """Take in the run of a lane that starts, or that a worker has reported."""
+        """Handle the run of a lane that starts, or that a worker has reported."""
         lease.lane = True
         task = lease.task
         holds = lease.scheduler_id is not None
@@ -111,7 +111,7 @@ class LaneTable:
                 self._count_idle(lease, 1)
 
     def on_over(self, lease: LeaseRecord) -> None:
-        """Take in that a run holds nothing any more, if it is one of a lane."""
+        """Record that a run holds nothing any more, if it is one of a lane."""
         if lease in self.leases:
             if lease.call is None:
                 self._count_idle(lease, -1)
@@ -152,7 +152,7 @@ class LaneTable:
         self._show_calls(mission, before)
 
     def on_report(self, mission: MissionRecord, report: LaneReport, now: float) -> None:
-        """Take in what a mission reports of its lanes."""
+        """Record what a mission reports of its lanes."""
         before = mission.lane_calls
         mission.lane_calls = {
             call.lane: CallInLane(call.task, call.function, now - call.seconds)
