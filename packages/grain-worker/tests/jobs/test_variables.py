@@ -10,7 +10,7 @@ import pytest
 
 from grain.queue.records import ArraySpec, Job
 from grain.queue.selectors import plain_number
-from grain.worker.jobs.variables import Place, inherited, job_environment, threads_each
+from grain.worker.jobs.variables import Place, job_environment, threads_each
 from grain.worker.processes.environment import MARKS, note_given
 from grain.worker.processes.environment import environment as programs_environment
 
@@ -92,7 +92,9 @@ def test_what_grain_has_given_to_an_outer_job_does_not_reach_an_inner_one() -> N
     user = {"PATH": "/bin", "LANG": "C", "BASH_FUNC_module%%": "() {  echo\n}", "my.var": "1"}
     outer = environment(environment=user, task=3, array=ArraySpec(ranges=((1, 3, 1),)))
     program = programs_environment(
-        SimpleNamespace(c=(4, 5), g=(3,)), inherited(outer, MARKS), {"MKL_NUM_THREADS": "2"}
+        SimpleNamespace(c=(4, 5), g=(3,)),
+        {os.fsencode(name): os.fsencode(value) for name, value in outer.items()},
+        {"MKL_NUM_THREADS": "2"},
     ) | {MARKS: b"mark:"}
     note_given(program, launched := {b"OMPI_MCA_plm": b"rsh", b"GRAIN_RSH": b"/tmp/rsh"})
     shell = {os.fsdecode(name): os.fsdecode(value) for name, value in (program | launched).items()}

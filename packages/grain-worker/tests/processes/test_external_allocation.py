@@ -113,14 +113,17 @@ def test_a_binding_that_the_user_has_chosen_stays() -> None:
     assert env[b"OMPI_MCA_ras"].startswith(b"^slurm")
 
 
-@pytest.mark.parametrize("inherited", [{}, {b"GRAIN_SUBREAPERS": b"ours:"}])
+@pytest.mark.parametrize("ours", [{}, {"GRAIN_SUBREAPERS": "ours:"}])
+@pytest.mark.parametrize("inherited", [{}, {b"GRAIN_SUBREAPERS": b"a job's:"}])
 def test_the_marks_of_subreapers_are_those_of_the_process_that_starts_a_program(
-    inherited: dict[bytes, bytes],
+    ours: dict[str, str], inherited: dict[bytes, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mission that runs in a task may pass on all of its environment, with other marks."""
+    for name, marks in ours.items():
+        monkeypatch.setenv(name, marks)
     for changed in ("theirs:", None):
         env = environment(allocation(), inherited, {"GRAIN_SUBREAPERS": changed})
-        assert inherited == env
+        assert {os.fsencode(name): os.fsencode(marks) for name, marks in ours.items()} == env
 
 
 def test_the_number_of_threads_can_differ_from_that_of_the_cpus() -> None:

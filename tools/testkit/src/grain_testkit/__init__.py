@@ -38,6 +38,7 @@ Map:
 - ``overviews``: grain-cli: answers of a scheduler to `grain top`
 - ``states``: grain-cli: answers of a scheduler to `grain ls`
 - ``hub_harness``: grain-head: scenarios of a hub
+- ``hub_moves``: grain-head: how the tasks of a hub move between states
 - ``hub_campaign``: grain-head: the same screening through a real scheduler, in virtual time
 - ``hostile_messages``: grain-head: random messages of every kind
 - ``hostile_peers``: grain-head: members that talk nonsense

@@ -223,6 +223,7 @@ class Entry:
 
     def add_wish(self, wish: Wish) -> None:
         """Add a wish that is for the job."""
+        # The counts follow the changes: to count all tasks of an array again would take too long.
         before: dict[int | None, State] = {}
         if wish.what == "again":  # others leave the state of a task as it is
             before = {task: self.standing(task, 0.0).state for task in self.runs}

@@ -132,6 +132,8 @@ class WholeFiles:
                 self.disk.create(ready, content, mode)
             yield ready
         finally:
+            # The name goes, and the content stays by its final name, which is a second one of the
+            # same file. Where that was not made nothing is left.
             with suppress(OSError):
                 self.disk.remove(ready)
 
@@ -154,6 +156,8 @@ class WholeFiles:
             self.disk.link(ready, name)
         except NotADirectoryError:
             raise
+        # Either name may be what is missing. It is the bucket while our own file is there, and the
+        # caller knows what that means.
         except FileNotFoundError as error:
             if self.disk.exists(ready):
                 raise
@@ -199,6 +203,8 @@ class WholeFiles:
         Raises:
             CannotWrite: the file is as it was.
         """
+        # The only rename. On NFS a file that is renamed over can be missing for a moment, which a
+        # view may be: whoever does not find it reads all files instead.
         with self.prepared(content) as ready, _clear(name):
             self.disk.rename(ready, name)
             self.disk.sync(name.rpartition("/")[0])
@@ -239,6 +245,7 @@ class WholeFiles:
         """Remove what killed processes have left in ``incoming``."""
         for file in self.disk.list(INCOMING):
             with suppress(OSError):
+                # A process that was stopped for longer, and goes on, finds that in `link`.
                 if self.disk.age(f"{INCOMING}/{file}") > INCOMING_KEPT:
                     self.disk.remove(f"{INCOMING}/{file}")
 
@@ -275,6 +282,8 @@ class LocalDisk:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(self._root + name, flags, mode)
         try:
+            # On the disk before it gets a name (rule 1): after a crash no name has half of a
+            # content.
             left = memoryview(content)
             while left:
                 left = left[os.write(fd, left) :]

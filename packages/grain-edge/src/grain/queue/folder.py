@@ -275,6 +275,7 @@ class Queue:
                 job = msgspec.structs.replace(job, inputs_blob=_digest(inputs))
                 blobs.append(inputs)
             content = encode_job(job)
+            # First what the job refers to, and then the job: whoever sees it can run it.
             for blob in blobs:
                 self._keep_blob(blob)
             number = self.jobs.append(content)
@@ -300,6 +301,8 @@ class Queue:
     def _keep_blob(self, content: bytes) -> None:
         name = f"blobs/{_digest(content)}"
         try:
+            # It may be there, of an earlier job. The touch keeps it from being removed as one that
+            # no job has needed for long.
             self.files.disk.touch(name)
         except FileNotFoundError:
             if not self.files.link_whole(name, content, mode=0o700):
@@ -496,6 +499,7 @@ class Queue:
             wish,
             jobs=tuple((first, min(end, last)) for first, end in wish.jobs if first <= last),
         )
+        # Those that are packed, or may be packed at any moment, are read by no dispatcher any more.
         if wish.what == "again":
             self._check_settled(wish)
         number = self.wishes.append(encode_record(wish))
@@ -545,6 +549,8 @@ class Queue:
         content = encode_record(begun)
         made: list[tuple[int | None, int]] = []
         left = list(tasks)
+        # The receipt of the next attempt, already as cancelled: as links are exclusive, either it
+        # or that of a worker is there, and no task is both cancelled and run.
         self._make_safe(number, after_attempt=any(attempt > 1 for _, attempt in left))
         while left:
             # One file has many names, which needs no further block of the disk.
@@ -606,6 +612,7 @@ class Queue:
         try:
             if self.files.link_whole(name, encode_record(ended)):
                 return True
+            # It may be ours, of a call that was not told whether it was on the disk.
             self.files.sync(name.rpartition("/")[0], name)
         except (NotADirectoryError, FileNotFoundError) as error:
             if isinstance(error, FileNotFoundError):
@@ -627,6 +634,8 @@ class Queue:
         try:
             name = receipt_name(number, task, attempt - 1, "ended")
             return (
+                # Not by what the caller has read, which may be a minute old: two attempts of a task
+                # must never run at the same time.
                 attempt == 1
                 or self.files.disk.exists(f"attempts/{self.buckets.of(number)}/{name}")
                 or self._was_cancelled(number, task, attempt - 1)

@@ -130,6 +130,8 @@ class Sequence:
         """
         with self._files.prepared(content) as ready:
             number = self.end()
+            # Whoever links a number first has it. We may have lost several to others since the
+            # look.
             while not self._link(ready, number):
                 number += 1
             self._next = number + 1
@@ -137,6 +139,8 @@ class Sequence:
 
     def end(self) -> int:
         """Return the first number that is not given, as far as can be seen."""
+        # One look if no other process has appended since, and that by name: it is not a list, which
+        # may be old (rule 4 of `grain.queue.files`).
         if self._next == 1 or self._is_taken(self._next):
             self._next = self._search()
         return self._next
@@ -154,6 +158,7 @@ class Sequence:
         try:
             return self._files.read(self._name(number))
         except NotADirectoryError:
+            # A packed bucket is a file in the place of its directory.
             pack = self._packed(self.spread.of(number))
         if pack.removed:
             raise NoSuchJob(f"{number} ended long ago, and its files were removed")
@@ -236,6 +241,8 @@ class Sequence:
         bucket = max([self.spread.of(self._next), *self.listed_buckets()])
         while True:
             numbers = self.spread.numbers(bucket)
+            # A number is given only when the one before it is, so those of a bucket are taken up to
+            # some place: halving finds it without a list.
             low, high = numbers.start, numbers.stop
             while low < high:
                 middle = (low + high) // 2
@@ -275,6 +282,8 @@ class Sequence:
                     disk.sync(f"{self.kind}/{bucket - 1}")
                 except NotADirectoryError:
                     pass  # packed
+            # The own one last: who finds it can use those beside it. And each gets its name when it
+            # is there and on the disk, so that no name leads nowhere.
             for kind in (*self._beside, self.kind):
                 self._files.make_folder(live_folder(kind, bucket))
                 disk.sync("live")

@@ -166,6 +166,8 @@ def write_block(path: str, data: bytes) -> None:
         ForeignFile, ExposedFile, LinkedFile, OSError: as `open_private`; also no space.
     """
     with open_private(path, os.O_RDWR | os.O_CREAT) as fd:
+        # In place, as readers on NFS miss a file that is renamed over; and only one block, which
+        # they see either old or new (`grain.edge.meeting.block`).
         if os.pwrite(fd, data, 0) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(fd)

@@ -118,6 +118,8 @@ class Meeting:
                 await self._await_publication(claims[-1])
                 passed = claims[-1]
                 continue
+            # Above all that was seen. If two heads choose the same number, one of them fails to
+            # create it, and looks again: then the other one leads, or dies.
             epoch = max(published, passed, *claims, 0) + 1
             if await self.disk.run(self.directory, self._make_claim, epoch):
                 meeting_id = secrets.token_hex(16) if record is None else record.meeting_id
@@ -136,6 +138,9 @@ class Meeting:
         Raises:
             Superseded: a higher claim exists; nothing is written.
         """
+        # No lock: a higher claim may come after the look at the claims. Then we write over the
+        # record of its head, which finds that when it looks the next time, and publishes again
+        # (`watch`).
         block = encode_block(record, package_version())
         await self.disk.run(self.path, self._publish, record.epoch, block)
 
@@ -211,6 +216,8 @@ class Meeting:
         return claims
 
     def _restore(self, epoch: int) -> bool:
+        # A user who tidies up removes the directory, and with it all that shows other heads our
+        # number.
         if epoch not in self._claims_up_to(epoch):
             self._prepare()
             self._make_claim(epoch)
@@ -219,6 +226,8 @@ class Meeting:
     def _publish(self, epoch: int, block: bytes) -> None:
         claims = self._claims_up_to(epoch)
         files.write_block(self.path, block)
+        # Not before: as long as there is no record, claims are all that shows which numbers were
+        # taken.
         for lower in claims:
             if lower < epoch:
                 files.remove(f"{self.directory}/claim.{lower}")
@@ -229,6 +238,8 @@ async def _sign_of_life(
 ) -> str:
     """Return how a head was seen to live, or ""."""
     process = process_here(record)
+    # It has left in good order, or its process is known to be gone: an answer need not be waited
+    # for.
     if not record.open or (process is not None and not process.alive):
         return ""
     return await living(record)

@@ -15,6 +15,8 @@ and its worker reports the end of its run (``workers``). The records that all of
 worker has. All parts share the `Registry` (``registry``), which has the records and the scheduler;
 every effect on the outside goes through its `Outgoing`.
 
+The comment below this has who moves a task from which state to which.
+
 Everything that a task meets on its way has a number of its own, as different parts count them:
 
 ======================  ===========================  ============================================
@@ -49,3 +51,30 @@ Map:
 - ``names``: the names of peers, as people and commands use them
 - ``answers/``: the state of everything, for ``grain ls`` and ``grain top``
 """
+
+# Who moves a task from which state to which. No other function writes the fields that make a state
+# (`state.TaskState`); tests compare this with the code, and with what happens in the simulation.
+#
+# A task never goes from one place of waiting to another, nor from waiting to a run, in one step: it
+# is dormant in between, also within one event. So who lets it wait need not know where it waited,
+# and who ends its waiting need not know why. Only from one run to another it goes in one step.
+#
+# from             to               by
+# -                dormant          Missions._submit, Runs.adopt, Runs._adopt_seat
+# -                leased           Outcomes._go_on
+# dormant          waiting          Waiting.queue_up
+# dormant          suspect          Quarantine.add
+# dormant          awaiting report  Waiting.enqueue, Waiting.hold_back
+# waiting          dormant          Waiting.withdraw, Waiting.on_started
+# suspect          dormant          Quarantine.remove, Quarantine.ready
+# awaiting report  dormant          Waiting.withdraw
+# dormant          leased           Runs._new_lease, Runs._run_as_reported, Gangs._hold
+# leased           leased           Runs._start_gang, Runs._run_as_reported
+# leased           leased           Gangs._stand_in, Gangs._settle
+# leased           dormant          Outcomes.run_again, Missions._claim
+# leased           resolved         Outcomes.resolve
+# dormant          resolved         Outcomes.resolve
+# leased           -                Outcomes.discard, Outcomes.run_again
+# resolved         -                Outcomes.discard
+# dormant          -                Outcomes.discard, Outcomes._forget_retracted
+# dormant          -                Missions._detach

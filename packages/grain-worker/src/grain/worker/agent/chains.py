@@ -98,6 +98,7 @@ class Chains:
             if first is not None:
                 chain.append(first)
         chain.append(run)
+        # A recall was for those that waited then; this one may have to be recalled as well.
         if len(chain.runs) > 1:
             chain.recalled = False
             self.due = min(self.due, now + self._patience)
@@ -110,12 +111,14 @@ class Chains:
         if chain.runs[0] is run:
             chain.runs.popleft()
             if chain.runs:
+                # It begins now, and those behind it wait for it from now on.
                 chain.runs[0].began = now
                 chain.recalled = False
                 if len(chain.runs) > 1:
                     self.due = min(self.due, now + self._patience)
             else:
                 del self._chains[chain.key]
+        # It was handed back, or revoked before it began: the run under way is another one.
         else:
             chain.runs.remove(run)
 

@@ -36,14 +36,13 @@ from grain.worker.jobs.program import (
 )
 from grain.worker.jobs.variables import (
     Place,
-    inherited,
     job_environment,
     ranks_each,
     soft_limits,
     threads_each,
 )
 from grain.worker.processes.account import attempt_of
-from grain.worker.processes.environment import MARKS, SLOTS, THREADS, allocated
+from grain.worker.processes.environment import SLOTS, THREADS, allocated
 from grain.worker.processes.mpi import members
 from grain.worker.runner.runner import signal_behind
 from grain.worker.runner.services import worker_ends
@@ -397,7 +396,7 @@ class _Runner:
             bind=True,
             threads=threads_each(job, place) if cores else None,
             scratch=job.scratch,
-            inherited=inherited(variables, MARKS),
+            inherited={os.fsencode(name): os.fsencode(v) for name, v in variables.items()},
             warned=True,
             append=(
                 again or patterns.is_shared(job.stdout, job),

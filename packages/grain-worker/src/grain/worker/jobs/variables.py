@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,8 +14,6 @@ from grain.worker.processes.environment import MARKS, without_given
 from grain.worker.processes.mpi import RSH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from grain.queue.records import Job
 
 # Variables of the batch job in which one submits. A program that finds them takes that job for its
@@ -158,18 +155,6 @@ def soft_limits(job: Job) -> dict[int, int]:
         for name, limit in job.limits.items()
         if hasattr(resource, f"RLIMIT_{name}")
     }
-
-
-def inherited(variables: Mapping[str, str], mark: bytes) -> dict[bytes, bytes]:
-    """Return the environment as bytes, with what this process needs to find its descendants.
-
-    Args:
-        mark: the name of the variable with the marks of subreapers.
-    """
-    encoded = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
-    if mark in os.environb:
-        encoded[mark] = os.environb[mark]
-    return encoded
 
 
 def _array_facts(ranges: tuple[tuple[int, int, int], ...]) -> dict[str, str]:

@@ -95,11 +95,12 @@ def environment(
     changes: Mapping[str, str | None],
     threads: int | None = None,
 ) -> dict[bytes, bytes]:
-    """Return the environment of a program.
+    """Return the environment of a program: of a leaf, of a job's script, or on a gang's member.
 
     Args:
         res: the allocation. Without CPUs, or without GPUs, it sets no variables for them; without
             any resource, none for launchers.
+        inherited: that of this process, or that with which a job was submitted.
         changes: the caller's changes, which override everything else; None removes a variable.
         threads: the number of threads; that of the allocated CPUs by default.
 
@@ -136,10 +137,11 @@ def environment(
         else:
             variables[os.fsencode(name)] = os.fsencode(value)
     note_given(variables, given)
-    if MARKS in inherited:  # a mission's own, as in all of its environment, lead elsewhere
-        variables[MARKS] = inherited[MARKS]
-    else:
-        variables.pop(MARKS, None)
+    # Whatever it inherits, as a job does its submitter's: the descendants of this process are found
+    # by its marks, and those of a mission lead elsewhere.
+    variables.pop(MARKS, None)
+    if marks := os.environb.get(MARKS):
+        variables[MARKS] = marks
     return variables
 
 

@@ -71,6 +71,8 @@ class LaneTable:
             and only.wtime is None
             and not (queue.shared or queue.gangs or queue.learns)
         )
+        # A process may have begun it, and then only its mission knows which calls it had: a second
+        # run of the lane could run these twice.
         if has_run or not plain:
             self._outcomes.resolve(task, "crashed")
         else:
@@ -86,6 +88,7 @@ class LaneTable:
         None of them ever waits in the scheduler: it would keep workers for a lane.
         """
         starts: list[Start] = []
+        # Taken out first, as resolving one withdraws it.
         asked, self._asked = self._asked, {}
         lent = not self._anything_waits()
         for task in asked:
@@ -94,6 +97,7 @@ class LaneTable:
             room = lent and not task.mission.paused
             if room and self._scheduler.has_room(queue, now):
                 self._waiting.queue_up(task, queue)
+                # One by one: the next may have only what this one leaves.
                 starts += self._scheduler.dispatch(now)
             else:
                 self._outcomes.resolve(task, "crashed")
@@ -103,6 +107,7 @@ class LaneTable:
         """Handle the run of a lane that starts, or that a worker has reported."""
         lease.lane = True
         task = lease.task
+        # It may come twice: when its worker reports the run, and when its mission submits the lane.
         holds = lease.scheduler_id is not None
         if holds and task is not None and lease not in self.leases:
             self.leases[lease] = task.mission
@@ -130,6 +135,8 @@ class LaneTable:
         """Recall all lanes, if anything waits."""
         if self._anything_waits():
             for lease in self.leases:
+                # Once on a connection: `Runs.confirm` forgets that when the worker is back, as the
+                # message may be lost.
                 if not (lease.recalled or lease.revoked):
                     lease.recalled = True
                     self._outgoing.post(lease.worker.link, Recall(lease.attempt))
