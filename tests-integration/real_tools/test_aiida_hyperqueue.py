@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from real_tools.tool_site import ToolSite
 
+pytestmark = pytest.mark.real_tools
+
 TOOL = ("aiida-hyperqueue==0.4.0", "aiida-core==2.9.4")
 
 START = """\

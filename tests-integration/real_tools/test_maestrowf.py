@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from real_tools.tool_site import ToolSite
 
+pytestmark = pytest.mark.real_tools
+
 TOOL = ("maestrowf==1.2.1",)
 
 SPEC = """\

@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from real_tools.tool_site import ToolSite
+
+pytestmark = pytest.mark.real_tools
 
 TOOL = ("signac-flow==0.29.1",)
 

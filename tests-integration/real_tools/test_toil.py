@@ -7,10 +7,14 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from real_tools.tool_site import ToolSite
+
+pytestmark = pytest.mark.real_tools
 
 TOOL = ("toil==9.6.0",)
 
