@@ -22,6 +22,7 @@ from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, ProgramOrder
 from grain.worker.gang.session import GangLeader, Seat
 from grain.worker.processes.account import RunAccount
+from grain.worker.processes.mpi import members
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -47,6 +48,7 @@ class Led:
         seats = [Seat(f"w{k}", f"n{k}", Cores([0]), b"invitation") for k in (1, 2)]
         self.leader = GangLeader(seats, SILENCE)
         self.results: list[Any] = []
+        self.scope = trio.CancelScope()
 
     async def serve(self, lines: JsonLines, body: Callable[[], Awaitable[object]]) -> None:
         if self.account is not None:
@@ -71,6 +73,7 @@ async def led(
         run = Led(process, account)
         with trio.fail_after(10 * JOIN * SILENCE):
             async with trio.open_nursery() as nursery:
+                run.scope = nursery.cancel_scope
                 nursery.start_soon(run.serve, tasklet, body)
                 await process.send(rsh=str(folder / "grain-rsh"), place=PLACE)
                 assert [1, 2] == [(await process.receive())["join"] for _ in "ab"]
@@ -164,6 +167,25 @@ async def test_a_member_that_cannot_be_reached_is_named_before_the_time_is_over(
     lost = run.leader.lost
     assert lost is not None
     assert (2, False, "refused") == (lost.index, lost.joined, lost.why)
+
+
+async def test_a_call_of_a_run_that_is_cancelled_waits_for_no_answer(tmp_path: Path) -> None:
+    """The process ends with the run, and all programs end with it."""
+    began = trio.Event()
+
+    async def body() -> None:
+        gang = members.get()
+        assert gang is not None
+        async with gang.call():
+            began.set()
+            await trio.sleep_forever()
+
+    async with led(tmp_path, body) as run:
+        await run.joins(1, 2)
+        await began.wait()
+        run.scope.cancel()
+
+    assert [] == run.results
 
 
 async def test_the_first_member_that_has_not_joined_in_time_is_named(
