@@ -348,6 +348,21 @@ def test_a_run_whose_worker_reports_its_crash_is_lost_at_once_and_no_other(queue
     assert starts(desk) == [TaskAttempt(1, None, 2)]
 
 
+def test_of_many_crashes_the_last_ones_are_remembered(queue: Queue) -> None:
+    """All runs of the workers that a queue has ever had would fill the memory."""
+    queue.submit(JOB)
+    queue.begin(1, None, 1, away(run=(3, 8)))
+    desk = Desk(queue, Clock())
+    desk.note_crash(7, (3, 8), "SIGKILL")
+    for ticket in range(1000, 10_999):
+        desk.note_crash(ticket, (1, 1), "SIGKILL")
+    assert desk.has_crashed(FIRST)
+
+    desk.note_crash(10_999, (1, 1), "SIGKILL")
+
+    assert not desk.has_crashed(FIRST)
+
+
 @pytest.mark.parametrize("receipt", [begun(batch_job="7"), away(batch_job="")])
 def test_a_batch_system_is_not_asked_if_it_can_tell_nothing_new(
     queue: Queue, receipt: Begun

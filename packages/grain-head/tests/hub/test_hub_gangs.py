@@ -895,9 +895,9 @@ def test_a_successor_has_all_members_of_a_gang_that_runs_alone_to_itself() -> No
     assert [] == [lease for name in alone for lease in after.sent(name, Lease)]
 
 
-@pytest.mark.parametrize("seat_reports", [False, True])
+@pytest.mark.parametrize(("seat_reports", "named"), [(False, True), (True, True), (True, False)])
 def test_a_crash_is_blamed_once_and_on_the_member_that_the_root_has_lost(
-    seat_reports: bool,
+    seat_reports: bool, named: bool
 ) -> None:
     hub = Gang()
     leases = hub.leases()
@@ -905,7 +905,7 @@ def test_a_crash_is_blamed_once_and_on_the_member_that_the_root_has_lost(
     if seat_reports:
         hub.send(seat, hub.ended(leases[seat], "crashed", detail="its runner died"))
     how = f"{seat} is lost: its run has ended"
-    hub.send(root, hub.ended(leases[root], "crashed", detail=how, lost=seat))
+    hub.send(root, hub.ended(leases[root], "crashed", detail=how, lost=seat if named else ""))
     for name in {seat, other} - ({seat} if seat_reports else set()):
         hub.send(name, hub.ended(leases[name], "cancelled"))
 
@@ -1032,12 +1032,13 @@ def test_a_task_waits_for_nothing_of_a_gang_that_did_not_begin() -> None:
     (root, first), (seat, second) = hub.leases()
     hub.send(root, hub.ended(first, "returned", detail="it was not ready", absent=1))
     assert [Revoke(second.attempt)] == hub.sent(seat, Revoke)
+    assert [] == hub.sent(root, Revoke)  # it has said that it has ended
 
     (other, third), (silent, fourth) = hub.leases()
     hub.send(silent, hub.ended(fourth, "returned", detail="it has not connected", absent=0))
     assert [Revoke(third.attempt)] == hub.sent(other, Revoke)
 
-    assert 2 == len(hub.sent("m", Crashed))
+    assert [seat, other] == [one.crash.absent for one in hub.sent("m", Crashed)]
     (new_root, _), (new_seat, _) = hub.leases()
     assert {root, silent} == {new_root, new_seat}
     hub.send(other, hub.ended(third, "returned", detail="it was not ready", absent=1))

@@ -21,6 +21,7 @@ from grain.worker.gang.control import JsonLines
 from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, ProgramOrder
 from grain.worker.gang.session import GangLeader, Seat
+from grain.worker.processes.account import RunAccount
 from grain.worker.processes.mpi import members
 
 if TYPE_CHECKING:
@@ -41,13 +42,17 @@ def lines_of() -> tuple[JsonLines, JsonLines]:
 class Led:
     """A leader with two seats, and the end of its process's lines."""
 
-    def __init__(self, process: JsonLines) -> None:
+    def __init__(self, process: JsonLines, account: RunAccount | None) -> None:
         self.process = process
+        self.account = account
         seats = [Seat(f"w{k}", f"n{k}", Cores([0]), b"invitation") for k in (1, 2)]
         self.leader = GangLeader(seats, SILENCE)
         self.results: list[Any] = []
+        self.scope = trio.CancelScope()
 
     async def serve(self, lines: JsonLines, body: Callable[[], Awaitable[object]]) -> None:
+        if self.account is not None:
+            GVAR.enter(Cores([0]), "root", None, self.account)
         with GVAR.scope(Cores([0])):
             self.results.append(await self.leader.serve(lines, body))
 
@@ -60,12 +65,15 @@ class Led:
 
 
 @asynccontextmanager
-async def led(folder: Path, body: Callable[[], Awaitable[object]]) -> AsyncIterator[Led]:
+async def led(
+    folder: Path, body: Callable[[], Awaitable[object]], account: RunAccount | None = None
+) -> AsyncIterator[Led]:
     tasklet, process = lines_of()
     async with tasklet, process:
-        run = Led(process)
+        run = Led(process, account)
         with trio.fail_after(10 * JOIN * SILENCE):
             async with trio.open_nursery() as nursery:
+                run.scope = nursery.cancel_scope
                 nursery.start_soon(run.serve, tasklet, body)
                 await process.send(rsh=str(folder / "grain-rsh"), place=PLACE)
                 assert [1, 2] == [(await process.receive())["join"] for _ in "ab"]
@@ -95,6 +103,20 @@ async def test_the_function_begins_when_all_have_joined_and_finds_them(tmp_path:
 
     [[nodes]] = run.results
     assert [(socket.gethostname(), "10.0.0.9"), ("n1", "10.0.0.1"), ("n2", "10.0.0.2")] == nodes
+
+
+async def test_the_report_of_the_run_names_the_members(tmp_path: Path) -> None:
+    account = RunAccount(Cores([0]))
+
+    async def body() -> None:
+        pass
+
+    async with led(tmp_path, body, account) as run:
+        await run.joins(1, 2)
+
+    account.close()
+    names = [(one.worker, one.host) for one in account.report("h", "root").members]
+    assert [("w1", "n1"), ("w2", "n2")] == names[1:]
 
 
 async def test_the_error_of_the_function_is_that_of_the_run(tmp_path: Path) -> None:
@@ -169,6 +191,25 @@ async def test_a_member_that_cannot_be_reached_is_named_before_the_time_is_over(
     lost = run.leader.lost
     assert lost is not None
     assert (2, False, "refused") == (lost.index, lost.joined, lost.why)
+
+
+async def test_a_call_of_a_run_that_is_cancelled_waits_for_no_answer(tmp_path: Path) -> None:
+    """The process ends with the run, and all programs end with it."""
+    began = trio.Event()
+
+    async def body() -> None:
+        gang = members.get()
+        assert gang is not None
+        async with gang.call():
+            began.set()
+            await trio.sleep_forever()
+
+    async with led(tmp_path, body) as run:
+        await run.joins(1, 2)
+        await began.wait()
+        run.scope.cancel()
+
+    assert [] == run.results
 
 
 async def test_the_first_member_that_has_not_joined_in_time_is_named(

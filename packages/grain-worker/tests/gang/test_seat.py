@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +15,7 @@ from grain.resource import Cores
 from grain.worker.errors import MemberLost
 from grain.worker.gang.control import JsonLines, listen
 from grain.worker.gang.member import keep
-from grain.worker.gang.messages import CODEC, LEAD, CallEnded, EndCall, heartbeat
+from grain.worker.gang.messages import CODEC, LEAD, CallEnded, EndCall, MemberPlace, heartbeat
 from grain.worker.gang.session import keep_seat
 
 if TYPE_CHECKING:
@@ -83,3 +85,26 @@ async def test_the_run_of_a_seat_to_which_no_root_came_has_not_begun() -> None:
     assert 1 == len(invitations)
     assert (0, False) == (caught.value.index, caught.value.joined)
     assert "the root has not joined: it has not connected within 0 s" == str(caught.value)
+
+
+async def test_a_root_that_has_come_in_time_may_stay_for_as_long_as_it_gives_signs_of_life() -> (
+    None
+):
+    clock = trio.testing.MockClock()
+    silence = 20.0
+
+    async def stay() -> None:
+        name, listener = listen()
+        async with listener, trio.open_nursery() as nursery:
+            nursery.start_soon(keep, name, silence)
+            async with JsonLines(await listener.accept()) as tasklet:
+                invitation = base64.b85decode((await tasklet.receive())["invitation"])
+                async with accept(invitation, CODEC, heartbeat(silence)) as (root, _, _):
+                    assert isinstance((await root.receive())[0][0], MemberPlace)
+                    for call in range(LEAD * 10 + 10):
+                        clock.jump(silence / 10)
+                        root.post([(EndCall(call), None)])
+                        assert [(CallEnded(call), None)] == list(await root.receive())
+
+    # In a loop of its own, whose clock stands still but for the jumps.
+    await trio.to_thread.run_sync(partial(trio.run, stay, clock=clock))

@@ -28,7 +28,7 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
-from grain.resource import ZERO
+from grain.resource import ZERO, Cores, Member, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import last_line, output_trouble
@@ -103,6 +103,21 @@ async def test_a_command_runs_in_its_directory_between_two_receipts(
     assert (begun.pid, begun.ticket) == (os.getpid(), 17)
     assert fate_of(begun, this_process()) == "runs"
     assert begun.machine == this_process().machine
+
+
+async def test_the_receipt_of_the_begin_has_the_cpus_of_all_members(
+    queue: Queue, work: Path
+) -> None:
+    nodes = [
+        Member(f"w{k}", f"n{k}", res, "10.0.0.1")
+        for k, res in enumerate((Cores([0]), Cores([1, 2])), 1)
+    ]
+    number = submit(queue, work, "true")
+    with GVAR.scope(RootAllocation(Cores([0]), nodes)):
+        await ran(queue, number)
+    begun = queue.begun(number, None, 1)
+    assert begun is not None
+    assert (("n2",), 3) == (begun.others, begun.cpus)
 
 
 async def test_the_receipt_of_the_begin_names_the_batch_job_of_the_worker(

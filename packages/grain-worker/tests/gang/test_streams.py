@@ -1,0 +1,97 @@
+"""What a program of a launcher writes on a member, and what it finds there."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from grain.worker.external import Completed
+from grain.worker.gang.messages import OUTPUT, ProgramOrder
+from grain.worker.gang.programs import MemberPrograms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from grain.worker.gang.programs import Outcome
+
+
+class Member:
+    """The programs of a member, and all that they report."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.written: list[bytes] = []
+        self.ended: list[Outcome] = []
+        self.programs = MemberPrograms(
+            nursery,
+            lambda _, stream, data: self.written.append(b"%d:" % stream + data),
+            lambda _, outcome: self.ended.append(outcome),
+        )
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+def order(script: str, streams: bool, **sent: str) -> ProgramOrder:
+    environment = {"PATH": os.environ["PATH"], **sent}
+    variables = tuple((os.fsencode(k), os.fsencode(v)) for k, v in environment.items())
+    return ProgramOrder((b"/bin/sh", b"-c", script.encode()), variables, b"/", streams=streams)
+
+
+async def test_output_waits_until_what_came_before_has_been_taken(tmp_path: Path) -> None:
+    more, written = tmp_path / "more", tmp_path / "written"
+    for place in (more, written):
+        os.mkfifo(place)
+    script = f"echo one; read x < {more}; echo two; echo x > {written}; read x < {more}"
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            member.programs.start(1, order(script, streams=True))
+            while not member.written:
+                await trio.lowlevel.checkpoint()
+
+            await trio.to_thread.run_sync(more.write_text, "go\n")
+            await trio.to_thread.run_sync(written.read_text)  # it is in the pipe by now
+            await wait_all_tasks_blocked()
+            assert [b"1:one\n"] == member.written
+
+            member.programs.take(1, 1)
+            while len(member.written) < 2:
+                await trio.lowlevel.checkpoint()
+            await trio.to_thread.run_sync(more.write_text, "end\n")
+
+    assert [b"1:one\n", b"1:two\n"] == member.written
+
+
+@pytest.mark.parametrize(("streams", "threads"), [(True, "7"), (False, "")])
+async def test_only_ranks_of_a_launcher_have_the_threads_that_are_passed_on(
+    streams: bool, threads: str
+) -> None:
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            script = 'echo "${OMP_NUM_THREADS#none}"'
+            member.programs.start(1, order(script, streams, OMP_NUM_THREADS="7"))
+
+    (done,) = member.ended
+    assert isinstance(done, Completed)
+    said = b"".join(member.written)[2:] if streams else done.stdout
+    assert (threads == "7") == (said == b"7\n")
+
+
+async def test_of_a_long_output_the_end_is_reported() -> None:
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            script = f"head -c {OUTPUT} /dev/zero | tr '\\0' a; echo end"
+            member.programs.start(1, order(script, streams=False))
+
+    (done,) = member.ended
+    assert done.stdout is not None
+    assert OUTPUT == len(done.stdout)
+    assert done.stdout.endswith(b"aend\n")
