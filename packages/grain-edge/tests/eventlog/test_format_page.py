@@ -14,7 +14,8 @@ from grain.eventlog import schema
 from grain.eventlog.usage import RunMember, Usage
 
 PAGE = Path(__file__).parents[4] / "docs" / "event-log.md"
-KINDS: tuple[type[msgspec.Struct], ...] = (*get_args(schema.AnyLine), Usage, RunMember)
+PARTS = (Usage, RunMember, schema.FunctionStanding)
+KINDS: tuple[type[msgspec.Struct], ...] = (*get_args(schema.AnyLine), *PARTS)
 
 
 def meanings(kind: type[msgspec.Struct]) -> dict[str, str]:
@@ -77,5 +78,5 @@ def test_the_page_has_each_kind_of_line_as_its_type_does(kind: type[msgspec.Stru
 def test_the_page_names_the_version_and_no_other_kinds() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert f"The version is {schema.VERSION}." in page
-    headings = re.findall(r"^## (?=`|Usage|RunMember)(.*)$", page, re.MULTILINE)
+    headings = re.findall(r"^## (?=`|Usage|RunMember|FunctionStanding)(.*)$", page, re.MULTILINE)
     assert len(KINDS) == len(headings)

@@ -259,7 +259,6 @@ class Hub:
         leases = [self.runs.start_alone(task, emptied, now) for task, emptied in alone]
         starts = self.scheduler.dispatch(now) + self.lanes.start_asked(now)
         leases += [self.runs.start(start, now) for start in starts]
-        leases += self.runs.send_prefetched()
         started: dict[tuple[Link | None, str, int], list[int]] = {}
         seated: list[tuple[Link | None, Seated]] = []
         taken = self.scheduler.taken
@@ -286,6 +285,7 @@ class Hub:
                 self._outgoing.post(link, Started(name, some, alternative))
         for link, others in seated:
             self._outgoing.post(link, others)
+        self.runs.send_prefetched()
         if self.lanes.leases:
             self.lanes.recall()
 
