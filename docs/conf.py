@@ -12,7 +12,7 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "extensions"))
+sys.path[:0] = [str(HERE / "extensions"), str(HERE.parent)]
 
 project = "Grain"
 author = "the authors of Grain"
@@ -26,11 +26,13 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinxext.opengraph",
+    "moved",
     "navigation",
     "pictures",
     "programs",
     "reference",
     "example_report",
+    "tables",
 ]
 root_doc = "index"
 exclude_patterns = ["extensions", "conf.py", "_static", "monitoring"]
@@ -38,50 +40,30 @@ exclude_patterns = ["extensions", "conf.py", "_static", "monitoring"]
 # Every page, by what its reader has or wants. A page that is nowhere here is a warning of Sphinx,
 # hence an error.
 navigation = {
-    "Begin": [
-        "install",
-        "glossary",
-        "which-tool",
-        "coming-from",
-        "coming-from-hyperqueue",
-        "other-words",
-    ],
-    "I have 1,000 inputs": ["map", "map-results", "map-values", "map-parallel"],
+    "Begin": ["tutorial", "install", "glossary", "coming-from"],
+    "I have 1,000 inputs": ["map"],
     "I have a workflow": [
-        "tutorial",
         "external",
-        "gangs",
-        "measuring",
         "resources",
-        "resource-kinds",
+        "gangs",
         "where-code-runs",
-        "travelling",
         "delayed",
-        "progress",
-        "combine",
-        "limits",
-        "quotas",
         "examples",
     ],
-    "I have scripts": ["jobs", "slurm", "aiida", "nextflow"],
-    "I have Snakemake": ["snakemake"],
+    "I have scripts": ["jobs", "slurm", "tools"],
     "I want to log out": ["missions"],
-    "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
-    "My job waits": ["waiting", "scheduling", "blocking", "commands", "top", "metrics"],
-    "My jobs have run": ["history", "report", "whatif"],
-    "My job failed": ["failed", "troubleshooting", "retries", "cache"],
+    "I have Python functions": ["python-functions", "notebook"],
+    "My job waits": ["waiting", "watch", "commands"],
+    "My jobs have run": ["report"],
+    "My job failed": ["failed", "troubleshooting"],
     "My cluster is special": [
         "workers",
         "batch-systems",
-        "demand",
         "bridge",
-        "bridge-server",
         "config",
         "grain.reference",
-        "worker",
-        "edge",
+        "meeting",
         "security",
-        "ports",
     ],
     "API reference": [
         "api/resource",
@@ -94,21 +76,13 @@ navigation = {
     ],
     "Developers": [
         "contributing",
-        "how-it-works",
         "architecture",
         "protocol",
-        "protocol-rules",
-        "protocol-tests",
         "performance",
-        "fairness",
-        "edge-formats",
         "event-log",
         "queue-files",
-        "executor-tests",
-        "own-commands",
         "changes",
         "changelog",
-        "security-tests",
         "vulnerabilities",
     ],
 }
@@ -122,6 +96,50 @@ from_the_root = {
     "changes": "changes/README.md",
     "changelog": "CHANGELOG.md",
     "vulnerabilities": "SECURITY.md",
+}
+
+# Where the text of a page is that had a name of its own. Its old address leads there.
+moved = {
+    "aiida": "tools#aiida",
+    "asyncio": "python-functions#asyncio-and-notebooks",
+    "blocking": "where-code-runs#code-that-blocks",
+    "bridge-server": "bridge#for-the-operator",
+    "cache": "failed#keep-results",
+    "combine": "delayed#waitgroups",
+    "coming-from-hyperqueue": "coming-from#from-hyperqueue",
+    "demand": "workers#workers-by-demand",
+    "edge": "meeting",
+    "edge-formats": "meeting#formats",
+    "executor": "python-functions#an-executor",
+    "executor-tests": "python-functions#an-executor",
+    "fairness": "waiting#the-cost-of-fairness",
+    "history": "report",
+    "how-it-works": "architecture",
+    "limits": "delayed#many-tasks",
+    "map-parallel": "coming-from#from-gnu-parallel",
+    "map-results": "map#outputs",
+    "map-values": "map#what-a-value-cannot-do",
+    "measuring": "external#what-programs-use",
+    "metrics": "watch#metrics",
+    "nextflow": "tools#nextflow",
+    "other-words": "coming-from#words-of-other-tools",
+    "own-commands": "architecture#where-to-begin",
+    "ports": "security#for-administrators-ports-that-listen",
+    "progress": "watch#the-progress-line",
+    "protocol-rules": "protocol#rules-of-delivery",
+    "protocol-tests": "protocol#how-it-is-tested",
+    "quotas": "resources#limits-that-grain-sets",
+    "resource-kinds": "resources#a-kind-of-your-own",
+    "retries": "failed#try-again",
+    "scheduling": "waiting#the-policy",
+    "security-tests": "security",
+    "snakemake": "tools#snakemake",
+    "subproc": "python-functions",
+    "top": "watch#grain-top",
+    "travelling": "where-code-runs#what-travels",
+    "whatif": "report#what-if-grain-whatif",
+    "which-tool": "coming-from#which-tool-for-which-work",
+    "worker": "workers#what-a-worker-owns",
 }
 
 # ---- Markdown

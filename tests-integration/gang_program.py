@@ -46,6 +46,11 @@ def announce(path: Path, invitation: bytes) -> None:
     aside.rename(path)
 
 
+async def ends() -> bool:
+    """Return True if the worker of this member is being ended, as a file beside it says."""
+    return Path(f"{sys.argv[2]}.ends").exists()
+
+
 async def body(words: list[str]) -> str:
     """Run the program, and return how it ended."""
     launcher = os.environ.get("GANG_LAUNCHER", "")
@@ -101,7 +106,7 @@ async def main(*arguments: str) -> None:
     """Be a member; print how it ended."""
     part, place, *words = arguments
     if part == "seat":
-        call = Call(keep_seat, (partial(announce, Path(place)),), {"silence": SILENCE})
+        call = Call(keep_seat, (partial(announce, Path(place)), ends), {"silence": SILENCE})
     else:
         seats = []
         for path in map(Path, place.split(",")):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.slurm.__main__ import answer
 from grain.cli.slurm.here import Here
-from grain.edge.trust import python_command
+from grain.files.trust import python_command
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.folder import Queue
 from grain.queue.records import Begun, Ended

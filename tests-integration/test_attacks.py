@@ -1,7 +1,4 @@
-"""Attempts against a scheduler and a worker that run as processes, none of which works.
-
-docs/security-tests.md has a row for each test here.
-"""
+"""Attempts against a scheduler and a worker that run as processes; none works."""
 
 from __future__ import annotations
 
@@ -124,7 +121,12 @@ async def until_tasks_are_here(home: Path, count: int) -> None:
 
 @needs_other_user
 def test_no_file_and_no_process_is_open_to_another_user_whatever_the_umask(home: Path) -> None:
-    """Of a scheduler and a worker, started with umask 0000 in an empty home."""
+    """Of a scheduler and a worker, started with umask 0000 in an empty home.
+
+    Tried: Open any file, directory, environment or memory of a scheduler and a worker that were
+    started with umask 0000.
+    Result: nothing is open.
+    """
     code = """
 import os, sys
 home, *pids = sys.argv[1:]
@@ -174,7 +176,11 @@ def sockets_of(pids: list[int]) -> list[str]:
 
 @needs_other_user
 def test_another_user_finds_no_socket_that_lets_it_in(home: Path) -> None:
-    """Neither with a name in the file system nor with one outside of it (abstract)."""
+    """Neither with a name in the file system nor with one outside of it (abstract).
+
+    Tried: Connect to any socket of a scheduler and a worker, also to abstract ones.
+    Result: denied; they make no abstract socket.
+    """
     code = """
 import socket, sys
 for line in open("/proc/net/unix", encoding="utf-8", errors="replace").read().splitlines()[1:]:
@@ -221,7 +227,12 @@ trio.run(main, sys.argv[1])
 
 @needs_other_user
 def test_another_user_who_connects_to_a_mission_with_lanes_is_turned_away(home: Path) -> None:
-    """At its abstract socket, where any user may connect: it is closed, and the lanes go on."""
+    """At its abstract socket, where any user may connect: it is closed, and the lanes go on.
+
+    Tried: Connect to the abstract socket by which runners come to a mission, with a right
+    greeting, with nonsense, with silence.
+    Result: refused, because the kernel says who it is; the lanes go on.
+    """
     code = """
 import socket, sys
 for line in open("/proc/net/unix", encoding="utf-8", errors="replace").read().splitlines()[1:]:
@@ -319,7 +330,11 @@ async def with_evil_names(home: Path, commands: list[list[str]]) -> dict[str, by
 
 
 def test_no_name_of_a_member_controls_the_terminal_or_forges_a_line(home: Path) -> None:
-    """Names, hosts, kinds, calls and lines of code, in commands and in the scheduler's log."""
+    """Names, hosts, kinds, calls and lines of code, in commands and in the scheduler's log.
+
+    Tried: Names with escapes and line breaks, for `grain ls`, `grain why` and the log.
+    Result: question marks, no forged line.
+    """
     (home / "grain.toml").write_text(f'address = "edge://{home}/.local/share/grain/edge"\n')
     commands = [["ls"], ["ls", "--json"], ["why", "m:1"], ["why", "m:3"], ["drain"], ["cancel"]]
     with cluster(home):
@@ -374,7 +389,11 @@ async def record_handshake(home: Path) -> tuple[list[bytes], int]:
 
 
 def test_a_recorded_handshake_is_of_no_use_when_sent_again(home: Path) -> None:
-    """Who relays it sees no word of it, either."""
+    """Who relays it sees no word of it, either.
+
+    Tried: Relay and record a handshake, and send it again.
+    Result: reads nothing; refused.
+    """
     with cluster(home):
         sent, port = trio.run(record_handshake, home)
         assert sent
@@ -399,7 +418,11 @@ def test_a_recorded_handshake_is_of_no_use_when_sent_again(home: Path) -> None:
 def test_a_stranger_who_floods_the_port_with_nonsense_neither_delays_nor_fills_anything(
     home: Path,
 ) -> None:
-    """Silence, halves of TLS records, noise, as fast as a process can, while members are served."""
+    """Silence, halves of TLS records, noise, as fast as a process can, while members are served.
+
+    Tried: Noise, halves of records and silence, as fast as a process can.
+    Result: members join meanwhile; no memory, no descriptors, no log is filled.
+    """
     code = """
 import os, random, socket, sys, threading
 kinds = [b"", b"\\x16\\x03\\x01", os.urandom(300), b"GET / HTTP/1.0\\r\\n\\r\\n",

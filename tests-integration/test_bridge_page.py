@@ -1,4 +1,4 @@
-"""The pages about bridges: its commands, typed in two clusters as it says, and its service."""
+"""The page about bridges: its commands, typed in two clusters as it says, and its service."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/bridge.md").read_text(encoding="utf-8")
-SERVER_PAGE = (ROOT / "docs/bridge-server.md").read_text(encoding="utf-8")
 COMMANDS = {n: line for line, n in re.findall(r"^(.*?) *# (\d)\. ", PAGE, re.MULTILINE)}
 
 
-def blocks(language: str, page: str = PAGE) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 class Desk:
@@ -137,7 +136,7 @@ def test_the_five_commands_of_the_page_set_up_two_clusters(network: Clusters, sh
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze")
 def test_systemd_finds_no_fault_with_the_service_of_the_page(tmp_path: Path) -> None:
-    (unit,) = blocks("ini", SERVER_PAGE)
+    (unit,) = blocks("ini")
     file = tmp_path / "grain-bridge.service"
     # It looks whether the program is there.
     file.write_text(unit.replace("/opt/grain/bin/grain", shutil.which("true") or ""))

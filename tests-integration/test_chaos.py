@@ -13,13 +13,14 @@ import pytest
 from fake_batch.start import until
 from tools import soak
 from tools.chaos import job
-from tools.chaos.books import BEGINS, QUEUE, Book, expected, read_lines
-from tools.chaos.judge import CANCELLED, LAWS, Ending, Event, Evidence, QueuedJob, judge
+from tools.chaos.books import BEGINS, MEMBER, QUEUE, Book, expected, read_lines
+from tools.chaos.judge import APART, CANCELLED, LAWS, Ending, Event, Evidence, QueuedJob, judge
 from tools.chaos.processes import Marked, marked, role_of, task_of
 from tools.chaos.schedule import (
     AT_BRIDGE,
     AT_QUEUE,
     BUSY,
+    LOCAL,
     LOGINS,
     STRIKES,
     MissionPlan,
@@ -111,7 +112,15 @@ def test_a_schedule_is_within_its_time_and_has_every_kind_of_fault() -> None:
     )
     assert any(one.seconds > GRACE for one in schedule.faults)
     kinds = {task.kind for mission in schedule.missions for task in mission.tasks}
-    assert {"program", "failing", "brief", "raising"} == kinds
+    assert {"program", "failing", "brief", "raising", "gang"} == kinds
+    assert {"delayed", "executor", "serial", *LOCAL} == {one.interface for one in schedule.missions}
+    assert {1, 2} == {one.workers for one in schedule.jobs}
+    assert not any(
+        task.kind == "gang"
+        for one in schedule.missions
+        if one.interface in LOCAL
+        for task in one.tasks
+    )
 
 
 # ---- the judge
@@ -172,6 +181,19 @@ class MadeUp:
         key = (what, mission, task)
         lines = [one for one in self.lines if (one["what"], one["mission"], one["task"]) == key]
         lines[place].update(more)
+
+    def gang(self, *, error: str = "", **more: Any) -> None:
+        """Make task 3 of m0 a gang of tcp-1 and unix-1, whose member on tcp-1 has a line."""
+        plan = self.plans[0]
+        tasks = (*plan.tasks[:3], TaskPlan("gang", 1.0), *plan.tasks[4:])
+        self.plans[0] = dataclasses.replace(plan, tasks=tasks)
+        self.change("start", "m0", 3, gang=["unix-1", "tcp-1"])
+        line = next(one for one in self.lines if one["mission"] == "m0" and one["task"] == 3)
+        name = {"what": MEMBER, "run": "tcp-1.5.6", "worker": "tcp-1"}
+        self.lines.append({**line, **name, **more})
+        if error:
+            self.drop("resolved", "m0", 3)
+            self.resolve("m0", 3, error=error)
 
     def again(self, at: float = 130.0, worker: str = "unix-2") -> None:
         """Begin task 3 of m0 again, instead of its end at first."""
@@ -452,6 +474,41 @@ def a_job_that_began_after_its_cancellation(case: MadeUp) -> None:
     queued(case, "cancelled", 1, 2, cancelled=100.0 + 10 - CANCELLED - 1)
 
 
+def a_member_on_a_core_of_another_run(case: MadeUp) -> None:
+    case.gang(taken=[1])
+
+
+def a_member_beside_another_run(case: MadeUp) -> None:
+    case.gang(alone=False)
+
+
+def a_gang_that_began_again_without_a_fault_of_its_members(case: MadeUp) -> None:
+    case.gang()
+    case.again()
+    case.events.append(case.event("kill", "runner", "unix-2", 110.0))
+
+
+def a_gang_that_was_given_up_by_itself(case: MadeUp) -> None:
+    case.gang(error="TaskCrashed ('one of its workers was lost',)")
+
+
+def a_program_that_was_given_up_as_a_gang(case: MadeUp) -> None:
+    case.drop("resolved", "m0", 3)
+    case.resolve("m0", 3, error=f"TaskCrashed ('workers {APART}',)")
+
+
+def a_member_that_outlived_its_mission(case: MadeUp) -> None:
+    killed(case, 100.0)
+    line = next(one for one in case.lines if one["what"] == "start" and one["mission"] == "m1")
+    late = {"what": MEMBER, "run": "tcp-1.5.6", "worker": "tcp-1", "at": 111.0, "task": 4}
+    case.lines.append({**line, **late, "gang": ["unix-1", "tcp-1"]})
+
+
+def a_member_on_a_worker_that_has_left(case: MadeUp) -> None:
+    case.gang()
+    case.events.append(case.event("time over", "agent", "tcp-1", 80.0, 89.0))
+
+
 CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
     (a_job_that_is_not_listed, ["job"]),
     (a_job_that_never_ends, ["job"]),
@@ -459,6 +516,13 @@ CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
     (an_attempt_that_began_twice, ["job"]),
     (an_attempt_beside_another, ["job"]),
     (a_job_that_began_after_its_cancellation, ["job"]),
+    (a_member_on_a_core_of_another_run, ["shared"]),
+    (a_member_beside_another_run, ["overlapped"]),
+    (a_gang_that_began_again_without_a_fault_of_its_members, ["restarted"]),
+    (a_gang_that_was_given_up_by_itself, ["wrong"]),
+    (a_program_that_was_given_up_as_a_gang, ["wrong"]),
+    (a_member_that_outlived_its_mission, ["outlived"]),
+    (a_member_on_a_worker_that_has_left, ["outlived"]),
     (lost, ["lost"]),
     (doubled, ["doubled"]),
     (wrong_value, ["wrong"]),
@@ -618,7 +682,26 @@ def a_job_that_was_cancelled_as_it_began(case: MadeUp) -> None:
     queued(case, "cancelled", 1, 2, cancelled=100.0 + 10 - CANCELLED)
 
 
+def a_gang_whose_member_was_killed(case: MadeUp) -> None:
+    case.gang()
+    case.again()
+    case.events.append(case.event("kill", "runner", "tcp-1", 110.0))
+
+
+def a_gang_whose_member_was_away(case: MadeUp) -> None:
+    case.gang()
+    case.again(160.0)
+    case.events.append(case.event("cut", "tcp", "", 105.0, 150.0))
+
+
+def a_gang_whose_workers_do_not_reach_each_other(case: MadeUp) -> None:
+    case.gang(error=f"TaskCrashed ('workers {APART}',)")
+
+
 EXCUSES = [
+    a_gang_whose_member_was_killed,
+    a_gang_whose_member_was_away,
+    a_gang_whose_workers_do_not_reach_each_other,
     a_job_that_was_cancelled_as_it_began,
     a_killed_runner,
     an_asked_worker,
@@ -663,6 +746,19 @@ def test_a_run_beside_another_one_of_its_task_is_seen(books: str) -> None:
 
     assert [(True, []), (False, [0]), (True, [])] == [
         (one["alone"], one["taken"]) for one in read_lines(books)
+    ]
+
+
+def test_programs_of_a_gang_share_the_lock_of_their_task_and_no_other_run_does(books: str) -> None:
+    book = Book(books)
+    _, locks = book.begin("m", 1, "w", [], gang="w,v")
+    book.release(locks)
+    for worker in ("w", "v"):
+        book.begin("m", 1, worker, [0], gang="w,v", member=True)
+    book.begin("m", 1, "u", [], gang="u,v")
+
+    assert [("start", True), (MEMBER, True), (MEMBER, True), ("start", False)] == [
+        (one["what"], one["alone"]) for one in read_lines(books)
     ]
 
 

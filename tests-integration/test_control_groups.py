@@ -74,7 +74,7 @@ async def test_programs_of_a_worker_have_groups_which_are_gone_soon_after_it_was
         # Other processes cannot set an event here: one has to look.
         in_use = groups_in(control_group)
         worker.kill()
-        # A group of the worker's own processes may stay, see docs/worker.md.
+        # A group of the worker's own processes may stay, see docs/workers.md.
         while any(name[6:].isdigit() for name in groups_in(control_group)):
             await trio.sleep(0.02)
 

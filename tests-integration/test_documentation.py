@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.check_links import dead_links
+from tools.check_links import dead_links, trouble
 from tools.check_site import faults
 
 ROOT = Path(__file__).parent.parent
@@ -88,6 +88,19 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(pages - listed - {"index"}) == sorted(shown)
 
 
+def test_each_old_name_of_a_page_leads_to_a_page_and_a_heading_that_are_there() -> None:
+    moved: dict[str, str] = _settings()["moved"]
+
+    assert [] == [old for old in moved if (DOCS / f"{old}.md").exists()]
+    assert [] == [new for new in moved.values() if trouble(DOCS / "index.md", file_of(new), ROOT)]
+
+
+def file_of(place: str) -> str:
+    """Return the link to a place that conf.py names without the suffix of its page."""
+    page, mark, heading = place.partition("#")
+    return f"{page}.md{mark}{heading}"
+
+
 def _settings() -> dict[str, Any]:
     """The values in docs/conf.py, without what it imports."""
     values = {}
@@ -130,6 +143,17 @@ def test_a_fault_of_the_site_is_found(html: str, fault: str, site: Path) -> None
     (site / "a.html").write_text(f'<p id="there">{html}', encoding="utf-8")
 
     assert [fault] == list(faults(site))
+
+
+def test_an_old_name_of_a_page_is_not_in_the_navigation_and_its_link_is_checked(
+    site: Path,
+) -> None:
+    moved = '<meta http-equiv="refresh" content="1; url={0}"><a href="{0}">a</a>'
+    (site / "old.html").write_text(moved.format("a.html#there"), encoding="utf-8")
+    assert [] == list(faults(site))
+
+    (site / "old.html").write_text(moved.format("a.html#gone"), encoding="utf-8")
+    assert ["old.html links to a.html#gone, where nothing has that name"] == list(faults(site))
 
 
 def test_a_page_outside_of_the_navigation_is_found(site: Path) -> None:

@@ -341,7 +341,11 @@ def test_hosts_with_stale_views_of_the_filesystem_still_talk(
 def test_a_head_listens_for_its_own_host_until_a_member_of_another_shows_the_need(
     site: str, first: str, two: list[Host], shared: Path, start: Start
 ) -> None:
-    """The disk is that of the head's host, which shares it in a way that no head can see."""
+    """The disk is that of the head's host, which shares it in a way that no head can see.
+
+    Tried: Connect to a scheduler by a network that its members do not use.
+    Result: it does not listen there.
+    """
     set_up(site, two)
     two[0].interfaces = ""
     head = start(two[0], "head", shared)
@@ -371,7 +375,11 @@ def test_a_member_of_the_heads_own_host_shows_no_need(
 def test_a_head_listens_on_the_interfaces_that_its_environment_names(
     interfaces: str, shared: Path, start: Start
 ) -> None:
-    """The others of a host in two networks stay closed, whatever members need."""
+    """The others of a host in two networks stay closed, whatever members need.
+
+    Tried: Connect to a scheduler by a network that its members do not use.
+    Result: it does not listen there.
+    """
     with clusters(inner=["n1"], outer=["n2"]) as two_networks:
         login = two_networks.relay
         login.interfaces = interfaces

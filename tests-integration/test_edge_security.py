@@ -102,7 +102,11 @@ async def works(address: str, transport: str) -> bool:
 
 
 async def test_another_user_cannot_read_what_is_private(place: Path) -> None:
-    """The meeting file, its directory, the socket's directory, the logs within."""
+    """The meeting file, its directory, the socket's directory, the logs within.
+
+    Tried: Read the meeting file, its directory, the socket.
+    Result: denied.
+    """
     address = f"edge://{place}/meeting"
     code = """
 import os, sys
@@ -126,6 +130,9 @@ async def test_another_user_cannot_connect_to_the_socket(place: Path) -> None:
 
     The one that is opened here is of this test alone: in that of all heads of this user, members
     of others, which other tests run meanwhile, would find it open.
+
+    Tried: Connect to the Unix socket; also where its directory was opened.
+    Result: denied; refused, because the kernel says who it is.
     """
     code = """
 import socket, sys
@@ -156,7 +163,11 @@ except (ConnectionResetError, BrokenPipeError):
 
 
 async def test_another_user_cannot_join_through_the_port(place: Path) -> None:
-    """Without a certificate of the meeting no peer gets a word out of the head."""
+    """Without a certificate of the meeting no peer gets a word out of the head.
+
+    Tried: Join over TCP without a certificate, as another user of the host.
+    Result: refused.
+    """
     address = f"edge://{place}/meeting"
     code = """
 import socket, ssl, sys
@@ -182,7 +193,11 @@ except (ssl.SSLError, OSError) as e:
 
 
 async def test_the_port_of_a_dead_head_gives_another_user_nothing(place: Path) -> None:
-    """A member that finds another user's listener at the old port sends it nothing."""
+    """A member that finds another user's listener at the old port sends it nothing.
+
+    Tried: Listen on the port of a scheduler that died, to be sent calls.
+    Result: gets a TLS greeting and nothing else.
+    """
     # Held all the time, or another process might be given it before the head or the thief.
     holder = socket.socket()
     holder.bind(("127.0.0.1", 0))
@@ -233,7 +248,11 @@ while True:
 async def test_a_planted_file_in_an_open_directory_is_refused(
     sticky: Path, plant: str, kind: type[Exception]
 ) -> None:
-    """In a directory open to all: a planted name is refused, neither read nor written through."""
+    """In a directory open to all: a planted name is refused, neither read nor written through.
+
+    Tried: Plant the meeting file or `P.d`, as a file, a directory, a link.
+    Result: refused, neither read nor written.
+    """
     path = str(sticky / "meeting")
     outcome(f"import os, sys; os.umask(0o077); p = sys.argv[1]; {plant}", path)
     with pytest.raises(kind):
@@ -243,7 +262,11 @@ async def test_a_planted_file_in_an_open_directory_is_refused(
 
 
 async def test_a_head_serves_although_another_user_took_its_name_in_tmp(sticky: Path) -> None:
-    """The head uses a directory with a name of its own."""
+    """The head uses a directory with a name of its own.
+
+    Tried: Take the name of the socket's directory first.
+    Result: another one is used, which cannot be guessed.
+    """
     outcome("import os, sys; os.mkdir(sys.argv[1])", str(sticky / f"grain-{os.geteuid()}"))
     path = Path(socket_path("/some/meeting", 1, str(sticky)))
 
@@ -261,7 +284,11 @@ def slow_clock() -> trio.abc.Clock:
 async def test_a_flood_of_silent_connections_delays_no_others(
     place: Path, slow_clock: trio.abc.Clock
 ) -> None:
-    """Five hundred of them, from the same host; a member gets in while some are held."""
+    """Five hundred of them, from the same host; a member gets in while some are held.
+
+    Tried: 500 connections that say nothing, as another user.
+    Result: a member gets in while they are held.
+    """
     address = f"edge://{place}/meeting"
     code = """
 import select, socket, sys

@@ -204,6 +204,23 @@ def test_a_rank_that_crashes_ends_all_others(members: Members, launcher: str) ->
     members.nothing_is_left()
 
 
+@pytest.mark.parametrize("launcher", [*LAUNCHERS, "members"])
+@pytest.mark.parametrize("ends", [False, True])
+def test_ranks_that_a_batch_system_ends_with_their_member_are_not_the_runs_failure(
+    members: Members, launcher: str, ends: bool
+) -> None:
+    members.start("sleep", "777", launcher=launcher)
+    members.wait_for(members.run_everywhere)
+
+    if ends:
+        (members.folder / "seat1.ends").touch()
+    members.kill(1, "777", signal.SIGTERM)
+
+    ended = members.ended()
+    assert ("seat1 is lost: its worker is being ended" in ended) == ends, ended
+    members.nothing_is_left()
+
+
 DAEMONS = {"openmpi": "orted", "mpich": "hydra_pmi_proxy"}
 
 

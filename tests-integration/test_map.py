@@ -262,7 +262,11 @@ def test_without_a_log_ctrl_c_says_what_to_add() -> None:
 
 
 def test_values_of_strangers_are_not_run() -> None:
-    """What would be evaluated is refused before its job runs; jobs before it have run."""
+    """What would be evaluated is refused before its job runs; jobs before it have run.
+
+    Tried: The same with programs that leave a mark when they run.
+    Result: none ran.
+    """
     attack = "a[$(touch ran)]"
     done = grain_map("-j", "1", "--shell", "echo $(( {} ))", ":::", "7", attack, "8")
 

@@ -62,12 +62,3 @@ def test_a_turn_at_which_a_reader_stumbles_is_found(
 )
 def test_code_quotes_questions_and_other_words_are_no_problem(text: str, tmp_path: Path) -> None:
     assert [] == problems(tmp_path, text)
-
-
-def test_docstrings_on_a_page_are_not_its_prose(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/event-log.md").write_text(
-        "# Log\n\nWritten anew.\n\n## `end`\n\nFor people.\n"
-    )
-    (fault,) = faults(tmp_path)
-    assert fault.startswith('docs/event-log.md:3: instead of "anew"')

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import trio
 from command_site import Site
 from fake_batch.start import Missing, real
 
-from grain.edge.meeting.host import start_time
+from grain.files.processes import start_time
 from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
 from grain_testkit.local_processes import stop
@@ -109,6 +110,14 @@ async def test_a_job_goes_on_without_dispatcher_and_scheduler_and_lists_know_its
         await jobs.until_lines("a", "begun 1", "ended")
         await jobs.grain("wait", number)
         assert (await jobs.list())[1]["state"] == "done"
+
+
+async def test_a_dispatcher_that_is_just_starting_is_stopped(jobs: Jobs) -> None:
+    with jobs.site.gnaw(), trio.fail_after(300):
+        await jobs.submit("-H", "job.sh", "a")
+        assert "has stopped" in await jobs.grain("queue", "stop")
+        assert start_time(await jobs.dispatcher()) is None
+        assert "no dispatcher runs" in await jobs.grain("queue", "status")
 
 
 async def test_a_dispatcher_that_is_stopped_leaves_what_runs_alone(jobs: Jobs) -> None:
@@ -239,6 +248,53 @@ async def test_what_ends_a_worker_of_a_real_slurm_is_not_the_failure_of_its_job(
             await jobs.grain("wait", number)
     except Missing as missing:
         pytest.skip(str(missing))
+
+
+MEMBER = """\
+#!/bin/sh
+echo "begun $GRAIN_ATTEMPT" >> a.log
+"$GRAIN_RSH" m1 'echo $$ > pid; until [ -e a.go ]; do sleep 0.05; done' || exit 1
+echo ended >> a.log
+"""
+"""A job that goes on until another file is there, which its program on the second node sees."""
+
+
+@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_job_on_several_workers_runs_again_if_one_of_them_is_ended(
+    jobs: Jobs, ends: signal.Signals
+) -> None:
+    """The program on the second node gets the signal of its batch job before the worker there."""
+    (jobs.site.folder / "job.sh").write_text(MEMBER)
+    pid = jobs.site.folder / "pid"
+    with jobs.site.gnaw(), ExitStack() as running, trio.fail_after(300):
+        workers = [
+            running.enter_context(jobs.site.worker(name, Cores=1, Memory=1)) for name in "abc"
+        ]
+        number = await jobs.submit("-r", "2 * Node(1, 0.5)", "job.sh")
+        await jobs.until_lines("a", "begun 1")
+        while not pid.exists() or not pid.read_text():
+            await trio.sleep(0.02)
+        program = int(pid.read_text())
+        [worker] = [one for one in workers if one.pid in _above(program)]
+        worker.send_signal(signal.SIGSTOP)
+        os.kill(program, ends)
+        worker.send_signal(ends)
+        worker.send_signal(signal.SIGCONT)
+        await jobs.until_lines("a", "begun 1", "begun 2")
+        jobs.go("a")
+        await jobs.grain("wait", number)
+        [[first, second]] = (await jobs.list())[1]["attempts"].values()
+        assert first["how"] in ("returned", "lost")
+        assert second["how"] == "exit"
+
+
+def _above(pid: int) -> list[int]:
+    """Return the processes above one."""
+    found = []
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+        found.append(pid)
+    return found
 
 
 async def test_a_job_that_a_user_ends_by_a_signal_has_failed(jobs: Jobs) -> None:

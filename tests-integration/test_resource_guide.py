@@ -1,4 +1,4 @@
-"""docs/resource-kinds.md: its example runs, keeps the laws, and is quoted as it is."""
+"""docs/resources.md: its example runs, keeps the laws, and is quoted as it is."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from grain.resource.testing import check_kind
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "docs/examples/disks.py"
-PAGE = ROOT / "docs/resource-kinds.md"
-USERS_PAGE = ROOT / "docs/resources.md"
+PAGE = ROOT / "docs/resources.md"
 README = ROOT / "packages/grain-resource/README.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -81,7 +80,7 @@ def test_the_example_kind_keeps_the_laws(disks: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("page", [PAGE, USERS_PAGE, README], ids=["kinds", "users", "readme"])
+@pytest.mark.parametrize("page", [PAGE, README], ids=["page", "readme"])
 def test_every_example_of_the_page_runs(page: Path) -> None:
     """Every Python example of the page runs, in order, in one namespace."""
     names: dict[str, object] = {"__name__": "disks"}

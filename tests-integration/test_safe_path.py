@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.edge.trust import python_command
+from grain.files.trust import python_command
 from grain.head.gnaw.pool import command
 
 if TYPE_CHECKING:
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 def test_a_module_in_the_working_directory_is_not_imported_in_place_of_the_library(
     tmp_path: Path, words: list[str]
 ) -> None:
-    """The pool's child runs in the directory of its configuration, which others may share."""
+    """The pool's child runs in the directory of its configuration, which others may share.
+
+    Tried: Plant modules (`socket.py`, `trio.py` ...) where processes of Grain start.
+    Result: not imported.
+    """
     for name in ("socket.py", "enum.py", "click.py", "msgspec.py", "trio.py"):
         (tmp_path / name).write_text("import os; os._exit(9)")
 

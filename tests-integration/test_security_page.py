@@ -1,4 +1,4 @@
-"""docs/security-tests.md: each line is a test, and each test of an attack is in a line."""
+"""Tests of attacks say what is tried and what comes of it; docs/security.md lists all sockets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/security.md").read_text(encoding="utf-8")
-TESTS = (ROOT / "docs/security-tests.md").read_text(encoding="utf-8")
-TABLE = TESTS.partition("## What was tried")[2]
-ROWS = [line.strip("|").split(" | ") for line in TABLE.splitlines() if line.startswith("| ")][1:]
 
 # The files that have nothing but attempts of others.
 ATTACKS = (
@@ -24,37 +21,40 @@ ATTACKS = (
     "packages/grain-edge/tests/relay/test_hostile_bridge.py",
 )
 
-DEFINITION = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
-NAME = re.compile(r"`(test_\w+)`")
+TRIED = re.compile(r"Tried: .*?\.\s+Result: .*?\.(?=\s+Tried: |\s*$)", re.DOTALL)
 
 
-def names_in(path: Path) -> list[str]:
-    return DEFINITION.findall(path.read_text(encoding="utf-8"))
+def docstrings_of(path: Path) -> dict[str, str]:
+    """Return the docstrings of the tests of a file."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return {
+        node.name: ast.get_docstring(node) or ""
+        for node in body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.name.startswith("test_")
+    }
 
 
-@pytest.fixture(scope="module")
-def names() -> list[str]:
+@pytest.mark.parametrize("path", ATTACKS)
+def test_each_attempt_says_what_is_tried_and_what_comes_of_it(path: str) -> None:
+    tests = docstrings_of(ROOT / path)
+
+    assert tests
+    assert [] == [name for name, text in tests.items() if not TRIED.search(text)]
+
+
+def test_what_is_tried_is_said_with_its_result() -> None:
     folders = [*ROOT.glob("packages/*/tests"), ROOT / "tests-integration"]
-    return [
-        name for folder in folders for path in folder.rglob("test_*.py") for name in names_in(path)
-    ]
+    tests = {
+        f"{path}::{name}": text
+        for folder in folders
+        for path in folder.rglob("test_*.py")
+        for name, text in docstrings_of(path).items()
+        if re.search("^Tried: ", text, re.MULTILINE)
+    }
 
-
-def test_each_line_names_a_test_that_exists_once(names: list[str]) -> None:
-    named = NAME.findall(TABLE)
-    assert len(ROWS) > 60
-    assert named
-    assert dict.fromkeys(named, 1) == {name: names.count(name) for name in named}
-    for tried, result, test in ROWS:
-        # Without a test it is a heading, and says nothing else.
-        assert (
-            bool(NAME.findall(test)) == bool(result.strip()) == (not tried.strip().startswith("**"))
-        )
-
-
-def test_each_attempt_that_is_tested_is_in_the_table() -> None:
-    missing = {name for path in ATTACKS for name in names_in(ROOT / path)} - {*NAME.findall(TABLE)}
-    assert set() == missing
+    assert len(tests) > 150
+    assert [] == [where for where, text in tests.items() if not TRIED.search(text)]
 
 
 def test_the_page_and_the_policy_name_each_other() -> None:

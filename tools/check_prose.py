@@ -26,9 +26,6 @@ HIDDEN = re.compile(
 )
 """Blocks of code, comments, code in a sentence, quotes, and the targets of links."""
 
-DOCSTRINGS = re.compile(r"^## `.*", re.DOTALL | re.MULTILINE)
-"""The part of docs/event-log.md that a test compares with docstrings."""
-
 BEGIN = r"(?:^[ |]*(?:[-*]|\d+\.)? *|[.;!?|] +)"
 """The beginning of a line, of an item, of a cell or of a sentence."""
 
@@ -66,8 +63,6 @@ def faults(root: Path) -> Iterator[str]:
     """Yield a sentence for each such turn in the pages of a repository, in order."""
     for page in sorted({page for pattern in PAGES for page in root.glob(pattern)}):
         text = page.read_text(encoding="utf-8")
-        if page.name == "event-log.md":
-            text = DOCSTRINGS.sub("", text)
         for line, words, hint in sorted(stumbles(text)):
             yield f'{page.relative_to(root)}:{line}: instead of "{words}" write: {hint}'
 

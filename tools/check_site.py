@@ -29,6 +29,7 @@ class Page(HTMLParser):
         loaded: what a browser loads to show it.
         anchors: what a link can name.
         navigation: the links of the side bar.
+        moved: True for an old name, which leads to another page.
     """
 
     def __init__(self, text: str) -> None:
@@ -37,6 +38,7 @@ class Page(HTMLParser):
         self.loaded: set[str] = set()
         self.anchors: set[str] = set()
         self.navigation: set[str] = set()
+        self.moved = False
         self._depth = 0
         self.feed(text)
 
@@ -45,6 +47,8 @@ class Page(HTMLParser):
         attributes = {name: value or "" for name, value in attrs}
         if "id" in attributes:
             self.anchors.add(attributes["id"])
+        if attributes.get("http-equiv") == "refresh":
+            self.moved = True
         if tag == "a" and "href" in attributes:
             self.links.add(attributes["href"])
             if self._depth:
@@ -83,9 +87,9 @@ def faults(site: Path) -> Iterator[str]:
                 if unquote(parts.fragment) not in linked.anchors:
                     yield f"{name} links to {target}, where nothing has that name"
     shown = {"index.html", *(link.split("#")[0] for link in pages[site / "index.html"].navigation)}
-    for path in pages:
+    for path, page in pages.items():
         name = path.relative_to(site)
-        if str(name) not in shown | MADE and name.parts[0] != "_modules":
+        if str(name) not in shown | MADE and name.parts[0] != "_modules" and not page.moved:
             yield f"{name} is not in the navigation"
 
 

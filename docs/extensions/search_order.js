@@ -2,7 +2,7 @@
    Sphinx calls `score` with what it has found. Its own numbers put names of the reference first, at
    up to 100 where the title of a page has 16 at most. */
 const INTERNALS =
-  /^(api\/|architecture|change|contributing|edge-formats|event-log|executor-tests|fairness|how-it|own-commands|performance|protocol|security-tests)/;
+  /^(api\/|architecture|change|contributing|event-log|performance|protocol)/;
 
 var Scorer = {
   score: ([docname, title, anchor, descr, score, filename, kind]) =>

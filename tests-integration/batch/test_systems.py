@@ -21,6 +21,7 @@ from grain.cli.batch import (
 )
 from grain.config import load
 from grain.dispatcher.batch_jobs import WorkerJob, jobs_over
+from grain_testkit.golden_scripts import whole_script
 
 SCRIPTS = Path(__file__).parents[2] / "packages/grain-cli/tests/batch/scripts"
 NOW = datetime.datetime(2026, 3, 4, 9, 30, 15)
@@ -322,7 +323,7 @@ def test_reasons_of_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) ->
     "name",
     sorted(
         path.stem
-        for path in SCRIPTS.glob("*.sh")
+        for path in SCRIPTS.glob("*.txt")
         if path.stem.startswith(("slurm", "pbs")) and not path.stem.endswith(("_nodes", "_gpus"))
     ),
 )
@@ -334,7 +335,7 @@ def test_written_scripts_run(name: str, here: pytest.MonkeyPatch, tmp_path: Path
     (tmp_path / "stop").touch()
     home = tmp_path / "home"
     (home / "run/logs of me").mkdir(parents=True)
-    text = (SCRIPTS / f"{name}.sh").read_text().replace("/home/me", str(home))
+    text = whole_script(SCRIPTS, name).replace("/home/me", str(home))
     # The fake has a partition `main` and a queue `workq`.
     text = text.replace("--partition=debug", "--partition=main").replace("-q debug", "-q workq")
     text = text.replace('"my queue"', "main" if name.startswith("slurm") else "workq")

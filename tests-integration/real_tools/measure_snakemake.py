@@ -1,4 +1,4 @@
-"""Measure workflows of Snakemake; docs/snakemake.md has the numbers.
+"""Measure workflows of Snakemake; docs/tools.md has the numbers.
 
     python tests-integration/real_tools/measure_snakemake.py local [JOBS]
     tools/real_slurm.py -n 1 -c 2 python tests-integration/real_tools/measure_snakemake.py slurm

@@ -1,6 +1,6 @@
 """AiiDA: calculations by the scheduler plug-in `grain`, and by its own `core.slurm`.
 
-The computer of the plug-in is set up as docs/aiida.md says, the other one as for a real Slurm.
+The computer of the plug-in is set up as docs/tools.md says, the other one as for a real Slurm.
 AiiDA types all commands in a login shell.
 """
 
@@ -147,8 +147,8 @@ def _word(name: str, printed: str) -> str:
 
 
 def computer_of_page(site: ToolSite) -> str:
-    """Return the lines for a computer in docs/aiida.md, for this machine."""
-    page = (ROOT / "docs/aiida.md").read_text(encoding="utf-8")
+    """Return the lines for a computer in docs/tools.md, for this machine."""
+    page = (ROOT / "docs/tools.md").read_text(encoding="utf-8")
     match = re.search(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     assert match
     lines = match[1]
@@ -167,7 +167,7 @@ def aiida(site: ToolSite, python: Path) -> AiiDA:
     aiida = AiiDA(site, python)
     site.call(
         "sh", "-c", 'mkdir -p ~/.local/bin && ln -s "$(command -v grain)" ~/.local/bin/'
-    )  # as docs/aiida.md says
+    )  # as docs/tools.md says
     lines = computer_of_page(site)
     slurm = lines.replace("scheduler: grain", "scheduler: core.slurm").replace(
         "label: grain", "label: slurm"

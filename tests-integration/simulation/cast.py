@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.edge.bridge.leader import Leader
 from grain.edge.relay.switchboard import Switchboard
 from grain.head.hub.hub import Hub, Parts, epoch_at
+from grain.head.scheduler.cluster import ClusterPool
 from grain.remote_exer import MissionSession
 from grain.remote_exer.lanes import MissionLanes
 from grain.worker.agent.session import WorkerSession
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 class Cast(NamedTuple):
     """The classes of a world.
 
-    Those of hubs and their parts, workers, missions, both ends of lanes, and sides of a bridge.
+    Those of hubs and their parts, what the cluster has, workers, missions, both ends of lanes, and
+    sides of a bridge.
     """
 
     hub: type[Hub] = Hub
     parts: Parts = Parts()
+    cluster: type[ClusterPool] = ClusterPool
     worker: type[WorkerSession] = WorkerSession
     mission: type[MissionSession] = MissionSession
     lanes: type[MissionLanes] = MissionLanes

@@ -57,6 +57,19 @@ _LICENCES: dict[Resource, Resource] = {
 }
 """Those in one of ten worlds."""
 
+_SCARCE: list[Resource] = [
+    Cores(1),
+    Cores(3) & Licences(b=1),
+    Cores(1) & Licences(b=1),
+    Cores(2) & Licences(a=2),
+    Cores(1) & Memory(2) & Licences(b=1),
+    Cores(1) & Licences(a=1),
+]
+"""Those in four of 20 of the first worlds, where tasks lack workers as well as licences."""
+
+FIRST, _FIRST = 80, (1, 3, 6, 13)
+"""The first worlds, and which of 20 of them are such."""
+
 LICENCES = Licences(a=3, b=1)
 """What the whole cluster has in such a world."""
 
@@ -106,12 +119,15 @@ class Setting(ABC):
         # One of seven is left out, as are the seeds that tests name for what happened there.
         self.has_lanes = (seed % _WORLDS in (0, 3) and seed % 7 != 4) or seed % 15 == 2
         self.nonsense.of_lanes = self.has_lanes
-        self.has_licences = seed % 10 == 8
-        if self.has_licences:
+        scarce = seed < FIRST and seed % 20 in _FIRST
+        self.has_licences = seed % 10 == 8 or scarce
+        if seed % 10 == 8:
             self.requests = [_LICENCES.get(one, one) for one in self.requests]
             self.has_gangs = True
+        if scarce:
+            self.requests, self.has_gangs = _SCARCE, False
         self.prefetch_seconds = chance.choice((5.0, 100.0))
-        self.max_overtakes = _OVERTAKES[seed % len(_OVERTAKES)]
+        self.max_overtakes = 1 if scarce else _OVERTAKES[seed % len(_OVERTAKES)]
         self.chain_patience = chance.choice((0.1, 3.0, 100.0))
         # In some worlds missions are paused that leave two outcomes unconfirmed, or 100 bytes.
         self.max_unconfirmed = chance.choice((2, *[MAX_UNCONFIRMED] * 7))

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from grain.head.scheduler.cluster import ClusterPool
 from simulation.__main__ import main
 from simulation.cast import Cast
 from simulation.faults import BRIDGE_KINDS, KINDS, LANE_KINDS, LASTING_KINDS
 from simulation.laws.laws import Broken
 from simulation.mistakes.bugs import BUGS
 from simulation.mistakes.found import ALWAYS, SEEDS, read, search
+from simulation.mistakes.slips import SLIPS
 from simulation.runs import Ran, run_many
 from simulation.world import World
 
@@ -185,6 +187,13 @@ def test_of_every_deliberate_bug_two_seeds_are_listed() -> None:
     assert list(BUGS) == list(listed)
     assert len(listed) >= 200
     assert [] == [bug for bug, seeds in listed.items() if len({*seeds} & {*range(SEEDS)}) < 2]
+
+
+def test_mistakes_about_licences_are_found_by_the_worlds_that_are_run_with_every_change() -> None:
+    found = {name: read()[name] for name, slip in SLIPS.items() if slip.kind is ClusterPool}
+
+    assert len(found) == 8
+    assert {} == {name: seeds for name, seeds in found.items() if max(seeds) >= ALWAYS}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.edge.mission_ids import lasting_id
-from grain.head.scheduler.cluster import ClusterPool
 from grain.resource import Cores, GPUs, Memory
 from simulation.bridge.introductions import HeadAtBridge, PeerAtBridge
 from simulation.bridge.server import Bridge
@@ -21,6 +20,7 @@ from simulation.lanes.served import ServedLane
 from simulation.lasting.dispatcher import Dispatcher
 from simulation.lasting.files import Files
 from simulation.laws.laws import Laws
+from simulation.laws.licences import KeptLicences
 from simulation.laws.overtaking import Overtaking
 from simulation.laws.promptness import Promptness
 from simulation.laws.turns import Turns
@@ -124,13 +124,13 @@ class World(Setting):
             wall=wall[self.clocks],
             prefetch_seconds=self.prefetch_seconds,
             max_overtakes=self.max_overtakes,
-            cluster=ClusterPool({"Licences": LICENCES} if self.has_licences else {}),
+            cluster=self._cast.cluster({"Licences": LICENCES} if self.has_licences else {}),
             parts=self._cast.parts,
         )
         hub.outcomes.max_unconfirmed = self.max_unconfirmed
         hub.outcomes.max_unconfirmed_bytes = self.max_unconfirmed_bytes
         head = HeadProcess(self, hub, offset)
-        head.observers = Turns(self, head), Overtaking(self, head)
+        head.observers = Turns(self, head), Overtaking(self, head), KeptLicences(self, head)
         self.heads.append(head)
         self.head = head
         self.log(f"head {number} starts, of epoch {epoch}")

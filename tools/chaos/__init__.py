@@ -12,7 +12,8 @@ Theory of operation:
 2. Workers over every transport, missions and the Gnaw that they start live through the schedule.
    The time of some workers ends, as a job's does. Some missions are detached: `grain run -d` starts
    them on one of two login hosts, and a killed mission is resumed, on both hosts at once.
-   Jobs of the queue are submitted and cancelled all the while, and its dispatcher is killed.
+   Jobs of the queue are submitted and cancelled all the while, and its dispatcher is killed. Some
+   tasks and jobs are gangs, on two workers; some missions have lanes, or a local worker only.
    With ``--bridge`` all processes meet at the server of a bridge, which is killed and stopped, too.
    The programs of the tasks leave daemons behind, and some ignore SIGTERM.
 3. *Books* are kept by side effects, outside of Grain: lines that programs and missions append to a

@@ -105,6 +105,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "jobs": len(evidence.jobs),
         "cancelled": sum(one.cancelled is not None for one in evidence.jobs),
         "unwatched": report.unwatched,
+        "on two workers": {"runs": report.gangs, "given up": report.apart},
         "resumed": len(evidence.resumed),
         "starts": report.starts,
         "restarts": dict(report.restarts),

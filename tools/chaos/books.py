@@ -7,7 +7,8 @@ killed next. Times are those of the monotonic clock, which all processes of a ma
 Locks show what lines cannot. A run holds a lock of its task and one of each of its cores until the
 last process that it has left behind is gone, since all of them inherit the lock. So a run that
 begins can see whether another one of the same task still lives, and whether a core is in use that
-Grain takes for free.
+Grain takes for free. The programs of a gang share the lock of their task, which its function on the
+first worker had for itself for a moment.
 
 This module is imported by every program of a task, so it needs little of the standard library.
 """
@@ -25,6 +26,9 @@ BEGINS, ENDS = "mission begins", "mission ends"
 
 QUEUE = "queue"
 """The name in the place of a mission's for jobs of the queue; the task is the number of the job."""
+
+MEMBER = "member"
+"""The line by which the program of a member of a gang enters its start."""
 
 LINES = "lines"
 """The name of the file of lines, in the directory of the books."""
@@ -50,8 +54,12 @@ class Book:
         finally:
             os.close(fd)
 
-    def hold(self, name: str) -> tuple[int, bool]:
+    def hold(self, name: str, *, shared: bool = False) -> tuple[int, bool]:
         """Take a lock that lasts as long as any process has the descriptor.
+
+        Args:
+            name: of the lock.
+            shared: others may share it.
 
         Returns:
             The descriptor, which child processes inherit, and True if the lock was free.
@@ -59,35 +67,49 @@ class Book:
         fd = os.open(f"{self._folder}/locks/{name}", os.O_RDWR | os.O_CREAT, 0o600)
         os.set_inheritable(fd, True)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             return fd, False
         return fd, True
 
     def begin(
-        self, mission: str, task: int, worker: str, cores: list[int], attempt: int = 0
+        self,
+        mission: str,
+        task: int,
+        worker: str,
+        cores: list[int],
+        *,
+        attempt: int = 0,
+        gang: str = "",
+        member: bool = False,
     ) -> tuple[str, list[int]]:
         """Enter the start of a run.
 
         Args:
+            mission, task: whose run it is.
+            worker: the name of the worker.
+            cores: those of the run.
             attempt: of a job of the queue, from 1.
+            gang: the workers of a run on several, separated by commas.
+            member: this is the program of a member; the run has its own line.
 
         Returns:
             Its name, and the descriptors of its locks, which last as long as the process and its
             descendants, or until `release`.
         """
         run = f"{worker}.{os.getpid()}.{time.monotonic_ns()}"
-        own, alone = self.hold(f"task-{mission}-{task}")
+        own, alone = self.hold(f"task-{mission}-{task}", shared=member)
         locks, taken = [own], []
         for core in cores:
             fd, free = self.hold(f"core-{worker}-{core}")
             locks.append(fd)
             if not free:
                 taken.append(core)
-        more = {"attempt": attempt} if attempt else {}
-        self.append(
-            "start", mission, task, run=run, worker=worker, alone=alone, taken=taken, **more
-        )
+        more: dict[str, object] = {"attempt": attempt} if attempt else {}
+        if gang:
+            more["gang"] = gang.split(",")
+        what = MEMBER if member else "start"
+        self.append(what, mission, task, run=run, worker=worker, alone=alone, taken=taken, **more)
         return run, locks
 
     @staticmethod

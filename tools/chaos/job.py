@@ -1,7 +1,8 @@
 """The external program of a task: it enters its start and end in the books, and leaves daemons.
 
-Usage: job.py BOOKS MISSION TASK WORKER CORES SECONDS DAEMONS STUBBORN EXIT_CODE
+Usage: job.py BOOKS MISSION TASK WORKER CORES SECONDS DAEMONS STUBBORN EXIT_CODE [GANG]
 
+With the workers of a GANG, separated by commas, it is the program of one of these.
 As a job of the queue it has the number of that in place of TASK, from its environment.
 It prints the name of the run and the result, and needs nothing but the standard library: it starts
 as ``python -I -S``, which takes some 15 ms.
@@ -39,7 +40,7 @@ def leave_daemon(folder: str) -> None:
 
 def main(words: list[str]) -> int:
     """Run the program; return its exit code."""
-    folder, mission, task, worker, cores, seconds, daemons, stubborn, code = words
+    folder, mission, task, worker, cores, seconds, daemons, stubborn, code, *gang = words
     if stubborn == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its daemons inherit it
     book = Book(folder)
@@ -47,7 +48,9 @@ def main(words: list[str]) -> int:
     attempt = 0
     if mission == QUEUE:
         task, attempt = os.environ["GRAIN_JOB_ID"], int(os.environ["GRAIN_ATTEMPT"])
-    run, _ = book.begin(mission, int(task), worker, ids, attempt)
+    run, _ = book.begin(
+        *(mission, int(task), worker, ids), attempt=attempt, gang="".join(gang), member=bool(gang)
+    )
     for _ in range(int(daemons)):
         leave_daemon(folder)
     time.sleep(float(seconds))

@@ -6,7 +6,8 @@ What is promised, and what breaks it:
 - *doubled*: a task was resolved twice.
 - *wrong*: a task was resolved with something else than its result, or with a result of a run that
   had not ended, or with an error that was none of its own. A task may be given up after five
-  crashes, so `TaskCrashed` is right if faults ended five of its runs.
+  crashes, so `TaskCrashed` is right if faults ended five of its runs. So may be a gang whose
+  workers did not reach each other: some hosts refuse connections. The report counts these.
 - *failed*: a mission ended with an error, and no fault had hit it.
 - *hung*: a mission did not end, long after the last fault.
 - *restarted*: a task began again though nothing had ended its run: at-least-once is not a licence.
@@ -41,7 +42,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from tools.chaos.books import BEGINS, ENDS, QUEUE, expected
+from tools.chaos.books import BEGINS, ENDS, MEMBER, QUEUE, expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -73,6 +74,9 @@ CANCELLED = 30.0
 
 OVER = frozenset({"done", "failed", "timed out", "out of memory", "cancelled", "lost"})
 """The states of a job that is final, as `grain jobs --json` has them."""
+
+APART = "did not reach each other"
+"""In the message of a gang that was given up, as its workers could not join each other."""
 
 ENDING = frozenset({"agent", "runner", "subreaper", "fork server", "supervisor"})
 """The processes of a worker whose end may end its runs."""
@@ -239,7 +243,7 @@ class Causes:
             if (
                 one.kind in {"kill", "terminate", "time over"}
                 and one.target in ENDING
-                and one.owner == start["worker"]
+                and one.owner in workers_of(start)
                 and (one.task in {None, task} or one in self.unwatched)
                 and start["at"] - EARLY <= one.at <= before
             ):
@@ -253,30 +257,31 @@ class Causes:
             start: the line of the start of a run.
             before: when the task began again.
         """
-        worker, mission = start["worker"], start["mission"]
-        transport = self._transports.get(worker, "unix")
-        if self._longest(worker, transport, start["at"], before) >= self._grace:
-            return "worker"
+        mission = start["mission"]
+        for worker in workers_of(start):
+            transport = self._transports.get(worker, "unix")
+            if self._longest(worker, transport, start["at"], before) >= self._grace:
+                return "worker"
         if self._longest(mission, "unix", start["at"], before) >= self._grace:
             return "mission"
         return ""
 
-    def disturbed(self, worker: str, mission: str, since: float, until: float) -> bool:
+    def disturbed(self, start: Mapping[str, Any], since: float, until: float) -> bool:
         """Return True if an order of Gnaw's about a mission's run may have been late.
 
         Args:
-            worker: where the run is.
-            mission: whose it is.
+            start: the line of its start.
             since: when the order was due.
             until: when it had not been carried out.
         """
-        transport = self._transports.get(worker, "unix")
         return any(
             one.at <= until
             and since <= one.until + RECOVERY[transport] + TAKEOVER * (one.target == "gnaw")
+            for worker in workers_of(start)
+            for transport in [self._transports.get(worker, "unix")]
             for one in self._events
             if self._keeps_away(one, worker, transport)
-            or (one.kind == "stop" and one.owner in {worker, mission})
+            or (one.kind == "stop" and one.owner in {worker, start["mission"]})
         )
 
     def _longest(self, owner: str, transport: str, since: float, until: float) -> float:
@@ -311,6 +316,11 @@ class Causes:
         return event.owner == owner and event.target in {"agent", "mission"}
 
 
+def workers_of(start: Mapping[str, Any]) -> Sequence[str]:
+    """Return the workers of a run, by the line of its start."""
+    return start.get("gang") or [start["worker"]]
+
+
 @dataclass
 class Report:
     """What the judge has seen.
@@ -323,6 +333,8 @@ class Report:
         unwatched: how many programs there were whose fork server and supervisor were killed.
         starts: how many runs began.
         by_transport: how many of them, by the transport of their worker.
+        gangs: how many of them were on several workers.
+        apart: how many tasks were given up, as their workers did not reach each other.
     """
 
     violations: list[Violation] = field(default_factory=list)
@@ -332,6 +344,8 @@ class Report:
     unwatched: int = 0
     starts: int = 0
     by_transport: Counter[str] = field(default_factory=Counter)
+    gangs: int = 0
+    apart: int = 0
 
     def count(self, law: Law) -> int:
         """Return how often a promise was broken."""
@@ -350,6 +364,7 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
     causes = Causes(evidence)
     starts: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
     attempts: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    members: list[Mapping[str, Any]] = []
     ends: set[str] = set()
     resolutions: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
     # By time, as the lines of several processes may be a little out of order.
@@ -358,6 +373,8 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
             attempts[line["task"]].append(line)
         elif line["what"] == "start":
             starts[line["mission"], line["task"]].append(line)
+        elif line["what"] == MEMBER:
+            members.append(line)
         elif line["what"] == "end":
             ends.add(line["run"])
         elif line["what"] == "resolved":
@@ -374,6 +391,9 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
         report.starts += len(runs)
         report.by_transport.update(evidence.transports.get(run["worker"], "?") for run in runs)
         report.violations += _of_runs(runs, causes, report.restarts)
+        report.gangs += sum("gang" in run for run in runs)
+    report.violations += [v for line in members for v in _of_member(line, causes)]
+    report.apart = sum(APART in r.get("error", "") for rs in resolutions.values() for r in rs)
     for job in evidence.jobs:
         report.violations += _of_job(job, attempts[job.number], ends)
     report.violations += _of_the_dead(evidence, causes)
@@ -439,6 +459,8 @@ def _of_task(
     right = {"failing": "ExternalError 3", "raising": f"ValueError ({key[1]},)"}.get(kind, "")
     for one in resolutions:
         error = one.get("error", "")
+        if kind == "gang" and APART in error:
+            continue
         if error.startswith("TaskCrashed") and crashes >= CRASHES:
             continue
         if error != right:
@@ -472,12 +494,24 @@ def _of_runs(
         if not later["alone"] and not away:
             yield Violation("overlapped", f"{name} began at {later['at']:.2f} beside itself")
     for one in runs:
-        if one["taken"]:
-            yield Violation(
-                "shared",
-                f"task {one['task']} of {one['mission']} began at {one['at']:.2f} on core "
-                f"{one['taken']} of {one['worker']}, which another one had",
-            )
+        yield from _of_cores(one)
+
+
+def _of_member(line: Mapping[str, Any], causes: Causes) -> Iterator[Violation]:
+    """Judge the start of a program on a member of a gang."""
+    if not line["alone"] and not causes.away(line, line["at"]):
+        name = f"a member of task {line['task']} of {line['mission']}"
+        yield Violation("overlapped", f"{name} began at {line['at']:.2f} beside another run")
+    yield from _of_cores(line)
+
+
+def _of_cores(one: Mapping[str, Any]) -> Iterator[Violation]:
+    if one["taken"]:
+        yield Violation(
+            "shared",
+            f"task {one['task']} of {one['mission']} began at {one['at']:.2f} on core "
+            f"{one['taken']} of {one['worker']}, which another one had",
+        )
 
 
 def _of_the_dead(evidence: Evidence, causes: Causes) -> Iterator[Violation]:
@@ -491,27 +525,34 @@ def _of_the_dead(evidence: Evidence, causes: Causes) -> Iterator[Violation]:
     for event in evidence.events:
         if event.target == "mission" and event.kind in PROMPT:
             dead.setdefault(event.owner, event)
-    workers = {one["run"]: one["worker"] for one in evidence.lines if one["what"] == "start"}
+    starts = _starts(evidence)
     for line in evidence.lines:
         event_of = dead.get(line["mission"])
-        if event_of is None or line["what"] not in {"start", "end"}:
+        if event_of is None or "run" not in line or line["what"] == "resolved":
             continue
-        worker, seconds = workers[line["run"]], line["at"] - event_of.at
-        disturbed = causes.disturbed(worker, line["mission"], event_of.at, line["at"])
+        start, seconds = starts[line["run"]], line["at"] - event_of.at
+        disturbed = causes.disturbed(start, event_of.at, line["at"])
         if seconds > (late if disturbed else PROMPT[event_of.kind]):
             yield Violation(
                 "outlived",
-                f"task {line['task']} of {line['mission']}: {line['what']} on {worker} "
-                f"{seconds:.1f} s after the mission's end",
+                f"task {line['task']} of {line['mission']}: {line['what']} on "
+                f"{start['worker']} {seconds:.1f} s after the mission's end",
             )
+
+
+def _starts(evidence: Evidence) -> dict[str, Mapping[str, Any]]:
+    """Return the lines of all starts, by the names of runs."""
+    return {one["run"]: one for one in evidence.lines if one["what"] in {"start", MEMBER}}
 
 
 def _of_the_departed(evidence: Evidence) -> Iterator[Violation]:
     """Judge the runs of workers that have left as their time was over."""
     departed = {one.owner: one.until for one in evidence.events if one.kind == "time over"}
-    workers = {one["run"]: one["worker"] for one in evidence.lines if one["what"] == "start"}
+    starts = _starts(evidence)
     for line in evidence.lines:
-        if line["what"] in {"start", "end"} and (worker := workers[line["run"]]) in departed:
+        if "run" not in line or line["what"] == "resolved":
+            continue
+        if (worker := starts[line["run"]]["worker"]) in departed:
             seconds = line["at"] - departed[worker]
             if seconds > GONE:
                 yield Violation(

@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import outcome
 import trio
@@ -27,6 +27,10 @@ from grain.util import as_completed
 from grain.worker import Call
 from tools.chaos.books import BEGINS, ENDS, Book
 from tools.chaos.processes import OWNER
+from tools.chaos.schedule import LOCAL
+
+if TYPE_CHECKING:
+    from grain.resource import Resource
 
 Result = tuple[str, int, bytes]
 
@@ -41,13 +45,41 @@ async def program(
     from grain.worker.external import run_external
 
     words = [
-        *(sys.executable, "-I", "-S", job, folder, mission, str(task), GVAR.instance),
+        *(sys.executable, "-I", "-S", job, folder, mission, str(task), os.environ[OWNER]),
         *(",".join(map(str, GVAR.res.ids)), str(plan["seconds"]), str(plan["daemons"])),
         *("stubborn" if plan["stubborn"] else "mild", "3" if plan["kind"] == "failing" else "0"),
     ]
     done = await run_external(words, grace=0.5, scratch=True)
     name, value = done.stdout_text.split()
     return name, int(value), data[::-1]
+
+
+async def gang(
+    folder: str, mission: str, task: int, plan: dict[str, Any], job: str, data: bytes
+) -> Result:
+    """Run the external program on each member."""
+    from grain import GVAR
+    from grain.worker.external import run_on_members
+    from tools.chaos.books import Book, expected
+
+    nodes = GVAR.res.nodes
+    names = ",".join(node.name for node in nodes)
+    book = Book(folder)
+    name, locks = book.begin(mission, task, os.environ[OWNER], [], gang=names)
+    book.release(locks)
+    done = await run_on_members(
+        lambda number: [
+            *(sys.executable, "-I", "-S", job, folder, mission, str(task), nodes[number].name),
+            *(",".join(map(str, nodes[number].c)), str(plan["seconds"]), str(plan["daemons"])),
+            *("stubborn" if plan["stubborn"] else "mild", "0", names),
+        ],
+        grace=0.5,
+    )
+    values = {int(one.stdout_text.split()[1]) for one in done}
+    if values != {expected(mission, task)}:
+        raise RuntimeError(f"its members have {values}")
+    book.append("end", mission, task, run=name)
+    return name, expected(mission, task), data[::-1]
 
 
 async def brief(folder: str, mission: str, task: int, plan: dict[str, Any], data: bytes) -> Result:
@@ -58,7 +90,7 @@ async def brief(folder: str, mission: str, task: int, plan: dict[str, Any], data
     from tools.chaos.books import Book, expected
 
     book = Book(folder)
-    name, locks = book.begin(mission, task, GVAR.instance, GVAR.res.ids)
+    name, locks = book.begin(mission, task, os.environ[OWNER], GVAR.res.ids)
     try:
         await trio.sleep(plan["seconds"])
         book.append("end", mission, task, run=name)
@@ -94,8 +126,9 @@ class Mission:
         calls: list[tuple[Any, tuple[Any, ...]]] = []
         for number, task in enumerate(self._plan["tasks"]):
             words = (self._folder, self.name, number, task)
-            if task["kind"] in {"program", "failing"}:
-                calls.append((program, (*words, JOB, self._data(number))))
+            if task["kind"] in {"program", "failing", "gang"}:
+                function = gang if task["kind"] == "gang" else program
+                calls.append((function, (*words, JOB, self._data(number))))
             else:
                 calls.append((brief, (*words, self._data(number))))
         return calls
@@ -125,7 +158,7 @@ class Mission:
             return await r_
 
         numbers = {
-            (delayed(function) @ Cores(1))(*arguments): number
+            (delayed(function) @ request_of(function))(*arguments): number
             for number, (function, arguments) in enumerate(self.calls())
         }
         async for r_ in as_completed(numbers):
@@ -156,8 +189,13 @@ class Mission:
             for number, (function, arguments) in enumerate(self.calls()):
                 call = Call(function, arguments, {})
                 await room.acquire()
-                executor.submit_call(Cores(1), call, partial(resolve, number))
+                executor.submit_call(request_of(function), call, partial(resolve, number))
             await executor.join()
+
+
+def request_of(function: object) -> Resource:
+    """Return what a task asks for."""
+    return 2 * Cores(1) if function is gang else Cores(1)
 
 
 def name_of_start(folder: str, mission: str) -> str:
@@ -182,7 +220,17 @@ def main(words: list[str]) -> None:
         name = os.environ[OWNER]
     mission = Mission(folder, plan, name)
     mission.enter(BEGINS)
-    if plan["interface"] == "delayed":
+    if plan["interface"] in LOCAL:
+        isolated = plan["interface"] == "isolated"
+        run(
+            mission.delayed,
+            local=Cores(2),
+            isolated=isolated,
+            config_file=False,
+            name=mission.name,
+            progress=False,
+        )
+    elif plan["interface"] == "delayed":
         run(mission.delayed, name=mission.name, progress=False)
     else:
         trio.run(mission.executor, 2 if plan["interface"] == "serial" else 0)

@@ -42,7 +42,8 @@ class QueuedJobs:
     async def live(self, plan: JobPlan) -> None:
         """Submit a job, and cancel it when its plan says so."""
         words = [
-            *("submit", "--parsable", "-J", "chaos", "-o", "/dev/null", "-r", "Cores=1", "--"),
+            *("submit", "--parsable", "-J", "chaos", "-o", "/dev/null", "-r", "Cores=1"),
+            *("--nodes", str(plan.workers), "--"),
             *(sys.executable, "-I", "-S", JOB, f"{self._folder}/books", QUEUE, "0", "-", ""),
             *(str(plan.seconds), "0", "mild", "0"),
         ]

@@ -90,6 +90,9 @@ AT_QUEUE = (
 )
 """The faults of the dispatcher of the queue; they come beside all others."""
 
+LOCAL = ("local", "isolated")
+"""The interfaces of missions that keep to themselves: their tasks take one worker each."""
+
 LOGINS = 2
 """Login hosts, which share a home directory: a detached mission is resumed on any of them."""
 
@@ -125,7 +128,8 @@ class TaskPlan:
 
     Attributes:
         kind: "program" runs an external program; "failing" one that exits with code 3; "brief" runs
-            in the runner for some milliseconds; "raising" raises an exception there.
+            in the runner for some milliseconds; "raising" raises an exception there; "gang" runs
+            programs on two workers at once.
         seconds: how long it takes.
         daemons: how many processes the program leaves behind: each in a session of its own, with
             an empty environment, and without a parent.
@@ -149,8 +153,10 @@ class MissionPlan:
         at: seconds after the beginning.
         interface: "delayed" for `grain.delayed.run`, as users have it; "executor" for a
             `RemoteExecutor`, which calls back for each resolution, so that a second one is seen;
-            "serial" for one that has brief calls one after the other, which go into lanes.
-        tasks: its tasks; each asks for a core.
+            "serial" for one that has brief calls one after the other, which go into lanes;
+            "local" for a local worker that no other process joins; "isolated" for one with a
+            process of its own.
+        tasks: its tasks; each asks for a core, of each worker that it takes.
         login: the number of the login host on which `grain run -d` starts it, and from which it is
             resumed if it is killed; 0 for a program that is started as it is.
     """
@@ -171,11 +177,13 @@ class JobPlan:
         seconds: how long its program takes.
         cancel_after: seconds from its submission to its cancellation; None for a job that is
             wanted.
+        workers: how many it takes at once.
     """
 
     at: float
     seconds: float
     cancel_after: float | None = None
+    workers: int = 1
 
 
 LAST = MissionPlan("last", 0.0, "delayed", (TaskPlan("program", 0.5, daemons=1),) * 16)
@@ -257,7 +265,8 @@ def _jobs(source: random.Random, seconds: float) -> Iterator[JobPlan]:
         # Most are cancelled while they wait or run, some about when they end.
         length = source.choice((0.2, 1.0, 5.0, 15.0)) * source.uniform(0.5, 1.5)
         after = source.uniform(0.0, 2.0 + 1.5 * length)
-        yield JobPlan(at, length, after if source.random() < _CANCELLED else None)
+        cancelled, workers = source.random() < _CANCELLED, source.choice((1, 1, 2))
+        yield JobPlan(at, length, after if cancelled else None, workers)
         at += source.expovariate(1 / _JOBS_EVERY)
 
 
@@ -280,7 +289,9 @@ def _missions(source: random.Random, seconds: float, every: float) -> tuple[Miss
     at = 0.0
     while at < LAST_LAUNCH * seconds or not missions:
         tasks = tuple(_task(source) for _ in range(source.randint(10, 40)))
-        interface = source.choice(("delayed", "executor", "serial"))
+        interface = source.choice(("delayed", "executor", "serial", source.choice(LOCAL)))
+        if interface in LOCAL:
+            tasks = tuple(one for one in tasks if one.kind != "gang")
         if interface == "serial":
             tasks = tuple(_brief_task(source) for _ in range(source.randint(100, 400)))
         missions.append(MissionPlan(f"m{len(missions)}", at, interface, tasks))
@@ -294,7 +305,8 @@ def _brief_task(source: random.Random) -> TaskPlan:
 
 
 def _task(source: random.Random) -> TaskPlan:
-    kind = source.choices(("program", "failing", "brief", "raising"), (6, 1, 6, 1))[0]
+    kinds = ("program", "failing", "brief", "raising", "gang")
+    kind = source.choices(kinds, (6, 1, 6, 1, 2))[0]
     size = 200_000 if source.random() < 0.1 else 10
     if kind in {"brief", "raising"}:
         return TaskPlan(kind, source.uniform(0.001, 0.05), size=size)

@@ -171,7 +171,12 @@ def test_cancel_ends_no_process_that_does_not_write_the_log(mission: Mission) ->
 def test_cancel_ends_no_process_that_has_only_the_target_of_a_link_open(
     mission: Mission, tmp_path: Path
 ) -> None:
-    """In a folder that others share, one of them could name any process of the user."""
+    """In a folder that others share, one of them could name any process of the user.
+
+    Tried: The same by an event log in a folder that users share, with a link to a file that the
+    process has open.
+    Result: that process stays.
+    """
     process = mission(writes=False)
     [folder] = {path.parent for path in tmp_path.rglob("events.jsonl")}
     (folder / "events.1.jsonl").symlink_to(os.devnull)

@@ -29,7 +29,7 @@ from grain_testkit import states
 if TYPE_CHECKING:
     from pathlib import Path
 
-NIGHT = Process(host="login1", kernel="k", pid=77, began="1", keeper=76, keeper_began="1")
+NIGHT = Process(host="login1", kernel="k", pid=77, began=1, keeper=76, keeper_began=1)
 
 
 def grain(*words: str) -> Result:

@@ -110,6 +110,10 @@ WORDS: dict[str, list[list[str]]] = {
 def test_commands_that_speak_slurm(
     command: str, terminal: bool, jobs: JobCommands, show: Show
 ) -> None:
+    """Tried: Escapes, line breaks, marks of direction and bytes that are not text in names,
+    reasons and directories, in every command, on a terminal and in a pipe.
+    Result: question marks; no name makes a row.
+    """
     for words in WORDS[command]:
         text = show(lambda words=words: slurm([command, "", *words]), terminal=terminal, own=False)
         # The others print no rows, but quote their words in errors.
@@ -134,6 +138,10 @@ def test_names_reach_programs_with_their_marks_of_direction(jobs: JobCommands, s
 def test_commands_that_speak_hyperqueue(
     words: list[str], terminal: bool, jobs: JobCommands, show: Show
 ) -> None:
+    """Tried: Escapes, line breaks, marks of direction and bytes that are not text in names,
+    reasons and directories, in every command, on a terminal and in a pipe.
+    Result: question marks; no name makes a row.
+    """
     check_rows(show(lambda: hq(words), terminal=terminal, own=False), terminal=terminal)
 
 
@@ -151,6 +159,10 @@ OF_JOBS = [
 def test_commands_of_the_queue(
     words: list[str], terminal: bool, jobs: JobCommands, show: Show
 ) -> None:
+    """Tried: Escapes, line breaks, marks of direction and bytes that are not text in names,
+    reasons and directories, in every command, on a terminal and in a pipe.
+    Result: question marks; no name makes a row.
+    """
     text = show(lambda: main(words, prog_name="grain"), terminal=terminal)
     assert text
     text = text.replace("\r\033[K", "")  # of the progress of `wait`
@@ -165,6 +177,10 @@ def test_commands_of_the_queue(
 def test_every_command_with_such_a_word(
     command: str, terminal: bool, alone: Path, show: Show
 ) -> None:
+    """Tried: Escapes, line breaks, marks of direction and bytes that are not text in names,
+    reasons and directories, in every command, on a terminal and in a pipe.
+    Result: question marks; no name makes a row.
+    """
     if command not in available():
         pytest.skip("its package is not installed")
     odd = NASTY + BYTES
@@ -189,6 +205,10 @@ def test_a_progress_line_moves_the_cursor(show: Show) -> None:
 
 
 def test_a_process_of_the_command_on_a_terminal(alone: Path) -> None:
+    """Tried: Escapes, line breaks, marks of direction and bytes that are not text in names,
+    reasons and directories, in every command, on a terminal and in a pipe.
+    Result: question marks; no name makes a row.
+    """
     near, far = pty.openpty()
     words = [sys.executable, "-m", "grain.cli", "ls", os.fsdecode(b"a\x1b]0;title\a\x9b")]
     done = subprocess.run(words, stdin=far, stdout=far, stderr=far, check=False)

@@ -13,8 +13,8 @@ import trio
 from grain.edge import PeerProcess, serve
 from grain.edge.channel import MemoryChannel, MemoryDirection, memory_channels
 from grain.edge.errors import ChannelBroken
-from grain.edge.meeting.host import start_time
 from grain.edge.messages import Hello, Payload
+from grain.files.processes import start_time
 from grain.head.hub.hub import MAX_SILENCE
 from grain.head.messages import RegisterMission, Synced
 from grain.head.service import CODEC, HubService

@@ -189,7 +189,11 @@ def test_values_that_make_no_sense_are_refused(message: Message) -> None:
 
 
 def test_a_run_that_is_reported_with_what_another_has_is_refused(harness: HubHarness) -> None:
-    """The hub's records stay consistent, and the worker may come again with the truth."""
+    """The hub's records stay consistent, and the worker may come again with the truth.
+
+    Tried: Cores that another run has.
+    Result: refused.
+    """
     register = RegisterWorker("w", "w", "host", {"Cores": 2})
     first = InventoryRun("m", 1, (7, 1), {"Cores": [0]}, 0.0)
     second = InventoryRun("m", 2, (7, 2), {"Cores": [0]}, 0.0)
@@ -217,7 +221,11 @@ def test_a_run_that_this_head_has_yet_to_begin_is_refused(harness: HubHarness) -
 
 
 def test_a_run_that_is_reported_twice_on_a_connection_counts_once(harness: HubHarness) -> None:
-    """The second report may say that it has ended: then others cannot wait for it in a chain."""
+    """The second report may say that it has ended: then others cannot wait for it in a chain.
+
+    Tried: One run reported twice, under way and ended.
+    Result: counts once.
+    """
     first = InventoryRun("m", 1, (7, 1), {"Cores": [0]}, 0.0)
     second = InventoryRun("m", 2, (7, 2), {"Cores": [0]}, 0.0, chain=1)
     harness.send("link", RegisterWorker("w", "w", "host", {"Cores": 2}))
@@ -280,6 +288,9 @@ async def join(nursery: trio.Nursery, service: HubService, role: str, name: str)
 async def test_only_a_peer_that_states_nonsense_is_dropped(
     autojump_clock: MockClock, nonsense: Message, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Tried: Negative, endless, doubled resources.
+    Result: only that member is disconnected.
+    """
     service = HubService()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(service.run)
@@ -321,6 +332,9 @@ async def test_an_error_while_a_peer_is_served_is_logged_and_drops_only_that_pee
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Tried: An error in the scheduler while it serves a member.
+    Result: logged; only that member is disconnected.
+    """
     service = HubService()
     real = service.hub.on_message
 
@@ -351,7 +365,11 @@ async def test_an_error_while_a_peer_is_served_is_logged_and_drops_only_that_pee
 async def test_a_mission_under_the_id_of_another_leaves_both_with_an_answer(
     autojump_clock: MockClock,
 ) -> None:
-    """The first comes back under another id; both get their outcomes, without taking turns."""
+    """The first comes back under another id; both get their outcomes, without taking turns.
+
+    Tried: The id of another.
+    Result: both get an answer.
+    """
     service = HubService()
     opened: list[str] = []
     remarks: list[str] = []

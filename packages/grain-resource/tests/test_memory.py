@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from grain.resource import Cores, Insufficient, Memory, Node, Supply, to_data
+from grain.resource import Cores, Insufficient, Memory, Node, Supply, from_data, from_text, to_data
 
 
 def test_both_attributes_are_the_same_value_and_an_int_where_it_is_whole() -> None:
@@ -101,3 +103,60 @@ def test_what_is_no_amount_of_memory_is_refused_with_a_remedy(
         Memory(given)
 
     assert text == str(raised.value)
+
+
+class TestGroups:
+    """Requests whose amount is learned."""
+
+    def test_it_keeps_what_is_stated_through_plain_data_and_text(self) -> None:
+        for request in (
+            Memory(32, group="opt"),
+            Memory(group="opt"),
+            Memory(32, group="opt", size=12.5),
+            Memory(32, group="opt").after(3.1).after(7.4),
+        ):
+            back = from_data(to_data(request))
+            assert isinstance(back, Memory)
+            assert (back, back.most, back.tried) == (request, request.most, request.tried)
+        assert from_text(Memory(32, group="opt", size=12).ask()) == Memory(32, group="opt", size=12)
+
+    def test_its_amount_is_the_most_of_any_attempt(self) -> None:
+        assert Memory(32, group="opt").most == 32
+        assert Memory(group="opt").most == math.inf
+
+    def test_an_attempt_gets_an_amount_and_stays_in_the_group(self) -> None:
+        given = Memory(32, group="opt", size=3).given(4.5)
+        assert (given.M, given.group, given.size) == (4.5, "opt", 3)
+        supply = Memory(8)._supplied()
+        assert supply.alloc(given) is given
+        supply.dealloc(given)
+        assert supply == Memory(8)
+
+    def test_a_further_attempt_is_another_request(self) -> None:
+        first = Memory(32, group="opt")
+        second = first.after(3.1)
+        assert (first.tried, second.tried, second.after(9).tried) == ((1, 0.0), (2, 3.1), (3, 9))
+        assert first != second
+
+    @pytest.mark.parametrize(
+        ("stated", "error", "text"),
+        [
+            ({"group": "opt", "size": 0}, ValueError, "the size of a problem is a positive number"),
+            (
+                {"group": "opt", "size": -3},
+                ValueError,
+                "the size of a problem is a positive number",
+            ),
+            ({"group": "opt", "size": math.nan}, ValueError, "the size of a problem is a positive"),
+            ({"group": "opt", "size": "12"}, TypeError, "the size of a problem is a number"),
+            ({"M": 8, "size": 3}, ValueError, 'as in Memory(32, group="opt", size=120)'),
+            ({"group": ""}, ValueError, "a group is a name, not blank"),
+            ({"group": 3}, TypeError, "a group is a name, a str"),
+            ({"M": -1, "group": "opt"}, ValueError, "cannot be negative"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused_with_a_remedy(
+        self, stated: dict[str, Any], error: type[Exception], text: str
+    ) -> None:
+        with pytest.raises(error, match=re.escape(text)):
+            Memory(**stated)

@@ -285,7 +285,7 @@ def test_a_configuration_states_only_the_hard_limit_or_the_arguments(
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        ({"T": 60, "clock": 1}, "a clock is no data"),
+        ({"T": 60, "clock": 1}, "a clock is not data"),
         ("soon", f"WTime(T='soon'): {FORM}"),
         ({"T": 0}, f"WTime(T=0): {FORM}"),
     ],

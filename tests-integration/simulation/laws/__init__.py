@@ -7,4 +7,5 @@ Map:
 - ``endurance``: the laws on the runs of lasting missions
 - ``turns``: the laws on the turns of missions
 - ``overtaking``: the law on tasks that others overtake
+- ``licences``: the laws on licences that are kept for a task
 """

@@ -102,4 +102,8 @@ def _reservable(worker: WorkerAccount, queue: TaskQueue) -> bool:
 
 def serves(worker: WorkerAccount, queue: TaskQueue) -> bool:
     """Return True if a worker could serve a queue when empty, by what its tasks take now."""
-    return any(one.fits(worker.shape.interpreter, worker.supply.total) for one in queue.opened())
+    return any(
+        one.fits(worker.shape.interpreter, worker.supply.total)
+        and worker.could_serve(one, queue.barred)
+        for one in queue.opened()
+    )

@@ -227,13 +227,16 @@ class Promptness:
     ) -> bool:
         """Return True if a task may run alone on some of the workers, as soon as they are empty."""
         assert task.queue is not None
-        totals = [
-            head.hub.scheduler.workers[worker.number].supply.total
+        scheduler = head.hub.scheduler
+        here = [
+            scheduler.workers[worker.number]
             for worker in workers
             if worker.takes_runs and not any(lease.alone for lease in worker.leases.values())
         ]
-        return any(
-            sum(one.fits("", total) for total in totals) >= one.count
-            and head.hub.scheduler.cluster.gives(one)  # others wait for licences
-            for one in task.queue.alternatives
-        )
+        for one in task.queue.alternatives:
+            able = [worker for worker in here if one.fits("", worker.supply.total)]
+            # Others wait until workers may be tried together again, or for licences.
+            some = scheduler.apart.choose(able, one.count, lambda worker: worker.id, able)
+            if len(some) == one.count and scheduler.cluster.gives(one):
+                return True
+        return False

@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from grain.head.hub.fair_share import Share
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS
 from grain.head.hub.tasks.outcomes import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
-from grain.head.scheduler.fair_share import Share
 from grain.resource import Either
 from grain.worker.messages import LANE, Lease
 from simulation.peers import SimulatedMission
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _AHEAD = 2
 """Starts by which one mission may get ahead of another: the bound of start-time fair queueing for
-tasks of one size (see `grain.head.scheduler.fair_share`)."""
+tasks of one size (see `grain.head.hub.fair_share`)."""
 
 
 class Turns:

@@ -57,9 +57,10 @@ def resolve_again(
     payload: Payload,
     crashes: Any,
     report: bytes = b"",
+    gpus: tuple[int, ...] = (),
 ) -> None:
     first = task in self.pending
-    MissionSession._resolve(self, task, ending, payload, crashes, report)
+    MissionSession._resolve(self, task, ending, payload, crashes, report, gpus)
     if not first:
         self.resolved.append(Resolution(task, ending, payload, crashes))
 

@@ -24,6 +24,7 @@ from grain.head.hub.tasks.quarantine import Quarantine
 from grain.head.hub.tasks.runs import Runs
 from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
+from grain.head.scheduler.cluster import ClusterPool
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.remote_exer import MissionSession
 from grain.worker.agent.session import WorkerSession
@@ -76,6 +77,30 @@ SLIPS: dict[str, Slip] = {
         "_hold",
         "space = split_time(resources_of(held.res))[1]\n    if",
         "space = self._scheduler.cluster.split(split_time(resources_of(held.res))[1])[0]\n    if",
+    ),
+    "licences that are given back are handed out only when others are": Slip(
+        ClusterPool, "give_back", "self.changed = True", "pass"
+    ),
+    "a task that ends gives one kind of licences back": Slip(
+        ClusterPool, "give_back", "self._supplies[kind].dealloc(part)", "pass"
+    ),
+    "licences that runs of an earlier head hold are handed out": Slip(
+        ClusterPool, "reclaim", "if kind in self._supplies:", "if False:"
+    ),
+    "nothing has licences after the time in which a new head hands out none": Slip(
+        ClusterPool, "open", "self.changed = True", "pass"
+    ),
+    "a new head says that it hands out no licences, and does": Slip(
+        ClusterPool, "shut", "self.opens = until", "pass"
+    ),
+    "licences are not kept for the oldest task that lacks them": Slip(
+        ClusterPool, "share_out", "elif not queue.bits & ~closed:", "elif False:"
+    ),
+    "what is kept for a suspect is handed out": Slip(
+        ClusterPool, "share_out", "for kept in self._kept.values():", "for kept in ():"
+    ),
+    "licences stay kept for a suspect that has started": Slip(
+        ClusterPool, "release", "self._kept.pop(key, None) is not None", "False"
     ),
     "a task starts again on the word of its gang's root": Slip(
         Gangs, "_settle", "if gang.seats:", "if False:"

@@ -37,6 +37,9 @@ def test_word_hides_comments(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["a\nrm -r /", "a\rb", "a\x1bb", "\u2028"])
 def test_a_word_with_a_line_break_is_refused(text: str) -> None:
+    """Tried: Word with a line break in a directive of a batch script.
+    Result: refused.
+    """
     with pytest.raises(BatchError, match="does not fit on one line"):
         word(text)
 

@@ -24,8 +24,9 @@ from grain.cli.batch import (
     mark_of,
     open_local,
 )
-from grain.cli.batch.systems.local import Local, divide, start_time
+from grain.cli.batch.systems.local import Local, divide
 from grain.edge.machine.cpu_locks import taking_cpus
+from grain.files.processes import start_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,7 +94,11 @@ def test_process_lives_and_is_ended(
 def test_only_the_owner_may_read_the_output_of_a_process_from_its_start(
     job: BatchJob, tmp_path: Path, started: list[SubmittedJob]
 ) -> None:
-    """Not only when its script has begun."""
+    """Not only when its script has begun.
+
+    Tried: Read the output of workers.
+    Result: mode 0600 from its start.
+    """
     before = os.umask(0)
     try:
         started += Local(tmp_path / "scripts").submit(replace(job, main="exit"), 1)

@@ -44,7 +44,11 @@ def test_the_oldest_comes_first_also_of_one_second(tmp_path: Path) -> None:
 
 
 def test_no_other_user_may_look(tmp_path: Path) -> None:
-    """The directory and the files are their owner's alone."""
+    """The directory and the files are their owner's alone.
+
+    Tried: Read the records of submitted jobs.
+    Result: denied.
+    """
     file = JobRecords(tmp_path / "jobs").new_file()
 
     assert 0o700 == stat.S_IMODE(file.parent.stat().st_mode)
@@ -135,7 +139,12 @@ def test_an_id_takes_the_place_of_the_mark_that_was_written_before(tmp_path: Pat
 
 
 def test_records_that_another_user_may_have_written_are_not_believed(tmp_path: Path) -> None:
-    """`grain drain` would end the processes that they name."""
+    """`grain drain` would end the processes that they name.
+
+    Tried: Plant records of jobs and missions in a state directory that others share, so that
+    `grain drain` or `grain cancel` ends another process of the user.
+    Result: not believed.
+    """
     records = JobRecords(tmp_path / "jobs")
     records.add(records.new_file(), RECORD)
     tmp_path.chmod(0o777)

@@ -1,6 +1,9 @@
-"""The scripts that come of configurations, as files to read: tests/scripts/*.sh.
+"""The scripts that come of configurations, as files to read: scripts/*.txt.
 
-`GRAIN_WRITE_SCRIPTS=1 pytest packages/grain-cli/tests/test_scripts.py` writes them again.
+Paragraphs that two of them have are in `scripts/common.sh`. A line ``= ...`` of another file stands
+for the paragraph there that begins with this line (``(2)``: with which a second one begins).
+
+`GRAIN_WRITE_SCRIPTS=1 pytest packages/grain-cli/tests/batch/test_scripts.py` writes them again.
 """
 
 from __future__ import annotations
@@ -9,7 +12,8 @@ import datetime
 import os
 import re
 import subprocess
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +27,7 @@ from grain.cli.batch.systems import custom, flux, htcondor, lsf, oar, pbs, sge, 
 from grain.cli.batch.systems.local import Local
 from grain.cli.workers.shapes import gpus_asked
 from grain.config import Config, Shape
+from grain_testkit.golden_scripts import by_name, paragraphs, whole_script
 
 if TYPE_CHECKING:
     from grain.config import Script
@@ -141,60 +146,49 @@ def replace_queue(job: BatchJob) -> Script:
     return msgspec.structs.replace(job.script, queue="odd")
 
 
-NAMES = sorted(
-    [
-        "flux_gpus",
-        "lsf_gpus",
-        "pbs_torque_gpus",
-        "pbs_gpus",
-        "slurm_gpus",
-        "flux",
-        "flux_odd",
-        "htcondor",
-        "lsf",
-        "lsf_odd",
-        "oar",
-        "oar_odd",
-        "sge",
-        "sge_empty",
-        "sge_odd",
-        "ssh",
-        "custom",
-        "local",
-        "pbs",
-        "pbs_nodes",
-        "pbs_odd",
-        "pbs_torque",
-        "pbs_torque_nodes",
-        "sge_nodes",
-        "slurm",
-        "slurm_array",
-        "slurm_empty",
-        "slurm_nodes",
-        "slurm_odd",
-    ]
-)
+NAMES = sorted(path.stem for path in SCRIPTS.glob("*.txt"))
+
+
+@pytest.fixture
+def texts(job_of: Made, configure: Callable[[str], Config], tmp_path: Path) -> dict[str, str]:
+    """All scripts by name, as of a user with the home directory /home/me."""
+    # A temporary directory may need quotes, and /home/me needs none.
+    quoted = re.compile(rf"'{re.escape(str(tmp_path))}([\w./-]*)'")
+    return {
+        name: quoted.sub(r"/home/me\1", text).replace(str(tmp_path), "/home/me")
+        for name, text in scripts(job_of, configure).items()
+    }
+
+
+def common_of(texts: Iterable[str]) -> list[str]:
+    """Return the paragraphs that two scripts have, in the order in which they come."""
+    counts = Counter(part for text in texts for part in paragraphs(text))
+    return [part for part, count in counts.items() if count > 1 and "\n" in part]
+
+
+def shortened(text: str, common: Iterable[str]) -> str:
+    names = {part: f"= {name}" for name, part in by_name(common).items()}
+    short = "\n\n".join(names.get(part, part) for part in paragraphs(text))
+    return re.sub(r"(?m)^(= .*)\n\n(?== )", r"\1\n", short) + "\n"
+
+
+@pytest.mark.skipif("GRAIN_WRITE_SCRIPTS" not in os.environ, reason="writes the files")
+def test_write(texts: dict[str, str]) -> None:
+    common = common_of(texts.values())
+    (SCRIPTS / "common.sh").write_text("\n\n".join(common) + "\n")
+    for name, text in texts.items():
+        (SCRIPTS / f"{name}.txt").write_text(shortened(text, common))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_script_is_as_written_down(
-    name: str, job_of: Made, configure: Callable[[str], Config], tmp_path: Path
-) -> None:
+def test_script_is_as_written_down(name: str, texts: dict[str, str]) -> None:
     """Each script equals its file, so that every change is looked at."""
-    text = scripts(job_of, configure)[name]
-    # A temporary directory may need quotes, and /home/me needs none.
-    text = re.sub(rf"'{re.escape(str(tmp_path))}([\w./-]*)'", r"/home/me\1", text)
-    text = text.replace(str(tmp_path), "/home/me")
-    path = SCRIPTS / f"{name}.sh"
-    if os.environ.get("GRAIN_WRITE_SCRIPTS"):
-        path.write_text(text)
-
-    assert path.read_text() == text
+    assert whole_script(SCRIPTS, name) == texts[name]
 
 
-def test_no_script_is_left_over() -> None:
-    """Every file there is one that is tested."""
-    assert NAMES == sorted(path.stem for path in SCRIPTS.glob("*.sh"))
+def test_no_script_and_no_paragraph_is_left_over(texts: dict[str, str]) -> None:
+    assert NAMES == sorted(texts)
+    assert paragraphs((SCRIPTS / "common.sh").read_text()) == common_of(texts.values())
 
 
 ASKS: dict[str, Callable[[BatchJob], str]] = {
@@ -278,7 +272,7 @@ def test_a_template_asks_for_gpus_by_their_number(
 def test_shells_read_it(name: str, shell: str) -> None:
     """It has no mistake in its syntax, for bash nor for a plain POSIX shell."""
     done = subprocess.run(
-        [shell, "-n", SCRIPTS / f"{name}.sh"], capture_output=True, text=True, check=False
+        [shell, "-n"], input=whole_script(SCRIPTS, name), capture_output=True, text=True
     )
 
     assert (0, "") == (done.returncode, done.stderr)

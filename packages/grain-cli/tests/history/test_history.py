@@ -242,6 +242,9 @@ def test_the_inputs_of_calls_that_failed_are_lines_for_another_program() -> None
 
 @pytest.mark.usefixtures("alone")
 def test_a_call_cannot_control_a_terminal_or_end_its_line() -> None:
+    """Tried: Escapes in calls of an event log, which `grain history --calls` lists to be copied.
+    Result: a comment with question marks.
+    """
     write(HEADER, with_calls({10: "f('\x1b[2J\nrm -r x')"}))
 
     text = history("--calls", "opt").stdout
@@ -336,6 +339,10 @@ def test_a_summary_is_kept_until_its_log_changes(opt: Path, alone: Path) -> None
 
 @pytest.mark.usefixtures("opt")
 def test_no_file_of_the_user_is_removed_where_another_user_put_a_link(alone: Path) -> None:
+    """Tried: Put a link, or a directory, in the place of a cache, a state or a record, so that
+    files of the user are removed or read.
+    Result: such a place is refused; only plain files with Grain's own names are removed.
+    """
     data()
     summaries = alone / "cache" / "grain" / "summaries"
     own = alone / "own"

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from grain.cli import main as grain
 from grain.cli.hq.__main__ import main
-from grain.cli.hq.submission import path, seconds, submit_options
+from grain.cli.hq.submission import options_of_submit, path, seconds
 from grain.cli.jobs.errors import BadSubmission
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def test_errors_are_in_the_output_mode_that_was_chosen(hq: Callable[..., str]) -
 )
 def test_what_there_is_not_here_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(BadSubmission, match=message):
-        submit_options(given, "/work")
+        options_of_submit(given, "/work")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from grain.edge.meeting.host import this_process
+from grain.files.processes import this_process
 from grain.queue.book import Book
 from grain.queue.errors import Settled
 from grain.queue.folder import Queue

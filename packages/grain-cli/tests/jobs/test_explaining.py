@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 
-from grain.edge.meeting.host import start_time
+from grain.cli import main
+from grain.cli.mission_records import End, MissionStart, make, missions_folder, write
+from grain.files.processes import start_time
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.records import Begun, Dependency, Ended
@@ -19,6 +23,7 @@ from grain_testkit.local_processes import stop
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from grain.queue.folder import Queue
     from grain_testkit.job_commands import JobCommands
 
 
@@ -167,7 +172,10 @@ def test_output_is_followed_from_before_it_is_there(
             file.write(f"line {looks}\n")
 
     monkeypatch.setattr("grain.cli.workers.logs.time.sleep", sleep)
-    assert "line 1\nline 2\n" in jobs.done("logs", "-f", "queue:1")
+    done = CliRunner().invoke(main, ["logs", "-f", "queue:1"])
+    assert 130 == done.exit_code
+    assert "line 1\nline 2\n" in done.output
+    assert "what writes it goes on" in done.output
 
 
 def test_the_state_of_a_queue(jobs: JobCommands, idle: JobCommands) -> None:
@@ -215,6 +223,73 @@ def test_a_dispatcher_is_stopped_on_its_host(
     assert "the dispatcher has stopped; jobs that run go on\n" == idle.done("queue", "stop")
     assert -signal.SIGTERM == dispatcher.wait()
     assert "no dispatcher runs\n" == idle.done("queue", "stop")
+
+
+class Starting:
+    """A dispatcher that is just starting: it takes charge when a command waits for that."""
+
+    def __init__(self, queue: Queue, command: str) -> None:
+        start = MissionStart(
+            name=queue.name,
+            command=(command, str(queue.folder)),
+            directory="/",
+            environment={},
+            at=0,
+        )
+        missions_folder().unlink()  # the file in its place, which lets none start
+        self.record = make(missions_folder(), start)
+        self.queue = queue
+        self.process: subprocess.Popen[bytes] | None = None
+        self.fails = False
+
+    def sleep(self, _: float) -> None:
+        if self.fails:
+            write(self.record.folder, "end.json", End(status=1, at=0))
+        elif self.process is None:
+            self.process = subprocess.Popen(["sleep", "1000"])
+            began = start_time(self.process.pid) or 0
+            mine = replace(this_dispatcher(), pid=self.process.pid, pid_began=began)
+            Dispatchers(self.queue.files).take_charge(mine)
+        elif self.process.poll() is not None:  # as its keeper does
+            write(self.record.folder, "end.json", End(status=-15, at=0))
+
+
+@pytest.fixture
+def starting(idle: JobCommands, monkeypatch: pytest.MonkeyPatch) -> Iterator[Starting]:
+    started = Starting(idle.queue, "another-python")
+    monkeypatch.setattr("grain.cli.jobs.dispatcher.time.sleep", started.sleep)
+    yield started
+    if started.process is not None:
+        started.process.kill()
+        started.process.wait()
+
+
+def test_a_dispatcher_that_is_just_starting_is_stopped(
+    idle: JobCommands, starting: Starting
+) -> None:
+    assert "the dispatcher has stopped; jobs that run go on\n" == idle.done("queue", "stop")
+    assert starting.process is not None
+    assert -signal.SIGTERM == starting.process.wait()
+    assert "no dispatcher runs\n" == idle.done("queue", "stop")
+
+
+def test_a_dispatcher_that_fails_to_start_is_not_there_to_stop(
+    idle: JobCommands, starting: Starting
+) -> None:
+    starting.fails = True
+    assert "no dispatcher runs\n" == idle.done("queue", "stop")
+
+
+def test_status_and_lists_say_that_a_dispatcher_is_starting(
+    idle: JobCommands, starting: Starting
+) -> None:
+    idle.submit()
+    hint = "a dispatcher is starting\n"
+    assert f"queue queue: 1 task waits, 0 run\n{hint}" == idle.done("queue", "status")
+    assert idle.done("jobs").endswith(hint)
+
+    os.utime(starting.record.folder / "start.json", (0, 0))
+    assert "no dispatcher runs: " in idle.done("queue", "status")
 
 
 def test_a_dispatcher_that_takes_its_time_to_stop_is_not_waited_for(

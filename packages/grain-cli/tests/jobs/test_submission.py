@@ -10,12 +10,11 @@ import pytest
 
 from grain.cli.jobs.errors import BadSubmission
 from grain.cli.jobs.submission import (
-    SubmitOptions,
-    SubmittedFrom,
     directives,
-    make_job,
     read_script,
+    submit_options,
 )
+from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, make_job
 from grain.queue.records import ArraySpec, Dependency, Job
 
 if TYPE_CHECKING:
@@ -34,9 +33,8 @@ HERE = SubmittedFrom(
 
 def job(*words: str, script: str = "", **given: Any) -> Job:
     name = "dir/run.sh" if script else ""
-    return make_job(
-        SubmitOptions(given), words=words or ("true",), script=script, script_name=name, around=HERE
-    )
+    options = submit_options(given, HERE)
+    return make_job(options, HERE, words=words or ("true",), script=script, script_name=name)
 
 
 def test_a_command_without_options() -> None:
@@ -150,8 +148,11 @@ def test_a_quote_that_is_not_closed_is_named_by_its_line() -> None:
 
 
 def test_the_command_line_goes_before_directives() -> None:
-    both = SubmitOptions({"name": "a", "time": "1h"}) | SubmitOptions({"name": "b"})
-    assert both == SubmitOptions({"name": "b", "time": "1h"})
+    base = SubmitOptions(priority=5, retries=2, timeout=3600.0)
+    own = submit_options({"priority": 0, "stdin": "-", "signal": "USR1"}, HERE, base=base)
+    assert (0, 2, "", 10) == (own.priority, own.retries, own.stdin, own.signal)
+    both = SubmitOptions(name="a", timeout=3600.0) | SubmitOptions(name="b")
+    assert SubmitOptions(name="b", timeout=3600.0) == both
 
 
 def written(path: Path, content: bytes, mode: int = 0o644) -> str:
@@ -243,11 +244,10 @@ def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory() -> None:
     given = {
         "stdout": "~/logs/%j", "stderr": "$SCRATCH/%j.err", "stdin": "${SCRATCH}/in", "cwd": "~",
     }  # fmt: skip
-    made = make_job(SubmitOptions(given), words=("true",), script="", script_name="", around=around)
+    made = make_job(submit_options(given, around), around, words=("true",))
     assert ("/home/ann/logs/%j", "/scratch/ann/%j.err") == (made.stdout, made.stderr)
     assert ("/scratch/ann/in", "/home/ann") == (made.stdin, made.directory)
     for option in given:
-        wrong = SubmitOptions({option: "$WORK/x"})
         with pytest.raises(BadSubmission, match=rf"--{option} \$WORK/x: .* WORK is not set here"):
-            make_job(wrong, words=("true",), script="", script_name="", around=around)
+            submit_options({option: "$WORK/x"}, around)
     assert "cost$.out" == job(stdout="cost$.out").stdout

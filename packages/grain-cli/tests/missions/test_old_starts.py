@@ -153,7 +153,7 @@ def test_signs_of_life_are_judged_by_the_clock_that_gave_them_their_times(
 ) -> None:
     """That of the file server, of which this host's may be minutes off."""
     record = started(tmp_path, 0)
-    process = Process(host="n1", kernel="its", pid=7, began="70", keeper=6, keeper_began="60")
+    process = Process(host="n1", kernel="its", pid=7, began=70, keeper=6, keeper_began=60)
     record = dataclasses.replace(record, process=process, alive=5000.0)
     states = []
     for now in (5100.0, 5000.0 + SILENCE):

@@ -20,8 +20,8 @@ from grain.cli.missions.state import SILENCE, Phase, State, judge
 
 NOW = 10_000.0
 START = MissionStart(name="opt", command=("./opt",), directory="/", environment={}, at=NOW - 1000)
-PROCESS = Process(host="login1", kernel="here", pid=7, began="70", keeper=6, keeper_began="60")
-DEAD: dict[int, str] = {}
+PROCESS = Process(host="login1", kernel="here", pid=7, began=70, keeper=6, keeper_began=60)
+DEAD: dict[int, int] = {}
 
 
 def state(
@@ -29,14 +29,14 @@ def state(
     end: End | None = None,
     *,
     alive: float = NOW,
-    processes: dict[int, str] = DEAD,
+    processes: dict[int, int] = DEAD,
     host: str = "login2",
     kernel: str = "here",
     started: float = NOW - 1000,
 ) -> State:
     record = StartRecord(Path("/x"), 1, START, process, end, alive, made=started)
     return judge(
-        record, host=host, kernel=kernel, now=lambda: NOW, began=lambda pid: processes.get(pid, "")
+        record, host=host, kernel=kernel, now=lambda: NOW, began=lambda pid: processes.get(pid)
     )
 
 
@@ -67,25 +67,25 @@ def test_a_mission_that_was_cancelled_is_interrupted_unless_it_went_well(
     """A mission that is cancelled through its scheduler ends by an exception, with status 1."""
     end, by = End(status=status, at=NOW), Cancellation(by="me on n1")
     record = StartRecord(Path("/x"), 1, START, PROCESS, end, NOW, by)
-    judged = judge(record, host="", kernel="here", now=lambda: NOW, began=lambda _: "")
+    judged = judge(record, host="", kernel="here", now=lambda: NOW, began=lambda _: None)
     assert State(phase, detail) == judged
 
 
 def test_a_process_of_this_host_runs_if_it_is_the_one_that_was_started() -> None:
     """A pid is used again; by its start it is known."""
-    assert State(Phase.RUNNING, "runs on login1") == state(processes={7: "70"})
+    assert State(Phase.RUNNING, "runs on login1") == state(processes={7: 70})
     lost = State(Phase.KILLED, "was killed on login1, or that host was rebooted")
-    assert lost == state(processes={7: "71"})
+    assert lost == state(processes={7: 71})
     assert lost == state()
 
 
 def test_a_mission_whose_keeper_is_about_to_write_its_end_still_runs() -> None:
-    assert State(Phase.RUNNING, "is ending on login1") == state(processes={6: "60"})
+    assert State(Phase.RUNNING, "is ending on login1") == state(processes={6: 60})
 
 
 def test_a_mission_of_another_host_runs_as_long_as_it_gives_signs_of_life() -> None:
     """Its processes cannot be seen, even if one of this host has the same number."""
-    others = {"kernel": "there", "processes": {7: "70"}}
+    others = {"kernel": "there", "processes": {7: 70}}
     assert Phase.RUNNING is state(alive=NOW - SILENCE + 1, **others)[0]  # type: ignore[arg-type]
     lost = state(alive=NOW - SILENCE - 1, **others)  # type: ignore[arg-type]
     assert (Phase.KILLED, False) == (lost.phase, lost.certain)
@@ -94,7 +94,7 @@ def test_a_mission_of_another_host_runs_as_long_as_it_gives_signs_of_life() -> N
 
 def test_a_silent_mission_of_this_host_is_dead_for_certain_if_the_host_was_rebooted() -> None:
     """Not if it is in another container of this host, which shares the boot id."""
-    was = Process(host="login1", kernel="boot1/5", pid=7, began="70", keeper=6, keeper_began="60")
+    was = Process(host="login1", kernel="boot1/5", pid=7, began=70, keeper=6, keeper_began=60)
     silent = NOW - SILENCE - 1
     rebooted = State(Phase.KILLED, "was killed as login1 was rebooted")
     assert rebooted == state(was, alive=silent, host="login1", kernel="boot2/5")

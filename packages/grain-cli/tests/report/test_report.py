@@ -135,13 +135,3 @@ def test_a_page_that_fails_leaves_the_old_one(alone: Path, opt: Path) -> None:
 
     assert 1 == report("-o", "page.html", str(opt)).exit_code
     assert "old" == (alone / "page.html").read_text()
-
-
-@pytest.mark.usefixtures("opt")
-def test_a_page_is_not_written_through_a_link_where_its_beginning_would_be(alone: Path) -> None:
-    """Another user may have put one into a directory to which all may write."""
-    (alone / "mine").write_text("mine")
-    (alone / f".page.html.{os.getpid()}").symlink_to("mine")
-
-    assert 1 == report("-o", "page.html", "opt").exit_code
-    assert "mine" == (alone / "mine").read_text()

@@ -16,11 +16,13 @@ from grain.cli.report.critical_path import PathStep
 from grain.cli.report.page import render
 from grain.cli.report.verdict import verdict
 from grain.cli.verdict.rules import MOST
+from grain.eventlog.causes import set_aside
 from grain.eventlog.schema import (
     BriefTasks,
     CachedResults,
     LogEnded,
     LogStarted,
+    Remark,
     RunEnded,
     TaskStarted,
     TaskSubmitted,
@@ -593,3 +595,15 @@ def test_a_page_says_nothing_twice_and_takes_nothing_for_markup() -> None:
     assert '<li><a href="#queue">1 task never ran: no worker had GPUs.</a></li>' in verdict_
     assert "One task of f failed: ValueError: &lt;b&gt;bold&lt;/b&gt;?[1m.</a></li>" in verdict_
     assert 1 == text.count("1 task never ran: no worker had GPUs")
+
+
+def test_places_that_were_set_aside_are_named_with_the_last_reason() -> None:
+    def remark(place: str, function: str) -> Remark:
+        return Remark(time=1001.0, text=f"warning: {set_aside(place, 60.0, function, 9)}")
+
+    one = "was set aside for 1 min: opt failed there 9 times in a row, and succeeds elsewhere"
+    assert [] == said_of("remarks", Remark(time=1001.0, text="warning: the disk is full"))
+    assert [f"n02 {one}."] == said_of("remarks", remark("n02", "step"), remark("n02", "opt"))
+    assert [f"GPU 0 of n03 {one}; 1 other place as well."] == said_of(
+        "remarks", remark("n02", "step"), remark("GPU 0 of n03", "opt")
+    )

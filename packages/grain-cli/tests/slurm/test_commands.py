@@ -349,11 +349,15 @@ def test_ends(site: SlurmSite, fields: dict[str, Any], short: str, reason: str) 
     assert site.out("squeue", "-h") == site.out("squeue", "-h", "-j", "1") == ""
 
 
-def test_ended_jobs_are_known_for_five_minutes(site: SlurmSite) -> None:
+def test_ended_jobs_are_known_for_five_minutes(
+    site: SlurmSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     site.submit("--wrap=x")
     site.submit("--wrap=x")
-    site.run(1, at=time.time() - 299)
-    site.run(2, at=time.time() - 301)
+    site.run(1, at=now - 299)
+    site.run(2, at=now - 301)
     assert site.out("squeue", "-h", "-t", "all", "-o", "%i") == "1\n"
     found = site.answer("squeue", "-t", "all", "-j", "2")
     assert found == ("", "slurm_load_jobs error: Invalid job id specified", 1)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from grain.cli.queue.submission import SubmittedFrom
 from grain.cli.slurm.reading import exit_status
 from grain.cli.slurm_words import steps
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.records import hosts
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of, states_named
-from grain.cli.slurm_words.submission import Around, JobRefused, make_job
+from grain.cli.slurm_words.submission import JobRefused, slurm_job
 from grain.queue.book import Book, Entry
 from grain.queue.records import Dependency
 from grain.queue.states import Run, Standing
@@ -31,9 +32,9 @@ HERE = {
 
 
 def made(given: Mapping[str, str], commands: str = "") -> Job:
-    around = Around("/work", HERE, 0o022, "login1", "ann", 1000.0, commands)
+    around = SubmittedFrom("/work", HERE, 0o022, "login1", "ann", 1000.0, commands=commands)
     options = {name.replace("_", "-"): value for name, value in given.items()}
-    return make_job(options, "#!/bin/sh\n", "/work/job.sh", [], around)
+    return slurm_job(options, around, words=[], script="#!/bin/sh\n", name="/work/job.sh")
 
 
 def gang(count: int, **of: float) -> dict[str, Any]:
@@ -210,11 +211,15 @@ def test_scancel_cancels_what_all_filters_mean(
     assert cancelled == {one for one in tasks if state(site, *one) == "CANCELLED"}
 
 
-def test_an_array_that_runs_does_not_show_what_ended_long_ago(site: SlurmSite) -> None:
+def test_an_array_that_runs_does_not_show_what_ended_long_ago(
+    site: SlurmSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     site.submit("-a", "0-3", "--wrap=x")
     site.begin(1, 0)
-    site.run(1, 1, at=time.time() - 290)
-    site.run(1, 2, at=time.time() - 310)
+    site.run(1, 1, at=now - 299)
+    site.run(1, 2, at=now - 301)
     found = site.out("squeue", "-h", "-r", "-t", "all", "-o", "%i", "-S", "i").split()
     assert ["1_0", "1_1", "1_3"] == found
 

@@ -17,7 +17,7 @@ from grain.cli import main
 from grain.cli.batch.command import Commands
 from grain.cli.batch.system_commands import system_command, system_environment
 from grain.cli.slurm.setup.folder import COMMANDS, script
-from grain.edge import trust
+from grain.files.whole import write_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ def shown(tmp_path: Path) -> Callable[..., dict[str, str]]:
     )
 
     def run(text: str, **environment: str) -> dict[str, str]:
-        trust.write_script(tmp_path / "command", text)
+        write_script(tmp_path / "command", text)
         done = subprocess.run(
             [str(tmp_path / "command"), "b c"],
             env={"PYTHONPATH": str(tmp_path)} | environment, stdout=subprocess.PIPE, check=True,

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
+from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, make_job
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse, parse
 from grain.cli.slurm_words.numbers import Meant, meant, split_words
 from grain.cli.slurm_words.options import SBATCH, SRUN, directives, merged, of_script
-from grain.cli.slurm_words.submission import Around, JobRefused, make_job
-from grain.cli.slurm_words.translation import NotTranslated, submit_options
-from grain.queue.records import Dependency
+from grain.cli.slurm_words.submission import (
+    JobRefused,
+    NotTranslated,
+    options_of_script,
+    submit_options,
+)
+from grain.queue.records import ArraySpec, Dependency
 
 
 def read(*words: str) -> list[tuple[str, str]]:
@@ -253,28 +259,30 @@ def test_words_that_are_no_jobs(word: str) -> None:
         meant(word, 20)
 
 
+HERE = SubmittedFrom("/work", {"HOME": "/home/ann"}, 0, "login1", "ann", 0.0)
+
+
+def asked(script: str, around: SubmittedFrom = HERE) -> SubmitOptions:
+    return options_of_script(script, "job.sh", around)
+
+
 def test_directives_become_options_of_grain_submit() -> None:
     script = (
         "#!/bin/sh\n#SBATCH -J a -n 2 -c 3 --mem=1000 -t 10 -a 1-3%2 -d afterany:4:5\n"
         "#SBATCH --signal=B:USR2@30 -o %j.log --export=ALL,A=b -A acct -p main --no-requeue\n"
     )
-    assert submit_options(script, "job.sh", 0.0, {}) == {
-        "name": "a",
-        "ranks": 2,
-        "res": "Cores=6,Memory=1.048576",
-        "time": "600s",
-        "array": "1-3%2",
-        "after": ("4,5:any",),
-        "signal": "B:USR2@30",
-        "stdout": "%A%6a.log",
-        "env": ("A=b",),
-        "no_requeue": True,
-    }
-    assert submit_options("#!/bin/sh\n#SBATCH -A acct\n", "job.sh", 0.0, {}) == {}
-    on_nodes = submit_options("#!/bin/sh\n#SBATCH -N 4 -n 32 --mem=1000\n", "job.sh", 0.0, {})
-    assert on_nodes == {"nodes": 4, "ranks": 32, "res": "Cores=8,Memory=1.048576"}
-    bare = submit_options("#!/bin/sh\n#SBATCH --export=NONE,A=b\n", "job.sh", 0.0, {})
-    assert bare == {"clean_env": True, "env": ("A=b",)}
+    assert asked(script) == SubmitOptions(
+        name="a", nodes=1, ranks=2, request={"Cores": 6, "Memory": 1.048576}, timeout=600.0,
+        signal=12, signal_before=30.0, signal_to="script", stdout="%A%6a.log", requeue=False,
+        array=ArraySpec(ranges=((1, 3, 1),), at_once=2), variables={"A": "b"},
+        after=(Dependency(jobs=(4, 5), until="any"),),
+    )  # fmt: skip
+    plain = SubmitOptions(nodes=1, request={"Cores": 1})
+    assert asked("#!/bin/sh\n#SBATCH -A acct\n") == plain
+    on_nodes = asked("#!/bin/sh\n#SBATCH -N 4 -n 32 --mem=1000\n")
+    assert on_nodes == SubmitOptions(nodes=4, ranks=32, request={"Cores": 8, "Memory": 1.048576})
+    bare = asked("#!/bin/sh\n#SBATCH --export=NONE,A=b,HOME\n")
+    assert bare == plain | SubmitOptions(clean=True, variables={"A": "b", "HOME": "/home/ann"})
 
 
 @pytest.mark.parametrize(
@@ -283,12 +291,11 @@ def test_directives_become_options_of_grain_submit() -> None:
         ("-w n1", r"Invalid node name specified \(jobs cannot choose their nodes\)"),
         ("--time=x", "Invalid --time specification"),
         ("--no-such", "unrecognized option '--no-such'"),
-        ("--export=NONE,A", "--export of single variables"),
     ],
 )
 def test_directives_that_grain_submit_cannot_obey(line: str, text: str) -> None:
     with pytest.raises(NotTranslated, match=f"^{text}"):
-        submit_options(f"#!/bin/sh\n#SBATCH {line}\n", "job.sh", 0.0, {})
+        asked(f"#!/bin/sh\n#SBATCH {line}\n")
 
 
 @pytest.mark.parametrize(
@@ -303,29 +310,28 @@ def test_directives_that_grain_submit_cannot_obey(line: str, text: str) -> None:
 )
 def test_limits_of_the_shell_go_along(given: dict[str, str], expected: dict[str, int]) -> None:
     limits = {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}
-    around = Around("/", {}, 0, "login1", "ann", 0.0, limits=limits)
-    assert expected == make_job(given, "#!/bin/sh\n", "x.sh", [], around).limits
+    around = replace(HERE, limits=limits)
+    assert expected == make_job(submit_options(given, around), around, words=[]).limits
 
 
 def test_a_limit_that_there_is_not_is_refused_as_by_sbatch() -> None:
     with pytest.raises(BadUse, match='error: --propagate="SPEED" is not valid'):
-        around = Around("/", {}, 0, "login1", "ann", 0.0)
-        make_job({"propagate": "SPEED"}, "#!/bin/sh\n", "x.sh", [], around)
+        submit_options({"propagate": "SPEED"}, HERE)
 
 
 def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory() -> None:
-    around = Around("/work", {"HOME": "/home/ann", "SCRATCH": "/scratch"}, 0, "login1", "ann", 0.0)
+    around = replace(HERE, environment={"HOME": "/home/ann", "SCRATCH": "/scratch"})
     given = {"output": "~/logs/%j", "error": "$SCRATCH/%j", "input": "${SCRATCH}/in", "chdir": "~"}
-    job = make_job(given, "#!/bin/sh\n", "x.sh", [], around)
+    job = make_job(submit_options(given, around), around, words=[])
     assert ("/home/ann/logs/%j", "/scratch/%j") == (job.stdout, job.stderr)
     assert ("/scratch/in", "/home/ann") == (job.stdin, job.directory)
     for option in given:
         with pytest.raises(JobRefused) as refused:
-            make_job({option: "$WORK/x"}, "#!/bin/sh\n", "x.sh", [], around)
+            submit_options({option: "$WORK/x"}, around)
         assert f"--{option}=$WORK/x: the environment variable WORK" in refused.value.reason
 
 
 def test_a_variable_in_a_directive_is_filled_in_once() -> None:
     script = "#!/bin/sh\n#SBATCH -o $A/x\n#SBATCH -D $A\n"
-    options = submit_options(script, "job.sh", 0.0, {"A": "/$HOME"})
-    assert ("/$$HOME/x", "$A") == (options["stdout"], options["cwd"])
+    options = asked(script, replace(HERE, environment={"A": "/$HOME"}))
+    assert ("/$HOME/x", "/$HOME") == (options.stdout, options.directory)

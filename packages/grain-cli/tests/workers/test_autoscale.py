@@ -255,7 +255,12 @@ def test_a_state_that_is_old_or_cut_off_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_a_state_that_another_user_may_have_written_is_not_read(tmp_path: Path) -> None:
-    """A named pipe there would hold up `grain ls`."""
+    """A named pipe there would hold up `grain ls`.
+
+    Tried: Plant records of jobs and missions in a state directory that others share, so that
+    `grain drain` or `grain cancel` ends another process of the user.
+    Result: not believed.
+    """
     ScalingState(tmp_path, "a").write({"count": 1})
     assert read_state(tmp_path, "a") is not None
     tmp_path.chmod(0o777)

@@ -190,7 +190,10 @@ def test_follow_prints_what_is_appended_until_ctrl_c(alone: Path) -> None:
         "from grain.cli import main; main(prog_name='grain')"
     )
     follower = subprocess.Popen(
-        [sys.executable, "-u", "-c", code, "logs", "-f", "w"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-u", "-c", code, "logs", "-f", "w"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert follower.stdout is not None
     try:
@@ -203,7 +206,9 @@ def test_follow_prints_what_is_appended_until_ctrl_c(alone: Path) -> None:
         assert "new\n" == follower.stdout.readline()
         time.sleep(0.1)
         follower.send_signal(signal.SIGINT)
-        assert 0 == follower.wait(120)
+        _, err = follower.communicate(timeout=120)
+        said = "the output is not followed any more; what writes it goes on"
+        assert (130, f"\n{said}\n") == (follower.returncode, err)
     finally:
         follower.kill()
         follower.wait()

@@ -172,6 +172,9 @@ def test_a_file_that_others_may_write(store: Store) -> None:
 def test_directories_and_files_of_another_user_are_not_used(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Tried: Plant a cached result, which would be unpickled.
+    Result: not used.
+    """
     store.write(KEY, 1, 0.0)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
 
@@ -184,6 +187,9 @@ def test_directories_and_files_of_another_user_are_not_used(
 def test_a_link_is_not_followed_and_a_pipe_does_not_block(
     store: Store, kind: str, tmp_path: Path
 ) -> None:
+    """Tried: Plant a cached result as a link or a pipe.
+    Result: not followed, does not block.
+    """
     store.write(KEY, 1, 0.0)
     path = store.path(KEY)
     path.rename(tmp_path / "moved")
@@ -212,10 +218,10 @@ def test_a_failed_write_leaves_no_file_and_the_old_result(
 ) -> None:
     store.write(KEY, "old", 0.0)
 
-    def full(fd: int, data: Any) -> int:
+    def full(fd: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         store.write(KEY, "new", 0.0)
 

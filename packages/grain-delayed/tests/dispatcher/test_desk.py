@@ -15,7 +15,7 @@ import pytest
 from grain.dispatcher.batch_jobs import WorkerJob
 from grain.dispatcher.desk import DOUBT, GONE, Adopted, Desk
 from grain.dispatcher.plan import TaskAttempt
-from grain.edge.meeting.host import start_time, this_process
+from grain.files.processes import start_time, this_process
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.errors import CannotWrite

@@ -16,9 +16,9 @@ import trio.testing
 from grain.dispatcher.batch_jobs import WorkerJob, jobs_over
 from grain.dispatcher.desk import Desk
 from grain.dispatcher.mission import MOST_PRIORITY, WAITING, DispatchLoop, request_of
-from grain.head.messages import Crash
+from grain.head.messages import Crash, FailedOn
 from grain.queue.folder import Queue
-from grain.queue.records import ArraySpec, Begun, Ended, Job
+from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
 from grain.resource import Cores, WTime, to_data
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
 from grain_testkit.queue_disk import unreadable
@@ -33,7 +33,11 @@ JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("tru
 
 
 class Executor:
-    """An executor whose workers answer each call by a function; None is no answer."""
+    """An executor whose workers answer each call by a function; None is no answer.
+
+    Attributes:
+        failed_on: where each call fails that raises.
+    """
 
     def __init__(self, answer: Callable[[AttemptCall], AttemptEnd | None]) -> None:
         self._answer = answer
@@ -44,6 +48,8 @@ class Executor:
         self.outcomes: dict[int, str] = {}
         self.retried: set[int] = set()
         self.further: dict[int, int] = {}
+        self.avoided: list[tuple[FailedOn, ...]] = []
+        self.failed_on: FailedOn | None = None
 
     def cancel(self, task: int) -> None:
         self.cancelled.append(task)
@@ -53,11 +59,12 @@ class Executor:
 
     def submit_call(
         self, _request: object, call: Call, deliver: Callable[[Any], None], *, priority: int,
-        number: int, **_more: object,
+        number: int, avoid: tuple[FailedOn, ...], **_more: object,
     ) -> None:  # fmt: skip
         [what] = call.args
         self.calls.append(what)
         self.priorities.append(priority)
+        self.avoided.append(avoid)
         answer = self._answer(what)
         if answer is not None:
             trio.lowlevel.current_trio_token().run_sync_soon(self._end, answer, deliver, number)
@@ -149,6 +156,35 @@ async def test_attempts_of_a_job_count_as_one_call_that_is_tried_again(
     assert dict.fromkeys(others, first) == executor.further
 
 
+async def test_the_first_calls_of_tasks_that_are_cancelled_before_the_next_one_are_forgotten(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    """All but the last one of the first jobs, which is held and comes again."""
+
+    def answer(what: AttemptCall) -> AttemptEnd:
+        jobs = ((what.number, what.number),)
+        queue.begin(what.number, None, what.attempt, Begun(at=0.0, host="h"))
+        queue.end(what.number, None, what.attempt, Ended(how="exit", at=1.0, status=3))
+        queue.wish(Wish(what="hold" if what.number == 10 else "cancel", jobs=jobs))
+        return AttemptEnd("ended", failure="opt: exit code 3")
+
+    executor = Executor(answer)
+    user = Queue.open(queue.folder)  # another process
+    loop = DispatchLoop(queue, Desk(queue), executor, remembered=3)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loop.run)
+        for last in (10, 30):
+            for _ in range(last - user.jobs.end() + 1):
+                user.submit(msgspec.structs.replace(JOB, retries=1))
+            while len(executor.outcomes) < last or user.begun(last - 1, None, 2) is None:
+                await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+
+    assert 30 == len(executor.outcomes)
+    assert (10, None) in loop.first
+    assert len(loop.first) <= 21  # as many as had not ended when they were looked for
+
+
 async def test_the_last_attempt_of_a_job_that_fails_has_failed_for_good(
     queue: Queue, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -174,6 +210,27 @@ async def test_a_job_that_no_worker_sees_fails_when_names_cannot_be_old_any_more
     assert ended is not None
     assert ended.message == "no worker can run it: there is no job 1"
     assert len(executor.calls) > 12  # five seconds between two
+
+
+async def test_the_next_attempt_at_a_job_goes_elsewhere_first(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    def answer(what: AttemptCall) -> AttemptEnd:
+        executor.failed_on = FailedOn(f"w{what.attempt}", (what.attempt,))
+        queue.begin(what.number, None, what.attempt, Begun(at=0.0, host="h"))
+        failure = "exit status 1" if what.attempt < 3 and what.number == 1 else ""
+        end = Ended(how="exit", at=1.0, status=1 if failure else 0)
+        queue.end(what.number, None, what.attempt, end)
+        return AttemptEnd("ended", failure=failure)
+
+    executor = Executor(answer)
+    queue.submit(msgspec.structs.replace(JOB, retries=2))
+    await run_until(queue, executor, lambda: queue.ended(1, None, 3) is not None)
+    queue.submit(JOB)
+    await run_until(queue, executor, has_ended(queue, 2))
+
+    first, second = FailedOn("w1", (1,)), FailedOn("w2", (2,))
+    assert [(), (first,), (first, second), ()] == executor.avoided
 
 
 async def test_a_priority_that_no_message_can_have_ends_no_dispatcher(

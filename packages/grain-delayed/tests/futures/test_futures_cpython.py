@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import gc
 import importlib
-import re
 import sys
 import threading
 import time
 import unittest
 import weakref
 from concurrent import futures
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +33,7 @@ _MODULES = {
     "AsCompletedTests": "test_as_completed",
 }
 _SCRIPT = "its program imports the class from concurrent.futures and calls it as Class(5)"
-# docs/executor-tests.md has this list, too. Each of these fails, or it would not have to be here.
+# Each of these fails, or it would not have to be here.
 NOT_APPLICABLE = {
     "test_max_workers_negative": "no max_workers: the workers' resources are the limit",
     "test_interpreter_shutdown": _SCRIPT,
@@ -184,9 +182,3 @@ def test_the_list_is_exact() -> None:
     assert OUTLASTED >= PUNCTUAL.keys()
     assert 7 <= len(OUTLASTED & theirs)
     assert len(NOT_APPLICABLE.keys() - theirs) <= 1  # one was renamed
-
-
-def test_the_documents_list_them() -> None:
-    """docs/executor-tests.md names the same tests."""
-    page = Path(__file__).parents[4] / "docs" / "executor-tests.md"
-    assert {*NOT_APPLICABLE, *UNDECIDED} == set(re.findall("`(test_.+?)`", page.read_text()))

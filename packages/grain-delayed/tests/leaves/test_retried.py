@@ -78,6 +78,39 @@ async def test_a_further_attempt_keeps_its_place(autojump_clock: MockClock) -> N
     assert begun.index("fourth") < begun.index("fails, and asks for more", more + 1)
 
 
+async def test_calls_survive_that_one_of_four_devices_is_broken(
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What fails on it at once goes elsewhere first, and later nothing begins there."""
+    ran: list[list[int]] = []
+
+    async def work() -> None:
+        ran.append(GVAR.res.g)
+        if 0 in GVAR.res.g:
+            raise OSError("no CUDA device")
+        await trio.sleep(10.0)
+
+    task = delayed(work, retries=3) @ (Cores(1) & GPUs(1))
+    async with mission(Cores(8) & GPUs(4), config_file=False, cache=False) as under_way:
+        await each([task() for _ in range(40)])
+
+    assert (40, 0) == (under_way.statistics().done, under_way.statistics().failed)
+    assert ran.count([0]) <= 40
+    assert 1 == capsys.readouterr().err.count("warning: GPU 0 is set aside for 1 min: ")
+
+
+async def test_calls_on_workers_have_another_device_for_their_next_attempt() -> None:
+    async def work() -> list[int]:
+        if 0 in GVAR.res.g:
+            raise OSError("no CUDA device")
+        return [*GVAR.res.g]
+
+    task = delayed(work, retries=1, retry_wait=0.0) @ (Cores(1) & GPUs(1))
+    with trio.fail_after(120):
+        async with mission(Cores(2) & GPUs(2), config_file=False, cache=False, isolated=True):
+            assert [1] == await task()
+
+
 async def test_the_most_urgent_call_is_tried_again() -> None:
     """No number is larger than its urgency: a scheduler refuses what is infinite."""
     task = failing([ValueError(1)], retries=1, retry_wait=0.0)

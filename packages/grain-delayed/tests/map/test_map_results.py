@@ -14,6 +14,9 @@ from grain.map.results import JobPlaces, Results, WorkingDirectory
     "name", ["out/{}", "./out/{}.log", "/tmp/out/{}/", "../out/{}", "out/{//}"]
 )
 def test_an_input_leads_no_file_out_of_the_directory_before_it(name: str) -> None:
+    """Tried: `../../.bashrc` as input of `--wd 'work/{}'`, `--results 'out/{}'`.
+    Result: refused.
+    """
     for value in ("../../.bashrc", "a/../../../b"):
         with pytest.raises(InputError, match=r"an input has '\.\.' in it"):
             Results(name).files(1, [value])

@@ -338,6 +338,9 @@ def test_what_tasks_print_is_shown_as_far_as_a_person_can_read_it(
 def test_what_a_line_quotes_does_not_control_the_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Tried: Escapes in what lines of a mission quote.
+    Result: question marks.
+    """
     Reporter().on_event(OtherNumPy("w\x1b]0;title\x07", "\x9bn17", "1.26.4", "2.1.0"))
     assert capsys.readouterr().err.startswith("warning: worker w?]0;title? on host ?n17 has")
 

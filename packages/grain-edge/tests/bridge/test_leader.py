@@ -88,7 +88,11 @@ def test_a_head_that_claims_again_leads_where_the_larger_epoch_has_left() -> Non
     ids=["none", "any", "smaller", "of another key", "a record"],
 )
 def test_the_server_cannot_make_a_head_step_down_by_itself(claim: bytes) -> None:
-    """It tries again instead."""
+    """It tries again instead.
+
+    Tried: Say that another head leads.
+    Result: that head goes on, unless a member has claimed it.
+    """
     leader = Leader(KEYS, 7)
     leader.on_connected()
     leader.on_message(Leading())
@@ -144,6 +148,10 @@ def test_a_head_that_leads_calls_members_back_and_not_more_than_it_can() -> None
     ids=["none", "any", "other head", "other key", "a record", "other size", "no address"],
 )
 def test_the_server_cannot_make_a_head_connect_by_itself(call: MemberListens) -> None:
+    """Tried: Make up a call, show one of another scheduler or key, or another sealed record as
+    one.
+    Result: ignored by the head.
+    """
     leader = Leader(KEYS, 7)
     leader.on_connected()
     leader.on_message(Leading())
@@ -151,6 +159,9 @@ def test_the_server_cannot_make_a_head_connect_by_itself(call: MemberListens) ->
 
 
 def test_calls_have_one_size_however_many_addresses_a_host_has() -> None:
+    """Tried: Tell from a call how many addresses a host has.
+    Result: all have one size.
+    """
     leader = Leader(KEYS, 7)
     leader.on_connected()
     leader.on_message(Leading())

@@ -63,6 +63,9 @@ def test_any_data_is_accepted_or_gives_mistakes(data: dict[str, object]) -> None
 def test_any_file_is_loaded_or_raises_config_error(
     tmp_path_factory: pytest.TempPathFactory, raw: bytes
 ) -> None:
+    """Tried: Any bytes as a configuration.
+    Result: loaded, or a message.
+    """
     path = tmp_path_factory.mktemp("any") / "x.toml"
     path.write_bytes(raw)
 

@@ -80,7 +80,11 @@ def test_without_a_home_the_search_goes_on(project: Path) -> None:
 def test_a_found_configuration_that_others_may_write_is_refused(
     project: Path, what: str, mode: int, problem: str
 ) -> None:
-    """The message says how to name it; one that is named counts."""
+    """The message says how to name it; one that is named counts.
+
+    Tried: Plant a `grain.toml`.
+    Result: refused, with the way to name it.
+    """
     (project / what).chmod(mode)
     path = project / "grain.toml"
     typed = shlex.quote(str(path))
@@ -151,6 +155,9 @@ def test_both_ends_of_a_link_are_judged(project: Path, tmp_path: Path) -> None:
 def test_the_context_module_of_a_found_configuration_is_judged_alike(
     project: Path, table: str
 ) -> None:
+    """Tried: Plant the context module beside it.
+    Result: refused.
+    """
     (project / "grain.toml").write_text(f"{table}\ncontextmod = 'context.py'\n")
     module = project / "context.py"
     assert load(env={}, cwd=project).source  # it is not here, maybe where workers are

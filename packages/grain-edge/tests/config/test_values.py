@@ -185,7 +185,11 @@ def test_addresses_and_paths_are_expanded_and_shell_commands_are_not(loaded: Loa
 
 
 def test_a_variable_cannot_smuggle_in_a_line(refused: Refused) -> None:
-    """A setting for a line of a job script is one line after expansion, too."""
+    """A setting for a line of a job script is one line after expansion, too.
+
+    Tried: Configuration with values of two lines, for directives or commands in scripts.
+    Result: refused.
+    """
     message = refused("[worker]\nlog_file = '$X'", env={"HOME": "/", "X": "a\nrm -r x"})
 
     assert message.endswith("(it must be one line without control characters)")

@@ -19,8 +19,8 @@ from grain.edge.connecting.dial import Dialler
 from grain.edge.connecting.race import Route
 from grain.edge.errors import DialError, NoEdgeFile
 from grain.edge.meeting.block import MeetingRecord
-from grain.edge.meeting.host import start_time, this_process
 from grain.edge.messages import CORE
+from grain.files.processes import start_time, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -29,7 +29,11 @@ from grain_testkit.frames_wire import wire
 
 
 def test_nothing_but_greetings_before_the_greeting() -> None:
-    """A peer that is not welcomed yet cannot have a message parsed."""
+    """A peer that is not welcomed yet cannot have a message parsed.
+
+    Tried: A message before the greeting.
+    Result: refused by its header.
+    """
     with pytest.raises(RemoteProtocolError, match="greeting not over"):
         FrameDecoder(CODEC, greetings=1).feed(wire([(Note("x"), None)]))
 

@@ -121,6 +121,9 @@ async def lie(acceptor: Acceptor, script: Any) -> None:
 @settings(max_examples=int(150 * TIMES), deadline=None)
 @given(scripts)
 def test_any_bytes_at_any_speed_end_only_their_own_connection(script: Any) -> None:
+    """Tried: Any bytes at any speed, cut anywhere, with any length announced.
+    Result: end only their own connection, in time.
+    """
     trio.run(partial(lie, new_acceptor(), script), clock=MockClock(autojump_threshold=0.0))
 
 
@@ -128,7 +131,11 @@ def test_any_bytes_at_any_speed_end_only_their_own_connection(script: Any) -> No
 async def test_a_greeting_byte_by_byte_has_the_time_of_a_handshake(
     whole: bytes, autojump_clock: MockClock
 ) -> None:
-    """A peer that always sends just in time holds its place for ten seconds."""
+    """A peer that always sends just in time holds its place for ten seconds.
+
+    Tried: A greeting byte by byte.
+    Result: has ten seconds.
+    """
     ours, theirs = memory_stream_pair()
 
     async def drip() -> None:
@@ -147,7 +154,11 @@ async def test_a_greeting_byte_by_byte_has_the_time_of_a_handshake(
 async def test_a_hundred_members_that_announce_a_gigabyte_each_take_no_memory(
     autojump_clock: MockClock,
 ) -> None:
-    """A member may announce the most that a message may have, and not send it."""
+    """A member may announce the most that a message may have, and not send it.
+
+    Tried: A hundred members that announce a gigabyte each.
+    Result: takes no memory.
+    """
     acceptor = new_acceptor()
     tracemalloc.start()
     try:
@@ -168,7 +179,11 @@ async def test_a_hundred_members_that_announce_a_gigabyte_each_take_no_memory(
 async def test_a_stranger_makes_the_head_store_no_more_than_a_greeting(
     autojump_clock: MockClock,
 ) -> None:
-    """What follows an unfinished greeting is not read."""
+    """What follows an unfinished greeting is not read.
+
+    Tried: Have more stored than a greeting.
+    Result: not read.
+    """
     ours, theirs = memory_stream_pair()
     greeted = trio.Event()
 

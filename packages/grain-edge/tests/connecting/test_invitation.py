@@ -104,6 +104,9 @@ async def test_bytes_that_are_no_invitation_are_refused() -> None:
 async def test_a_connection_that_stays_silent_is_closed_and_the_door_stays_open(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
+    """Tried: Connect to a TCP port of a mission, and stay silent.
+    Result: closed after ten seconds; the mission goes on.
+    """
     monkeypatch.setenv("GRAIN_INTERFACES", "lo")
     async with invite(CODEC) as door:
         host, port = msgspec.msgpack.decode(door.invitation)[0][0]
@@ -123,6 +126,9 @@ async def test_a_connection_that_stays_silent_is_closed_and_the_door_stays_open(
 async def test_bytes_that_are_no_greeting_close_their_connection_only(
     monkeypatch: pytest.MonkeyPatch, way: str, data: bytes
 ) -> None:
+    """Tried: Nonsense at the doors of a mission.
+    Result: only that connection is closed.
+    """
     monkeypatch.setenv("GRAIN_INTERFACES", "lo")
     async with invite(CODEC, within=True) as door:
         content = msgspec.msgpack.decode(door.invitation)
@@ -145,7 +151,12 @@ async def test_bytes_that_are_no_greeting_close_their_connection_only(
 async def test_the_process_of_another_user_is_turned_away_at_the_socket_of_the_kernel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each side asks the kernel for itself; no greeting is answered."""
+    """Each side asks the kernel for itself; no greeting is answered.
+
+    Tried: Connect to the abstract socket by which runners come to a mission, with a right
+    greeting, with nonsense, with silence.
+    Result: refused, because the kernel says who it is; the lanes go on.
+    """
     async with invite(CODEC, within=True, network=False) as door:
         name = msgspec.msgpack.decode(door.invitation)[-1]
         stream = await unix.dial_name(name)

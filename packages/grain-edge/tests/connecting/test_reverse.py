@@ -42,7 +42,11 @@ async def test_a_connection_reset_before_it_is_accepted_does_not_end_the_wait() 
 
 
 async def test_silent_connections_to_a_dialler_make_way(mock_clock: trio.testing.MockClock) -> None:
-    """As for a head: a connection that is driven out is closed, so the limit is one."""
+    """As for a head: a connection that is driven out is closed, so the limit is one.
+
+    Tried: Silent connections to a worker that listens.
+    Result: make way.
+    """
     _, member = make_credentials()
     waiting = HeadListener(member, HELLO, CORE)
     (listener,) = await tcp.listen("127.0.0.1", 0)

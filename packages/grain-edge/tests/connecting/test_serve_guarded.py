@@ -31,7 +31,11 @@ if sys.version_info < (3, 11):
 
 
 async def test_other_protocol_is_refused_in_words(address: str) -> None:
-    """Both ends learn both versions; the head serves on."""
+    """Both ends learn both versions; the head serves on.
+
+    Tried: Another version of the protocol.
+    Result: refused, naming both.
+    """
     async with head(address) as serving:
         stream = await dial_unix(serving.targets[0])
         async with stream:
@@ -75,7 +79,11 @@ async def test_a_dialler_of_another_commit_is_told_both_versions_and_waits_for_n
 async def test_only_a_peer_that_breaks_a_rule_is_dropped(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The reason is logged, with what was wrong."""
+    """The reason is logged, with what was wrong.
+
+    Tried: Bytes against the rules, in a session.
+    Result: only that member is disconnected.
+    """
     caplog.set_level(logging.INFO, "grain.edge")
     async with head(address), dialling(address) as good:
         async with dialling(address) as bad:
@@ -123,7 +131,11 @@ async def test_silent_and_hostile_connections_delay_no_others(address: str) -> N
 
 
 async def test_no_secret_in_argv_environment_or_reprs(address: str) -> None:
-    """Other users see nothing secret of a process."""
+    """Other users see nothing secret of a process.
+
+    Tried: Find a key in command lines, the environment or logs.
+    Result: there is none.
+    """
     async with head(address) as serving:
         key = Path(address[7:]).read_bytes().split(b"PRIVATE KEY-----")[1][2:40]
         shown = Path("/proc/self/cmdline").read_bytes() + Path("/proc/self/environ").read_bytes()

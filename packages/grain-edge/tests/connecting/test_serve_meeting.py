@@ -103,7 +103,11 @@ async def test_peer_of_another_epoch_is_refused_in_words(address: str) -> None:
 async def test_a_new_head_removes_remains_of_earlier_ones_and_follows_no_links(
     address: str, tmp_path: Path
 ) -> None:
-    """A name is judged before what is below it is removed."""
+    """A name is judged before what is below it is removed.
+
+    Tried: Plant links among directories that a new scheduler removes.
+    Result: links go, targets stay.
+    """
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").touch()
     async with head(address):

@@ -15,9 +15,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.edge import serve
 from grain.edge.errors import ChannelBroken
-from grain.edge.meeting.host import PeerProcess, process_here, start_time, this_process
+from grain.edge.meeting.block import process_here
 from grain.edge.messages import Hello
 from grain.edge.transports.liveness import Presence, acknowledges
+from grain.files.processes import PeerProcess, start_time, this_process
 from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:

@@ -131,7 +131,11 @@ def test_every_broken_rule_is_named(data: bytes, naming: str) -> None:
 @pytest.mark.parametrize("depth", [600, 5000, 500_000])
 @pytest.mark.parametrize("kind", [BATCH, LARGE])
 def test_nesting_is_no_way_to_crash_a_reader(kind: int, depth: int) -> None:
-    """A field of any type takes what a peer nests, but not more than the interpreter bears."""
+    """A field of any type takes what a peer nests, but not more than the interpreter bears.
+
+    Tried: Data that is nested 500,000 deep.
+    Result: refused.
+    """
     nested = b"\x92\xa5Loose" + b"\x91" * depth + b"\xff"  # there is no such byte in MessagePack
     body = b"\x91\x92" + nested if kind == BATCH else b"\x92" + nested
     decoder = FrameDecoder(Codec(Loose))

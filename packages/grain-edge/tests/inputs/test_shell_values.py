@@ -154,6 +154,9 @@ def test_no_value_runs_in_any_place_of_a_line(shell: str, tmp_path: Path) -> Non
     """A line is refused for a value, or the value does nothing, whichever shell is sh.
 
     Nor does it do anything where somebody types what the log has.
+
+    Tried: Names of files that are commands, in every place of a line of `--shell`.
+    Result: a parameter of sh, or refused.
     """
     accepted = []
     for line in LINES:
@@ -212,6 +215,12 @@ HOLES = [
 @pytest.mark.parametrize("line", HOLES)
 @pytest.mark.parametrize("attack", ["a[$(touch ran)]", "$(touch ran)", "`touch ran`", "-v a[`x`]"])
 def test_values_that_bash_would_evaluate_are_refused(line: str, attack: str) -> None:
+    """Tried: Names of files that arithmetic would evaluate.
+    Result: refused.
+    Tried: The same after `>&`, which bash expands twice, and assigned to `RANDOM` and other
+    integers of bash.
+    Result: refused.
+    """
     with pytest.raises(InputError, match=r"\{\} of input 1 is .*, and the command has .*script"):
         filled(line, attack)
 
@@ -237,6 +246,9 @@ def test_values_that_bash_would_evaluate_are_refused(line: str, attack: str) -> 
 def test_a_command_with_a_script_takes_values_that_the_script_cannot_evaluate(
     words: list[str], value: str, accepted: bool
 ) -> None:
+    """Tried: The same as arguments of `sh -c`.
+    Result: refused.
+    """
     template = Template(words)
 
     if accepted:
@@ -361,6 +373,9 @@ def test_arithmetic_with_values_has_its_result() -> None:
 def test_a_value_that_would_be_evaluated_is_refused_with_its_place(
     line: str, value: str, message: str
 ) -> None:
+    """Tried: Names of files that arithmetic would evaluate.
+    Result: refused.
+    """
     with pytest.raises(InputError, match=re.sub(r"(\{2?\})", r"\\\1", message)):
         filled(line, value)
 

@@ -75,7 +75,11 @@ def test_all_users_share_the_file_whatever_the_umask(file: Path) -> None:
 def test_without_a_plain_file_every_cpu_counts_as_free(
     file: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A link, which another user may have put there, is not followed."""
+    """A link, which another user may have put there, is not followed.
+
+    Tried: Replace the file by which local workers divide CPUs.
+    Result: every CPU counts as free.
+    """
     if kind == "link":
         file.symlink_to("elsewhere")
     elif kind == "pipe":

@@ -36,8 +36,8 @@ from grain.edge.errors import (
 from grain.edge.meeting import files
 from grain.edge.meeting.block import SIZE, MeetingRecord, encode_block
 from grain.edge.meeting.disk import Disk, check_writable
-from grain.edge.meeting.host import start_time, this_process
 from grain.edge.meeting.meeting import Meeting
+from grain.files.processes import start_time, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +105,11 @@ async def test_first_claim_makes_everything_private(meeting: Meeting, edge_file:
 
 
 async def test_hostile_umask_does_not_lock_us_out(meeting: Meeting, edge_file: Path) -> None:
-    """umask 777 would make a directory that its owner cannot enter."""
+    """umask 777 would make a directory that its owner cannot enter.
+
+    Tried: Lock the user out by an umask.
+    Result: modes are set, not inherited.
+    """
     old = os.umask(0o777)
     try:
         await meeting.claim(nobody)
@@ -328,6 +332,9 @@ async def test_a_symbolic_link_is_refused(meeting: Meeting, edge_file: Path) -> 
 
 
 async def test_a_hard_link_is_refused(meeting: Meeting, edge_file: Path) -> None:
+    """Tried: Hard link to the meeting file.
+    Result: refused.
+    """
     edge_file.write_bytes(encode_block(record(), "1"))
     edge_file.chmod(0o600)
     (edge_file.parent / "second").hardlink_to(edge_file)
@@ -336,6 +343,9 @@ async def test_a_hard_link_is_refused(meeting: Meeting, edge_file: Path) -> None
 
 
 async def test_named_pipe_does_not_hang(meeting: Meeting, edge_file: Path) -> None:
+    """Tried: Named pipe in place of the meeting file.
+    Result: refused at once.
+    """
     os.mkfifo(edge_file, 0o600)
     with trio.fail_after(60), pytest.raises(LinkedFile):
         await meeting.read()
@@ -371,12 +381,18 @@ async def test_foreign_file_that_its_owner_keeps_private(sticky: Path) -> None:
 
 
 async def test_a_directory_where_others_write_is_refused(meeting: Meeting, edge_file: Path) -> None:
+    """Tried: Exchange the meeting file in a directory where others write.
+    Result: refused.
+    """
     edge_file.parent.chmod(0o770)
     with pytest.raises(ExposedFile, match="chmod go-w"):
         await meeting.claim(nobody)
 
 
 async def test_a_planted_private_directory_is_refused(meeting: Meeting, edge_file: Path) -> None:
+    """Tried: Plant `P.d` that all users may enter.
+    Result: refused.
+    """
     Path(meeting.directory).mkdir(mode=0o755)
     with pytest.raises(ExposedFile, match="chmod 700"):
         await meeting.claim(nobody)

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace as replaced
 
-from grain.edge.meeting.host import this_process
+from grain.files.processes import this_process
 from grain.queue.book import Book, read_tickets
 from grain.queue.dispatchers import Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import BadInput, CannotWrite, NoSuchJob, Settled, Uncertain, Unusable

@@ -177,6 +177,10 @@ STRANGE: dict[str, bytes | Callable[[bytes], bytes]] = {
 async def test_whoever_lacks_the_key_gets_the_end_of_the_connection_and_no_word(
     data: bytes | Callable[[bytes], bytes],
 ) -> None:
+    """Tried: No signature, one of another meeting, challenge or purpose, another version or
+    protocol, huge or nested messages.
+    Result: the end of the connection, without a word, whether the meeting exists or not.
+    """
     with trio.fail_after(60):
         async with bridge() as port:
             assert b"" == await said_to(port, data)
@@ -187,7 +191,11 @@ async def test_whoever_lacks_the_key_gets_the_end_of_the_connection_and_no_word(
 
 
 async def test_a_server_with_a_list_serves_its_meetings_and_no_others() -> None:
-    """Who has the key of another meeting learns just that; who has none learns nothing."""
+    """Who has the key of another meeting learns just that; who has none learns nothing.
+
+    Tried: Have a meeting at a server that lists others.
+    Result: refused, and told nothing about those.
+    """
     listed = bytes.fromhex(meeting_id(url(1, OTHER)))
     other = BridgeMeeting(place(1, OTHER))
     assert other.meeting_id == listed.hex()[:32]
@@ -205,7 +213,11 @@ async def test_a_server_with_a_list_serves_its_meetings_and_no_others() -> None:
 
 
 async def test_nothing_is_looked_up_for_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the time of the answer depends on no meeting, either."""
+    """So the time of the answer depends on no meeting, either.
+
+    Tried: Measure how long the server looks for a meeting.
+    Result: it looks for none before the signature is right.
+    """
     asked: list[bytes] = []
 
     class Observed(Switchboard):
@@ -224,7 +236,11 @@ async def test_nothing_is_looked_up_for_a_stranger(monkeypatch: pytest.MonkeyPat
 
 
 async def test_an_overheard_member_cannot_be_played() -> None:
-    """Its words are sent again, each of them, on connections of their own."""
+    """Its words are sent again, each of them, on connections of their own.
+
+    Tried: Send the words of a member again.
+    Result: of no use.
+    """
     overheard: list[bytes] = []
 
     def overhear(data: bytes) -> bytes:
@@ -242,7 +258,11 @@ async def test_an_overheard_member_cannot_be_played() -> None:
 
 @pytest.mark.parametrize("size", [0, 31, 33, 200])
 async def test_no_member_signs_a_challenge_of_another_size(size: int) -> None:
-    """It could be another statement of a member to another server."""
+    """It could be another statement of a member to another server.
+
+    Tried: Have a member sign something else by an odd challenge.
+    Result: refused; no statement reads as another.
+    """
     got: list[bytes] = []
 
     async def server(stream: trio.SocketStream) -> None:
@@ -268,13 +288,20 @@ statements = st.tuples(
 def test_no_signed_statement_reads_as_another(
     one: tuple[bytes, str, bytes], other: tuple[bytes, str, bytes]
 ) -> None:
+    """Tried: Have a member sign something else by an odd challenge.
+    Result: refused; no statement reads as another.
+    """
     from grain.edge.bridge.key import _statement
 
     assert (one == other) == (_statement(*one) == _statement(*other))
 
 
 async def test_a_stranger_has_ten_seconds(autojump_clock: trio.testing.MockClock) -> None:
-    """Also one who sends a byte now and then."""
+    """Also one who sends a byte now and then.
+
+    Tried: Silence, or a byte now and then.
+    Result: ten seconds.
+    """
 
     async def held(port: int, pause: float) -> float:
         begun = trio.current_time()
@@ -304,6 +331,9 @@ async def test_a_stranger_has_ten_seconds(autojump_clock: trio.testing.MockClock
 async def test_silent_connections_make_way_for_a_member_of_a_bridge(
     mock_clock: trio.testing.MockClock,
 ) -> None:
+    """Tried: 100 connections that say nothing.
+    Result: a member gets in.
+    """
     mock_clock.rate = 1.0  # a member has pauses of its own
     with trio.fail_after(60):
         async with bridge() as port:
@@ -316,6 +346,9 @@ async def test_silent_connections_make_way_for_a_member_of_a_bridge(
 
 
 async def test_any_bytes_end_only_their_own_connection_to_a_bridge() -> None:
+    """Tried: Any bytes, also of members of other meetings.
+    Result: end only their own connection.
+    """
     chance = random.Random(7)
     good = [encode(Claim(1, b"", b"")), encode(Beat()), encode(Joined()), b"\0\0\0\1\x80"]
 
@@ -347,6 +380,10 @@ async def test_any_bytes_end_only_their_own_connection_to_a_bridge() -> None:
 async def test_an_error_of_the_bridge_ends_only_one_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Tried: A mistake of the server, met by one connection.
+    Result: logged, and ends only that connection.
+    """
+
     class Faulty(Switchboard):
         def enter(self, meeting: bytes, *args: Any) -> int:
             if meeting == KEYS.public:
@@ -373,7 +410,11 @@ def slow_clock() -> trio.abc.Clock:
 async def test_a_hundred_members_join_a_bridge_at_the_same_time(
     slow_clock: trio.abc.Clock,
 ) -> None:
-    """Their introductions go to the head by one connection."""
+    """Their introductions go to the head by one connection.
+
+    Tried: A hundred members at the same moment.
+    Result: all join.
+    """
     joined = 0
 
     async def member(port: int) -> None:
@@ -434,7 +475,11 @@ class Members:
 
 
 async def test_a_head_that_reads_nothing_is_dropped() -> None:
-    """What is for it does not pile up in the server."""
+    """What is for it does not pile up in the server.
+
+    Tried: A head that reads nothing.
+    Result: dropped.
+    """
     with trio.fail_after(60):
         async with bridge() as port:
             async with leading(port) as members:
@@ -446,7 +491,11 @@ async def test_a_head_that_reads_nothing_is_dropped() -> None:
 
 @pytest.mark.parametrize("data", [encode(Beat()), b"\0\0\0"])
 async def test_a_member_that_talks_while_it_waits_is_dropped(data: bytes) -> None:
-    """A whole message at once, and half a one when it is taken."""
+    """A whole message at once, and half a one when it is taken.
+
+    Tried: A member that talks before it is taken, or out of turn.
+    Result: dropped.
+    """
     with trio.fail_after(60):
         async with bridge() as port, leading(port) as members:
             member, token = await members.waiting()
@@ -478,7 +527,11 @@ def resident(pid: int) -> float:
 
 
 async def test_slow_readers_slow_their_writers_and_nothing_piles_up_in_the_server() -> None:
-    """Of ten pairs that write 100 MB each, and read nothing."""
+    """Of ten pairs that write 100 MB each, and read nothing.
+
+    Tried: A gigabyte for readers that do not read.
+    Result: stays with its writers: the server grows by less than 10 MB.
+    """
     program = (
         "import trio\nfrom grain.edge import serve_bridge\n"
         "async def main():\n    async with trio.open_nursery() as nursery:\n"
@@ -536,7 +589,11 @@ def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_slow_readers_of_a_full_server_fill_no_more_and_others_are_served(
     servers: list[Any],
 ) -> None:
-    """Nothing is lost either: when they read in the end everything arrives."""
+    """Nothing is lost either: when they read in the end everything arrives.
+
+    Tried: Slow readers, as many as there are.
+    Result: fill a quarter of the server's memory and no more; others are served.
+    """
     limits = MeetingLimits(memory=4 * 1024**2)
     count, size = 40, 300_000
     with trio.fail_after(120):
@@ -560,7 +617,11 @@ async def test_slow_readers_of_a_full_server_fill_no_more_and_others_are_served(
 
 @pytest.mark.usefixtures("small_buffers")
 async def test_a_head_that_reads_late_is_not_read_while_memory_is_short() -> None:
-    """So it is slowed, and neither fills the server nor loses an answer."""
+    """So it is slowed, and neither fills the server nor loses an answer.
+
+    Tried: Heads that send and do not read, while memory is short.
+    Result: not read; no member is introduced to them.
+    """
     count = 50_000
     with trio.fail_after(120):
         async with bridge(MeetingLimits(memory=4 * 1024**2 // 8)) as port, leading(port) as members:
@@ -573,7 +634,11 @@ async def test_a_head_that_reads_late_is_not_read_while_memory_is_short() -> Non
 
 
 async def test_meetings_beyond_the_memory_of_a_server_are_refused_and_others_go_on() -> None:
-    """Half of what is for meetings is for those of one host, which all here are."""
+    """Half of what is for meetings is for those of one host, which all here are.
+
+    Tried: Meetings without end.
+    Result: refused beyond the memory for them, of which one address gets half; others go on.
+    """
     limits = MeetingLimits(memory=16 * 1024**2)
     with trio.fail_after(120):
         async with bridge(limits) as port, leading(port) as members:
@@ -596,7 +661,11 @@ async def test_connections_that_are_refused_as_they_come_do_not_pile_up(
     servers: list[Any],
     mock_clock: trio.testing.MockClock,  # nobody's time to read is over
 ) -> None:
-    """Those that keep theirs although they have read why; the others end at once."""
+    """Those that keep theirs although they have read why; the others end at once.
+
+    Tried: Keep connections that were refused.
+    Result: 64 of them for two seconds; others end at once.
+    """
     with trio.fail_after(60):
         async with bridge(MeetingLimits(each=0)) as port:
             held = [await connect(place(port), KEYS, "lead") for _ in range(80)]
@@ -610,7 +679,11 @@ async def test_connections_that_are_refused_as_they_come_do_not_pile_up(
 
 
 async def test_a_meeting_with_many_busy_connections_has_one_turn_as_others_have() -> None:
-    """While a message of a quiet meeting passes, few pieces of thirty busy connections do."""
+    """While a message of a quiet meeting passes, few pieces of thirty busy connections do.
+
+    Tried: Thirty connections at full speed.
+    Result: others wait as for one.
+    """
     with trio.fail_after(120):
         async with (
             bridge() as port,
@@ -724,6 +797,9 @@ class Tampering:
 async def test_an_operator_who_changes_what_passes_ends_the_connection_and_adds_nothing(
     how: str, arrived: list[str]
 ) -> None:
+    """Tried: Alter, repeat, add, reorder or truncate what is relayed.
+    Result: the connection ends, and no byte of it arrives.
+    """
     tampering = Tampering(how)
     got: list[str] = []
     left = trio.Event()
@@ -776,7 +852,11 @@ async def operator(stream: trio.SocketStream, answers: list[AnyMessage]) -> Open
 
 
 async def test_an_operator_cannot_play_the_head() -> None:
-    """He has the head's record, sealed, and leads the member to himself."""
+    """He has the head's record, sealed, and leads the member to himself.
+
+    Tried: Answer in the place of the head.
+    Result: refused by the member.
+    """
     _, members = make_credentials()
     record = record_of(members.authority, members.key, members.certificate)
     sealed = KEYS.seal(msgspec.json.encode(record))
@@ -805,7 +885,11 @@ async def test_an_operator_cannot_play_the_head() -> None:
 
 
 async def test_an_operator_cannot_play_a_member() -> None:
-    """He introduces himself to the head, and joins with credentials of his own."""
+    """He introduces himself to the head, and joins with credentials of his own.
+
+    Tried: Join, by an introduction of one's own.
+    Result: refused by the head.
+    """
     refused = trio.Event()
     seen: list[Peer] = []
     _, mine = make_credentials()
@@ -841,6 +925,9 @@ async def test_an_operator_cannot_play_a_member() -> None:
 
 
 async def test_the_record_of_another_scheduler_or_key_is_refused() -> None:
+    """Tried: Show another record, or one of another epoch.
+    Result: refused.
+    """
     data = msgspec.json.encode(record_of("", "", "", epoch=3))
     strange = MeetingKeys(parse_key(OTHER)).seal(data)
     shown = [
@@ -888,7 +975,11 @@ TEXTS: dict[str, dict[str, object]] = {
 async def test_no_text_of_an_operator_controls_a_terminal_or_fills_a_log(
     fields: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Members report it, and a head logs it, which comes again."""
+    """Members report it, and a head logs it, which comes again.
+
+    Tried: Control terminals or fill logs by what is shown: reasons, sources, names of messages.
+    Result: printable and short, or the end of the connection.
+    """
     caplog.set_level("DEBUG", "grain.edge")
     again = trio.Event()
     led = 0
@@ -922,7 +1013,11 @@ async def test_no_text_of_an_operator_controls_a_terminal_or_fills_a_log(
 
 
 async def test_an_operator_cannot_make_a_head_step_down() -> None:
-    """His word that another one leads ends the connection, and the head comes again."""
+    """His word that another one leads ends the connection, and the head comes again.
+
+    Tried: Say that another head leads.
+    Result: that head goes on, unless a member has claimed it.
+    """
     led = 0
     again = trio.Event()
 
@@ -952,7 +1047,11 @@ async def test_an_operator_cannot_make_a_head_step_down() -> None:
 
 
 async def test_a_server_that_floods_a_head_with_members_fills_nothing() -> None:
-    """The head connects to it a hundred times at the most."""
+    """The head connects to it a hundred times at the most.
+
+    Tried: Introduce 5,000 members that do not exist.
+    Result: a hundred connections at the most.
+    """
     held, most = 0, 0
     connected, flooded = trio.Event(), trio.Event()
 
@@ -985,7 +1084,11 @@ async def test_a_server_that_floods_a_head_with_members_fills_nothing() -> None:
 async def test_a_server_that_repeats_a_call_has_a_head_connect_some_times_at_once_and_no_more() -> (
     None
 ):
-    """The member that has called says nothing, so each connection lasts until the head gives up."""
+    """The member that has called says nothing, so each connection lasts until the head gives up.
+
+    Tried: Repeat a call 5,000 times.
+    Result: 32 connections at the most, to the member that has called.
+    """
     held, most = 0, 0
     connected, repeated = trio.Event(), trio.Event()
     [member] = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -1029,6 +1132,10 @@ async def test_a_server_that_repeats_a_call_has_a_head_connect_some_times_at_onc
 
 
 def test_a_message_is_no_longer_than_its_limit() -> None:
+    """Tried: No signature, one of another meeting, challenge or purpose, another version or
+    protocol, huge or nested messages.
+    Result: the end of the connection, without a word, whether the meeting exists or not.
+    """
     decoder = MessageDecoder()
     decoder.feed((16 * 1024 + 1).to_bytes(4, "big"))
     with pytest.raises(RemoteProtocolError):

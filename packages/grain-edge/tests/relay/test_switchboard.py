@@ -240,6 +240,9 @@ def test_of_a_pair_neither_outlives_the_other() -> None:
 
 
 def test_a_token_of_another_meeting_is_of_no_use() -> None:
+    """Tried: A member that joins with the token of another meeting.
+    Result: refused.
+    """
     bench = Bench()
     head = bench.head()
     bench.head(meeting=b"b")
@@ -253,6 +256,9 @@ def test_a_token_of_another_meeting_is_of_no_use() -> None:
 
 
 def test_who_breaks_the_protocol_is_closed_without_a_word() -> None:
+    """Tried: A member that talks before it is taken, or out of turn.
+    Result: dropped.
+    """
     bench = Bench()
     head = bench.head()
     bench.say(head, Publish(b"record"))
@@ -274,6 +280,10 @@ def test_who_breaks_the_protocol_is_closed_without_a_word() -> None:
 
 
 def test_a_meeting_that_takes_all_it_may_leaves_others_alone() -> None:
+    """Tried: All connections of the server.
+    Result: a meeting and an address have limits; a full server takes from the address with the
+    most connections.
+    """
     bench = Bench(each=3, burst=100)
     for _ in range(3):
         assert [] == bench.taken(bench.enter("lead"))
@@ -283,7 +293,12 @@ def test_a_meeting_that_takes_all_it_may_leaves_others_alone() -> None:
 
 
 def test_a_full_server_takes_from_the_address_with_the_most_connections() -> None:
-    """Its youngest connection goes, and its heads last."""
+    """Its youngest connection goes, and its heads last.
+
+    Tried: All connections of the server.
+    Result: a meeting and an address have limits; a full server takes from the address with the
+    most connections.
+    """
     bench = Bench(connections=7)
     head = bench.head(meeting=b"large")
     members = [bench.enter("join", b"large") for _ in range(2)]
@@ -323,6 +338,10 @@ def test_an_address_that_has_only_heads_loses_the_youngest() -> None:
 
 
 def test_many_meetings_of_a_stranger_do_not_end_connections_of_a_large_one() -> None:
+    """Tried: All connections of the server.
+    Result: a meeting and an address have limits; a full server takes from the address with the
+    most connections.
+    """
     bench = Bench(connections=8)
     bench.head()
     members = [bench.enter("join") for _ in range(3)]
@@ -354,6 +373,9 @@ def test_the_addresses_of_an_ipv6_network_count_as_one() -> None:
 
 
 def test_an_address_has_a_limit_for_all_its_meetings_together() -> None:
+    """Tried: Many meetings from one host.
+    Result: that has a limit, too.
+    """
     bench = Bench(source=3)
     held = [bench.enter("lead", bytes([number]), source="one") for number in range(3)]
     refusal = MemberRefused("your host has 3 connections, the most on this bridge")
@@ -364,7 +386,11 @@ def test_an_address_has_a_limit_for_all_its_meetings_together() -> None:
 
 
 def test_connections_in_quick_succession_are_refused_after_a_burst() -> None:
-    """Leaving and coming again does not restore the credit; time does."""
+    """Leaving and coming again does not restore the credit; time does.
+
+    Tried: Connections in quick succession.
+    Result: refused after a burst.
+    """
     bench = Bench(burst=3, rate=1.0)
     for _ in range(3):
         bench.lose(bench.enter("lead"))
@@ -402,6 +428,9 @@ def test_a_call_is_passed_on_to_the_head_and_forgotten() -> None:
 
 @pytest.mark.parametrize("size", [0, CALL - 1, CALL + 1, 16_000])
 def test_a_call_of_another_size_is_not_passed_on(size: int) -> None:
+    """Tried: Calls without end, or of another size.
+    Result: refused until the head shows a sign of life; not passed on.
+    """
     bench = Bench()
     head = bench.head()
     bench.taken(head)
@@ -410,6 +439,9 @@ def test_a_call_of_another_size_is_not_passed_on(size: int) -> None:
 
 
 def test_calls_are_limited_until_the_next_sign_of_life_of_the_head() -> None:
+    """Tried: Calls without end, or of another size.
+    Result: refused until the head shows a sign of life; not passed on.
+    """
     bench = Bench()
     head = bench.head()
     bench.taken(head)
@@ -443,6 +475,9 @@ def test_no_further_meeting_is_let_in_while_memory_is_short() -> None:
 
 
 def test_the_meetings_of_an_address_get_half_of_the_memory_for_meetings() -> None:
+    """Tried: Meetings without end.
+    Result: refused beyond the memory for them, of which one address gets half; others go on.
+    """
     bench = Bench(memory=4 * 4 * MEETING)
     for number in range(2):
         assert [] == bench.taken(bench.enter("lead", bytes([number]), source="one"))
@@ -451,6 +486,9 @@ def test_the_meetings_of_an_address_get_half_of_the_memory_for_meetings() -> Non
 
 
 def test_no_member_is_introduced_to_a_head_that_reads_slowly_while_memory_is_short() -> None:
+    """Tried: Heads that send and do not read, while memory is short.
+    Result: not read; no member is introduced to them.
+    """
     bench = Bench(memory=4 * 4 * MEETING)
     head = bench.head()
     other = bench.head(meeting=b"b")
@@ -574,6 +612,9 @@ class Observed(Bench):
 def test_whatever_members_do_meetings_stay_apart_and_nothing_is_left(
     story: list[tuple[str, Any, Any]],
 ) -> None:
+    """Tried: Whatever members do, in any order.
+    Result: meetings stay apart, and nothing is left of them.
+    """
     bench = Observed()
     for what, which, how in story:
         bench.step(what, which, how)

@@ -282,7 +282,11 @@ async def test_a_damaged_record_breaks_the_stream(pair: Pair, autojump_clock: Mo
 async def test_a_log_that_others_may_write_is_not_read(
     pair: Pair, autojump_clock: MockClock
 ) -> None:
-    """A log that others may write is not read."""
+    """A log that others may write is not read.
+
+    Tried: Write to a log of the file transport.
+    Result: not read.
+    """
     (pair.path / "up.0").chmod(0o666)
     with pytest.raises(trio.BrokenResourceError, match="other users may open it"):
         await pair.b.receive_some()

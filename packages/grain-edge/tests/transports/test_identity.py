@@ -98,7 +98,11 @@ async def test_a_head_that_dials_is_authenticated_as_the_head() -> None:
 async def test_wrong_credentials_are_refused_before_a_byte_is_exchanged(
     dialler: Credential, name: str, accepter: Credential, wanted: str | None
 ) -> None:
-    """Neither side exchanges a byte with the wrong one."""
+    """Neither side exchanges a byte with the wrong one.
+
+    Tried: Certificate of another meeting, or of a member in the place of the scheduler.
+    Result: refused before a byte.
+    """
     ours, theirs = await meet(dialling_context(dialler), name, listening_context(accepter), wanted)
 
     assert isinstance(ours, Exception)
@@ -106,7 +110,11 @@ async def test_wrong_credentials_are_refused_before_a_byte_is_exchanged(
 
 
 async def test_a_client_without_a_certificate_is_refused() -> None:
-    """An anonymous client is refused, though it knows the authority."""
+    """An anonymous client is refused, though it knows the authority.
+
+    Tried: Join over TCP without a certificate, as another user of the host.
+    Result: refused.
+    """
     context = ssl.create_default_context(cadata=MEMBER_SIDE.authority)
     ours, theirs = await meet(context, HEAD, listening_context(HEAD_SIDE), None)
 
@@ -115,7 +123,11 @@ async def test_a_client_without_a_certificate_is_refused() -> None:
 
 
 async def test_tls_1_2_is_refused() -> None:
-    """There is nothing to fall back to."""
+    """There is nothing to fall back to.
+
+    Tried: TLS 1.2; no TLS at all.
+    Result: refused.
+    """
     context = dialling_context(MEMBER_SIDE)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -127,7 +139,11 @@ async def test_tls_1_2_is_refused() -> None:
 
 @pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01\xff\xff" * 999])
 async def test_a_peer_without_tls_is_refused(first: bytes) -> None:
-    """Plain text, noise, or a connection that ends at once."""
+    """Plain text, noise, or a connection that ends at once.
+
+    Tried: TLS 1.2; no TLS at all.
+    Result: refused.
+    """
     async with sockets() as (a, b):
         if first:
             await a.send_all(first)

@@ -114,7 +114,11 @@ async def _cancel(scope: trio.CancelScope) -> None:
 @both_ways
 @pytest.mark.parametrize("change", ["flip", "repeat"])
 async def test_an_altered_record_breaks_the_stream(change: str, read: Read) -> None:
-    """A record that was changed, or came twice, breaks the stream; nothing of it is delivered."""
+    """A record that was changed, or came twice, breaks the stream; nothing of it is delivered.
+
+    Tried: Alter one record of a connection.
+    Result: the connection breaks.
+    """
     async with pair() as (ours, theirs):
         tampered = bytearray()
         ours._encrypt(memoryview(b"secret"))

@@ -136,6 +136,9 @@ def test_a_listener_whose_backlog_is_full_is_there_though_unnamed(path: str) -> 
 
 @needs_other_user
 async def test_another_user_who_has_taken_a_name_is_told_nothing() -> None:
+    """Tried: Listen at the name of such a socket, or of a mission's, when its owner has died.
+    Result: is sent nothing.
+    """
     with other_listens_at("grain-taken-edge") as other:
         with pytest.raises(NotAuthenticated, match="belongs to user 65534"):
             await dial_name("grain-taken-edge")

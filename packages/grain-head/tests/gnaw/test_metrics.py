@@ -201,6 +201,9 @@ def test_functions_beyond_the_first_are_added_up() -> None:
 
 
 def test_no_name_of_a_peer_is_among_the_metrics() -> None:
+    """Tried: Read names of missions or workers there.
+    Result: there are none.
+    """
     text = Exposition(busy().hub, 1.0).text().decode()
 
     assert "opt" not in text
@@ -246,6 +249,9 @@ async def test_two_who_ask_within_a_second_get_the_same_text(
     ],
 )
 async def test_anything_else_is_refused(request_: bytes, status: bytes) -> None:
+    """Tried: Send the port of metrics anything but a request for them.
+    Result: refused.
+    """
     received = await answer(MetricsServer(busy().hub), request_)
 
     assert status == received.split(b" ")[1]
@@ -267,7 +273,12 @@ async def test_anything_else_is_refused(request_: bytes, status: bytes) -> None:
 async def test_a_loopback_port_answers_no_page_whose_name_leads_here(
     host: bytes, *, served: bool
 ) -> None:
-    """A browser on this host would hand the answer to a page of that name."""
+    """A browser on this host would hand the answer to a page of that name.
+
+    Tried: Have a browser on the host read the metrics of a loopback port for a page on the web
+    (DNS rebinding).
+    Result: only requests for an address or for localhost are answered.
+    """
     request = b"GET /metrics HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"
     server = MetricsServer(busy().hub, own_names_only=True)
     status = b"200" if served else b"421"
@@ -286,6 +297,9 @@ async def test_a_head_request_gets_no_body() -> None:
 async def test_a_peer_that_sends_nothing_is_dropped_after_a_while(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
+    """Tried: Hold connections to it open.
+    Result: dropped after five seconds, 16 at a time.
+    """
     began = trio.current_time()
 
     assert b"" == await answer(MetricsServer(busy().hub), b"GET /metrics")
@@ -307,6 +321,9 @@ async def test_a_peer_that_reads_nothing_is_dropped_after_a_while(
 async def test_of_many_connections_some_are_closed_at_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
+    """Tried: Hold connections to it open.
+    Result: dropped after five seconds, 16 at a time.
+    """
     server = MetricsServer(busy().hub)
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
@@ -358,6 +375,9 @@ async def test_metrics_are_served_on_a_loopback_port() -> None:
 
 
 async def test_a_socket_is_only_for_its_user_and_goes_with_the_server(tmp_path: Path) -> None:
+    """Tried: Read metrics at their socket.
+    Result: mode 0600 before any process can connect; were it opened, the kernel says who it is.
+    """
     path = tmp_path / "metrics"
     with trio.socket.socket(trio.socket.AF_UNIX) as dead:
         await dead.bind(str(path))
@@ -372,6 +392,9 @@ async def test_a_socket_is_only_for_its_user_and_goes_with_the_server(tmp_path: 
 
 @needs_other_user
 async def test_another_user_reads_nothing_at_a_socket_whose_mode_was_opened() -> None:
+    """Tried: Read metrics at their socket.
+    Result: mode 0600 before any process can connect; were it opened, the kernel says who it is.
+    """
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
         Path(place).chmod(0o755)
         path = Path(place, "metrics")

@@ -209,6 +209,22 @@ def test_a_seat_that_its_worker_hands_back_is_no_crash() -> None:
     assert 1 == len(hub.sent("d", Lease))
 
 
+def test_a_member_that_its_worker_hands_back_after_the_root_has_lost_it_is_no_crash() -> None:
+    hub = Gang()
+    leases = hub.leases()
+    root, (seat, other) = parts(leases)
+    hub.worker("d")
+    hub.send(seat, Draining())
+
+    how = f"{seat} is lost: its run has ended"
+    hub.send(root, hub.ended(leases[root], "crashed", detail=how, lost=seat))
+    hub.send(seat, hub.ended(leases[seat], "returned"))
+    hub.send(other, hub.ended(leases[other], "cancelled"))
+
+    assert [] == hub.sent("m", Crashed)
+    assert 1 == len(hub.sent("d", Lease))
+
+
 def test_a_retracted_gang_is_reported_when_nothing_of_it_is_left() -> None:
     hub = Gang()
     leases = hub.leases()

@@ -47,12 +47,43 @@ def test_a_worker_that_has_failed_with_two_others_is_in_no_gang_for_longer() -> 
 
     assert [1, 2] == chosen(apart, 3, 9, 1, 2)
     assert [8] == chosen(apart, 2, 9, 8)
-    assert [("9 did not join 1", 500.0), ("9 did not join 2", 500.0)] == apart.reasons(150.0)
+    assert [
+        "9 did not join 1: tasks take others for another 500 s",
+        "9 did not join 2: tasks take others for another 500 s",
+    ] == apart.reasons(150.0)
+    assert [9] == chosen(apart, 1, 9, 1)
     while apart.next_end < 50.0 + LEFT_OUT:
         assert apart.on_time(apart.next_end)
         assert [8] == chosen(apart, 2, 9, 8)
     assert apart.on_time(50.0 + LEFT_OUT)
     assert [8, 9] == chosen(apart, 2, 9, 8)
+
+
+def test_workers_that_are_left_out_are_chosen_where_too_few_others_could_serve() -> None:
+    apart = ApartWorkers()
+    for one, other in ((1, 2), (1, 3), (2, 3)):
+        apart.on_failed(one, other, "", 0.0)
+
+    assert [4] == chosen(apart, 2, 1, 2, 4)
+    assert [4, 1] == apart.choose([1, 2, 4], 2, int, [1, 2, 3, 4])
+    assert [4] == apart.choose([1, 2, 4], 2, int, [1, 2, 3, 4, 5])
+    assert [1] == apart.choose([1, 2], 2, int, [1, 2])
+
+
+@pytest.mark.parametrize("due", [False, True])
+def test_a_gang_starts_where_most_of_the_workers_have_failed_with_two_others(due: bool) -> None:
+    cluster = Cluster(*(Cores(1),) * 4, max_overtakes=1)
+    for pair in ((0, 1), (0, 2), (1, 2)):
+        cluster.scheduler.on_apart(*pair, "", cluster.now)
+    runs = cluster.submit_many(*(Cores(1),) * 4) if due else []
+    gang = cluster.submit(2 * Cores(1))
+    runs += cluster.submit_many(*(Cores(1),) * 12) if due else []
+    for run in runs[:8]:
+        if gang not in cluster.starts:
+            cluster.finish(run)
+
+    assert 3 in members(cluster, gang)
+    assert 2 == len(members(cluster, gang))
 
 
 def test_a_worker_is_not_alone_any_more_when_one_of_the_others_has_left() -> None:

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from grain.head.scheduler.places import LONGEST, WHOLE, RunPlace
 from grain.head.testing import Cluster
 from grain.resource import (
     ZERO,
@@ -363,6 +364,38 @@ class MachineWithGangs(Machine):
     most_workers = 7
 
 
+class MachineWithFailures(MachineWithGangs):
+    """The same events, where tasks avoid places, and places are set aside."""
+
+    @precondition(lambda self: self.cluster.scheduler.workers)
+    @rule(data=st.data(), n=st.integers(1, 3))
+    def submit_again(self, data: st.DataObject, n: int) -> None:
+        here = st.sampled_from(sorted(self.cluster.scheduler.workers))
+        place = st.builds(RunPlace, here, st.sampled_from([WHOLE, 0, 1]))
+        avoid = tuple(data.draw(st.lists(place, max_size=3, unique=True)))
+        self.cluster.submit_many(*[data.draw(self.requests) for _ in range(n)], avoid=avoid)
+
+    @precondition(lambda self: self.cluster.running)
+    @rule(data=st.data(), n=st.sampled_from([1, 10]))
+    def fail(self, data: st.DataObject, n: int) -> None:
+        task = data.draw(st.sampled_from(self.cluster.running))
+        for _ in range(n):
+            self.cluster.scheduler.on_outcome(task, "f", self.cluster.now, failed=True)
+        if task >= 0:
+            self.cluster.end(task, failed=True)
+
+    @precondition(lambda self: self.cluster.running)
+    @rule(data=st.data())
+    def succeed(self, data: st.DataObject) -> None:
+        running = [task for task in self.cluster.running if task >= 0]
+        if running:
+            self.cluster.end(data.draw(st.sampled_from(running)))
+
+    @rule()
+    def wait_for_long(self) -> None:
+        self.cluster.wait(LONGEST)
+
+
 class ComparedMachineWithGangs(ComparedMachine):
     """Which gangs start, and that their members had room, is what the model says."""
 
@@ -379,6 +412,7 @@ class ComparedMachineWithGangs(ComparedMachine):
         ComparedMachineWithAlternatives,
         MachineWithGangs,
         ComparedMachineWithGangs,
+        MachineWithFailures,
     ],
 )
 def test_any_events_in_any_order(machine: Any) -> None:

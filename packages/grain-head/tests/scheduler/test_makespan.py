@@ -1,4 +1,4 @@
-"""The makespan of mixed workloads under the default policy: docs/fairness.md has the table."""
+"""The makespan of mixed workloads under the default policy; tools/bench/fairness.py has tables."""
 
 from __future__ import annotations
 

@@ -87,6 +87,20 @@ ONE, TWO = {1: 1}, {1: 1, 2: 1}
             ],
             id="others give back what a task that begins takes",
         ),
+        pytest.param(
+            [
+                Asked(3, {}, 3),
+                Asked(3, TWO, 3, 1.0),
+                Asked(3, TWO, 3, 2 * CONFIRMED),
+                Asked(3, TWO, 3, 2 * SETTLED),
+                Asked(5, TWO, 3, 3 * SETTLED),
+            ],
+            id="tasks take theirs after hours",
+        ),
+        pytest.param(
+            [Asked(3, {}, 3), Asked(3, TWO, 3, 1.0), Asked(2, TWO, 2, 2 * SETTLED)],
+            id="others give back before tasks take theirs after hours",
+        ),
         pytest.param([Asked(3, TWO, 1), Asked(3, ONE, 2)], id="tasks of an earlier scheduler"),
     ],
 )
@@ -152,6 +166,22 @@ def test_never_more_tasks_hold_licences_than_others_leave(
             running[begun] = (now, plan[begun])
             begun += 1
         assert sum(one.licences for _, one in running.values()) <= total - others
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.floats(0, 5000)), max_size=30))
+def test_others_do_not_become_fewer_while_the_number_in_use_does_not_fall(
+    answers: list[tuple[int, int, float]],
+) -> None:
+    use = OthersUse()
+    now, falls, before = 0.0, 0, None
+    for used, ours, pause in answers:
+        now += pause
+        fewer = use.number
+        use.on_answer(used, dict.fromkeys(range(ours), 1), now)
+        falls += 0 if before is None else max(before - used, 0)
+        falls -= max(fewer - use.number, 0)
+        assert falls >= 0
+        before = used
 
 
 def test_what_others_give_back_is_used_within_two_answers_and_a_minute() -> None:

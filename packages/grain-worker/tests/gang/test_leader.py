@@ -21,6 +21,7 @@ from grain.worker.gang.control import JsonLines
 from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, ProgramOrder
 from grain.worker.gang.session import GangLeader, Seat
+from grain.worker.processes.mpi import members
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -120,6 +121,30 @@ async def test_a_member_that_is_lost_ends_the_function_and_is_named(tmp_path: Pa
     assert "w2 is lost: silent" == str(lost)
 
 
+async def test_a_program_that_fails_as_a_member_is_being_ended_does_not_end_the_function(
+    tmp_path: Path,
+) -> None:
+    """The function does not see the failure: it is cancelled at the end of the call."""
+    seen: list[str] = []
+
+    async def body() -> None:
+        gang = members.get()
+        assert gang is not None
+        async with gang.call() as call:
+            call.failed = True
+        seen.append("the failure")
+
+    async with led(tmp_path, body) as run:
+        await run.joins(1, 2)
+        assert (await run.process.receive())["failed"]
+        await run.process.send(lost=2, why="it leaves", ends=True)
+
+    lost = run.leader.lost
+    assert lost is not None
+    assert (2, True, True) == (lost.index, lost.joined, lost.ends)
+    assert not seen
+
+
 async def test_the_first_loss_counts_and_not_what_follows_from_it(tmp_path: Path) -> None:
     body = Body()
     async with led(tmp_path, body) as run:
@@ -196,15 +221,17 @@ async def run_on(call: Any, index: int) -> Completed:
 
 async def test_a_call_ends_when_nothing_of_it_is_left() -> None:
     ended = trio.Event()
-    async with members_of() as (members, process), trio.open_nursery() as nursery:
+    async with members_of() as (gang, process), trio.open_nursery() as nursery:
 
         async def call() -> None:
-            async with members.call():
+            async with gang.call():
                 pass
             ended.set()
 
         nursery.start_soon(call)
-        assert {"settle": True, "call": 1, "doors": False} == await process.receive()
+        assert {
+            "settle": True, "call": 1, "doors": False, "failed": False,
+        } == await process.receive()  # fmt: skip
         await process.send(settled=True, call=2)  # another one
         await wait_all_tasks_blocked(0.01)
         assert not ended.is_set()
@@ -215,11 +242,11 @@ async def test_a_call_ends_when_nothing_of_it_is_left() -> None:
 
 async def test_a_cancelled_call_ends_only_then_too() -> None:
     ended = trio.Event()
-    async with members_of() as (members, process), trio.open_nursery() as nursery:
+    async with members_of() as (gang, process), trio.open_nursery() as nursery:
 
         async def call() -> None:
             try:
-                async with members.call():
+                async with gang.call():
                     await trio.sleep_forever()
             finally:
                 ended.set()
@@ -236,20 +263,20 @@ async def test_a_cancelled_call_ends_only_then_too() -> None:
 
 
 async def test_a_call_waits_for_no_answer_once_a_member_is_lost() -> None:
-    async with members_of() as (members, _):
-        members.on_lost()
-        async with members.call():
+    async with members_of() as (gang, _):
+        gang.on_lost()
+        async with gang.call():
             pass
 
 
 async def test_programs_have_their_orders_and_outcomes_in_whatever_order_they_end() -> None:
     results: dict[int, str] = {}
-    async with members_of() as (members, process), trio.open_nursery() as nursery:
+    async with members_of() as (gang, process), trio.open_nursery() as nursery:
 
         async def run(call: Any, index: int) -> None:
             results[index] = (await run_on(call, index)).stdout_text
 
-        async with members.call() as call:
+        async with gang.call() as call:
             async with trio.open_nursery() as programs:
                 orders = {}
                 for index in (0, 1):
@@ -272,18 +299,18 @@ async def test_programs_have_their_orders_and_outcomes_in_whatever_order_they_en
 
 
 async def test_a_program_that_fails_names_its_member() -> None:
-    async with members_of() as (members, process), trio.open_nursery() as nursery:
+    async with members_of() as (gang, process), trio.open_nursery() as nursery:
 
         async def fail() -> None:
             line = await process.receive()
             failed = ExternalError(Failure(("prog",), "n1", "/", reason="it failed"))
             await process.send(run=line["run"], call=1, outcome=outcome_of(failed))
-            assert "settle" in await process.receive()
+            assert (await process.receive())["failed"]
             await process.send(settled=True, call=1)
 
         nursery.start_soon(fail)
         error: ExternalError | None = None
-        async with members.call() as call:
+        async with gang.call() as call:
             try:
                 await run_on(call, 1)
             except ExternalError as failed:
@@ -294,7 +321,7 @@ async def test_a_program_that_fails_names_its_member() -> None:
 
 
 async def test_a_member_that_lacks_the_launchers_daemon_ends_the_call() -> None:
-    async with members_of() as (members, process), trio.open_nursery() as nursery:
+    async with members_of() as (gang, process), trio.open_nursery() as nursery:
 
         async def refuse() -> None:
             for why in ("m1 lacks orted", "m2 lacks orted"):
@@ -302,7 +329,7 @@ async def test_a_member_that_lacks_the_launchers_daemon_ends_the_call() -> None:
             await process.receive()
             await process.send(settled=True, call=1)
 
-        async with members.call() as call:
+        async with gang.call() as call:
             nursery.start_soon(refuse)
             await trio.sleep_forever()
 

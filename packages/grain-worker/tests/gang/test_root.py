@@ -101,6 +101,10 @@ class ServedRoot:
         content = base64.b85encode(order).decode()
         await self.tasklet.send(run=number, call=call, on=on, order=content)
 
+    async def settle(self, *, doors: bool = False, failed: bool = False) -> None:
+        """Have the first call end."""
+        await self.tasklet.send(settle=True, call=1, doors=doors, failed=failed)
+
     async def passed(self, call: int = 99) -> None:
         """Wait until the root has done all that it was told so far, by a program on each member."""
         for index, member in enumerate(self.members, 1):
@@ -184,7 +188,7 @@ async def test_a_call_has_settled_when_the_last_program_on_any_member_has_gone()
         await root.run(2, on=2, call=1)
         one, other = await first.spawned(), await second.spawned()
 
-        await root.tasklet.send(settle=True, call=1, doors=False)
+        await root.settle()
 
         assert EndProgram(one) == await first.next()
         assert EndProgram(other) == await second.next()
@@ -202,7 +206,7 @@ async def test_a_call_leaves_the_programs_of_others_alone() -> None:
         await root.run(2, on=1, call=2)
         one, _ = await member.spawned(), await member.spawned()
 
-        await root.tasklet.send(settle=True, call=1, doors=False)
+        await root.settle()
         assert EndProgram(one) == await member.next()
         member.exits(one)
         await root.line("settled")
@@ -212,7 +216,7 @@ async def test_a_call_leaves_the_programs_of_others_alone() -> None:
 
 async def test_nothing_starts_for_a_call_that_has_ended() -> None:
     async with root_of(1) as root:
-        await root.tasklet.send(settle=True, call=1, doors=False)
+        await root.settle()
         await root.line("settled")
 
         await root.run(1, on=1, call=1)
@@ -228,7 +232,7 @@ async def test_nothing_starts_for_a_call_that_is_about_to_end() -> None:
         [member] = root.members
         await root.run(1, on=1, call=1)
         one = await member.spawned()
-        await root.tasklet.send(settle=True, call=1, doors=False)
+        await root.settle()
         assert EndProgram(one) == await member.next()
 
         _, status, _ = await answered(await root.rsh(call=1))
@@ -241,7 +245,7 @@ async def test_nothing_starts_for_a_call_that_is_about_to_end() -> None:
 
 async def test_a_call_waits_for_the_ranks_that_came_by_the_doors_of_all_members() -> None:
     async with root_of(2) as root:
-        await root.tasklet.send(settle=True, call=1, doors=True)
+        await root.settle(doors=True)
         for member in root.members:
             assert EndCall(1) == await member.next()
 
@@ -251,6 +255,46 @@ async def test_a_call_waits_for_the_ranks_that_came_by_the_doors_of_all_members(
 
         root.members[0].post(CallEnded(1))
         await root.line("settled")
+
+
+async def test_a_call_that_has_failed_waits_until_all_members_have_said_that_they_stay() -> None:
+    async with root_of(2) as root:
+        await root.settle(failed=True)
+        for member in root.members:
+            assert EndCall(1, failed=True) == await member.next()
+
+        root.members[1].post(CallEnded(1))
+        await root.passed()
+        assert not any("settled" in line for line in root.lines)
+
+        root.members[0].post(CallEnded(1))
+        await root.line("settled")
+        assert not any("lost" in line for line in root.lines)
+
+
+async def test_a_call_that_has_failed_as_a_member_is_being_ended_is_lost_with_it() -> None:
+    async with root_of(2) as root:
+        await root.settle(failed=True)
+        for member in root.members:
+            assert EndCall(1, failed=True) == await member.next()
+        root.members[1].post(CallEnded(1, ends=True))
+        root.members[0].post(CallEnded(1))
+
+        expected = {"lost": 2, "why": "its worker is being ended", "ends": True}
+        assert expected == await root.line("lost")
+        assert not any("settled" in line for line in root.lines)
+
+
+async def test_a_call_that_has_failed_is_lost_with_a_member_that_does_not_answer_any_more() -> None:
+    async with root_of(2) as root:
+        await root.settle(failed=True)
+        for member in root.members:
+            assert EndCall(1, failed=True) == await member.next()
+        root.members[0].post(CallEnded(1))
+        await root.members[1].leave()
+
+        assert 2 == (await root.line("lost"))["lost"]
+        assert not any("settled" in line for line in root.lines)
 
 
 async def test_a_member_that_has_gone_is_named_to_the_tasklet() -> None:

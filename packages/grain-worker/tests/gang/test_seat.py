@@ -8,15 +8,22 @@ import pytest
 import trio
 
 from grain import GVAR
+from grain.edge.invitation import accept
 from grain.resource import Cores
 from grain.worker.errors import MemberLost
 from grain.worker.gang.control import JsonLines, listen
 from grain.worker.gang.member import keep
-from grain.worker.gang.messages import LEAD
+from grain.worker.gang.messages import CODEC, LEAD, CallEnded, EndCall, heartbeat
 from grain.worker.gang.session import keep_seat
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
+
+    from grain.edge.messages import Message
+
+
+async def stays() -> bool:
+    return False
 
 
 async def test_a_seat_gives_its_root_up_that_has_not_connected_in_time(
@@ -40,10 +47,38 @@ async def test_a_seat_gives_its_root_up_that_has_not_connected_in_time(
     assert LEAD * 20 <= trio.current_time() - began <= LEAD * 20 + 1
 
 
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_seat_says_of_a_call_that_has_failed_if_its_worker_is_being_ended(
+    ends: bool,
+) -> None:
+    invited = trio.Event()
+    invitations: list[bytes] = []
+
+    def announce(invitation: bytes) -> None:
+        invitations.append(invitation)
+        invited.set()
+
+    async def asked() -> bool:
+        await trio.lowlevel.checkpoint()
+        return ends
+
+    with GVAR.scope(Cores([0])), trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_seat, announce, asked)
+            await invited.wait()
+            async with accept(invitations[0], CODEC, heartbeat(60.0)) as (root, _, _):
+                for failed in (True, False):
+                    root.post([(EndCall(3, failed), None)])
+                    told: list[Message] = []
+                    while not told or not isinstance(told[-1], CallEnded):
+                        told += [message for message, _ in await root.receive()]
+                    assert CallEnded(3, ends and failed) == told[-1]
+
+
 async def test_the_run_of_a_seat_to_which_no_root_came_has_not_begun() -> None:
     invitations: list[bytes] = []
     with GVAR.scope(Cores([0])), pytest.raises(MemberLost) as caught:
-        await keep_seat(invitations.append, silence=0.05)
+        await keep_seat(invitations.append, stays, silence=0.05)
 
     assert 1 == len(invitations)
     assert (0, False) == (caught.value.index, caught.value.joined)

@@ -49,6 +49,10 @@ def stand_in(door: str) -> subprocess.Popen[str]:
 async def test_a_stand_in_gives_its_files_to_its_own_rank_and_not_to_a_user_who_comes_first() -> (
     None
 ):
+    """Tried: Connect to a socket of a task on several workers before its own process does, to the
+    one by which srun's stand-in passes on its environment and open files too.
+    Result: closed without a word; the own process is served after it.
+    """
     name, listener = listen()
     async with listener:
         with stand_in(name) as process:
@@ -69,6 +73,9 @@ async def test_a_stand_in_gives_its_files_to_its_own_rank_and_not_to_a_user_who_
 
 @needs_other_user
 def test_a_stand_in_tells_nothing_to_a_user_who_has_taken_the_name_of_its_door() -> None:
+    """Tried: Listen at the name of such a socket, or of a mission's, when its owner has died.
+    Result: is sent nothing.
+    """
     with other_listens_at("grain-taken-door") as other, stand_in("grain-taken-door") as process:
         output, _ = process.communicate(timeout=60)
         received, _ = other.communicate(timeout=60)
@@ -89,6 +96,9 @@ def test_a_stand_in_tells_nothing_to_a_user_who_has_taken_the_name_of_its_door()
 def test_a_program_tells_nothing_to_a_user_who_has_taken_a_name(
     script: str, words: list[str], said: str
 ) -> None:
+    """Tried: Listen at the name of such a socket, or of a mission's, when its owner has died.
+    Result: is sent nothing.
+    """
     with other_listens_at("grain-taken") as other:
         done = subprocess.run(python(script, *words), capture_output=True, text=True, check=False)
         received, _ = other.communicate(timeout=60)
@@ -100,12 +110,19 @@ def test_a_program_tells_nothing_to_a_user_who_has_taken_a_name(
 
 @needs_other_user
 async def test_a_process_of_a_gang_does_not_talk_to_another_user() -> None:
+    """Tried: Listen at the name of such a socket, or of a mission's, when its owner has died.
+    Result: is sent nothing.
+    """
     with other_listens_at("grain-taken-control"), pytest.raises(ControlError, match="another user"):
         await connect("grain-taken-control")
 
 
 @needs_other_user
 async def test_a_tasklet_takes_its_process_after_a_stranger() -> None:
+    """Tried: Connect to a socket of a task on several workers before its own process does, to the
+    one by which srun's stand-in passes on its environment and open files too.
+    Result: closed without a word; the own process is served after it.
+    """
     name, listener = listen()
     async with listener, trio.open_nursery() as nursery:
         got: list[JsonLines] = []
@@ -164,6 +181,10 @@ GOOD: dict[str, dict[str, Any]] = {
 async def test_another_user_starts_nothing_and_the_next_guest_is_served(
     place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Tried: Connect to a socket of a task on several workers before its own process does, to the
+    one by which srun's stand-in passes on its environment and open files too.
+    Result: closed without a word; the own process is served after it.
+    """
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     async with served(place) as name:
         stranger = await trio.to_thread.run_sync(received_by_other, f"@{name}")
@@ -206,6 +227,9 @@ ODD_RSH = [
 async def test_a_line_with_odd_values_is_answered_and_ends_nothing_else(
     place: str, odd: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Tried: Odd values in what a task's processes on several workers say to each other.
+    Result: answered, or that member is lost with a reason.
+    """
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     async with served(place) as name:
         answer = await answer_to(name, {**GOOD[place], **odd})
@@ -226,6 +250,9 @@ async def test_a_line_with_odd_values_is_answered_and_ends_nothing_else(
 async def test_a_member_that_says_something_odd_is_lost_with_a_reason_and_the_root_goes_on(
     message: Message, payload: bytes
 ) -> None:
+    """Tried: Odd values in what a task's processes on several workers say to each other.
+    Result: answered, or that member is lost with a reason.
+    """
     import base64
 
     from grain.edge.invitation import invite

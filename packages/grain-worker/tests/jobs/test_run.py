@@ -22,7 +22,7 @@ import trio.testing
 
 from grain import GVAR
 from grain.edge.channel import memory_channels
-from grain.edge.meeting.host import this_process
+from grain.files.processes import this_process
 from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
@@ -502,6 +502,9 @@ async def test_an_interpreter_with_options_or_none_is_no_obstacle(queue: Queue, 
 async def test_outputs_go_through_no_link_of_another_user(
     queue: Queue, work: Path, tmp_path: Path, append: bool
 ) -> None:
+    """Tried: Plant the output of a job, or of `grain map`, as a link to a file of the user's.
+    Result: refused, neither emptied nor appended to.
+    """
     own = tmp_path / "thesis"
     own.write_text("whole")
     (work / "planted").symlink_to(own)

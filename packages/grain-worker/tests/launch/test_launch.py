@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from grain.edge.invitation import accept, invite
-from grain.edge.trust import python_command
+from grain.files.trust import python_command
 from grain.worker.launch.launcher import _Launch
 from grain.worker.launch.part import CODEC, SignalReceived
 

@@ -389,9 +389,7 @@ def test_a_hook_of_python_that_was_replaced_arrives_as_itself(
 
     thread = threading.Thread()
     monkeypatch.setattr(sys, hook, print)
-    for came in arrivals(
-        [uses_it, thread], tmp_path, audit, places=lambda it: [outcome.Value(it)]
-    ):
+    for came in arrivals([uses_it, thread], tmp_path, audit, places=lambda it: [outcome.Value(it)]):
         assert isinstance(came, outcome.Value)
         assert came.value[0]() is first
 

@@ -226,7 +226,11 @@ async def test_streams_in_one_are_shown_once() -> None:
 
 
 async def test_the_message_of_an_error_does_not_control_a_terminal() -> None:
-    """Arguments and output may be of a stranger's choosing; the attributes stay as they are."""
+    """Arguments and output may be of a stranger's choosing; the attributes stay as they are.
+
+    Tried: Escapes in what a program writes to stderr, and in its arguments.
+    Result: question marks in the error.
+    """
     with pytest.raises(ExternalError) as info:
         await run_external(["sh", "-c", "printf '\\033]0;x\\007' >&2; exit 3", "a\x1b[2J"])
 

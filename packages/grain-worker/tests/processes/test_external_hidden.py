@@ -85,7 +85,11 @@ def may_mount() -> bool:
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a set-uid program and mounts /proc")
 @pytest.mark.parametrize("end", ["cancelled", "killed"])
 def test_a_set_uid_descendant_that_proc_hides_is_ended(tmp_path: Path, end: str) -> None:
-    """By the supervisor when the call is cancelled, by the fork server when that is killed."""
+    """By the supervisor when the call is cancelled, by the fork server when that is killed.
+
+    Tried: Program that stops, hides or outlives its supervisor.
+    Result: ended within the grace period.
+    """
     if not may_mount():
         pytest.skip("no namespaces here")
     # Below pytest's own directory, which others may not enter.

@@ -62,7 +62,11 @@ async def test_the_scratch_directory_is_removed_however_the_program_ends(
 async def test_nothing_is_removed_that_the_program_put_in_place_of_its_scratch_directory(
     tmp_path: Path, exchange: str
 ) -> None:
-    """Neither by a link to a directory, nor by the directory itself."""
+    """Neither by a link to a directory, nor by the directory itself.
+
+    Tried: Replace a scratch directory by a link.
+    Result: the link goes, its target stays.
+    """
     (tmp_path / "precious").mkdir(mode=0o750)
     (tmp_path / "precious" / "file").write_text("x")
     (tmp_path / "below").mkdir()

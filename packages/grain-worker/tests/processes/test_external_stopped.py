@@ -47,6 +47,9 @@ time.sleep(1000)
 async def test_a_cancelled_program_that_stops_its_parents_is_ended(
     marker: str, tmp_path: Path, words: list[str]
 ) -> None:
+    """Tried: Program that stops, hides or outlives its supervisor.
+    Result: ended within the grace period.
+    """
     async with trio.open_nursery() as nursery:
         argv = [PYTHON, "-c", STOPS, marker, str(tmp_path / "stopped"), *words]
 

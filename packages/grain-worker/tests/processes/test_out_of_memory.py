@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import pickle
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from grain import GVAR
 from grain.eventlog.usage import Usage
+from grain.resource import Memory
 from grain.worker import external
 from grain.worker.errors import Failure
-from grain.worker.external import ExternalError, ExternalMemoryError, run_external
+from grain.worker.external import (
+    ExternalError,
+    ExternalMemoryError,
+    ExternalTimeoutError,
+    run_external,
+)
 from grain.worker.guards.group import KillCounter, event_files
 from grain.worker.guards.meter import Budgets, Meter
 from grain.worker.node.cgroup import Cgroups
-from grain.worker.processes.out_of_memory import ran_out_of_memory
+from grain.worker.processes.out_of_memory import evidence_of_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +33,7 @@ KILL = ["sh", "-c", "kill -KILL $$"]
 
 
 def asked(memory: float) -> Resource:
-    return cast("Resource", SimpleNamespace(M=memory))
+    return Memory(memory)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +48,8 @@ def asked(memory: float) -> Resource:
         pytest.param(-9, 1, True, 0.1, (None, None), True, id="a kill in its own group"),
         pytest.param(1, 1, True, 0.1, (None, None), True, id="a launcher whose rank was killed"),
         pytest.param(1, 1, False, 0.1, (None, None), False, id="somebody else was killed"),
+        pytest.param(0, 2, True, 0.1, (None, None), True, id="a launcher that hides it"),
+        pytest.param(0, 2, False, 0.1, (None, None), False, id="it ended well beside others"),
         pytest.param(1, 0, False, 4.0, (4.0, 4.0), False, id="it failed with much memory"),
         pytest.param(-11, 0, False, 4.0, (4.0, 4.0), False, id="a fault with much memory"),
     ],
@@ -54,7 +62,7 @@ def test_what_counts_as_want_of_memory(
     bounds: tuple[float | None, ...],
     expected: bool,
 ) -> None:
-    assert expected == ran_out_of_memory(returncode, kills, peak, bounds, own_group=own)
+    assert expected == bool(evidence_of_memory(returncode, kills, peak, bounds, own_group=own))
 
 
 async def test_a_killed_program_that_had_what_it_asked_for_ran_out_of_memory() -> None:
@@ -159,3 +167,73 @@ def test_without_a_count_nothing_was_killed(tmp_path: Path) -> None:
     counter = KillCounter(True, b"0::/job\n", str(tmp_path))
 
     assert (0, False) == (counter.count(), counter.own)
+
+
+def test_the_first_evidence_that_holds_is_named() -> None:
+    def named(returncode: int, kills: int = 0, **facts: Any) -> str:
+        own = facts.pop("own", False)
+        return evidence_of_memory(returncode, kills, 3.7, (4.0, None), own_group=own, **facts)
+
+    assert "Grain ended it" in named(-15, 3, own=True, exceeded=True, said="std::bad_alloc")
+    assert named(-9, 3, own=True) == (
+        "the kernel counts 3 kills for want of memory in its own control group"
+    )
+    assert "in the worker's control group, and it ended by SIGKILL" in named(137, 1)
+    assert named(-9) == "it ended by SIGKILL when it had 3.70 of 4.00 GB"
+    assert named(3, said="std::bad_alloc") == "it wrote 'std::bad_alloc'"
+    assert named(0, said="std::bad_alloc") == ""
+
+
+GROWS = """
+import time
+kept = []
+for _ in range(400):
+    kept.append(bytearray(10_000_000))
+    time.sleep(0.02)
+"""
+FORKS = """
+import os, time
+kept = bytearray(os.urandom(1000) * 100_000)
+for _ in range(4):
+    if not os.fork():
+        time.sleep(60)
+time.sleep(60)
+"""
+
+
+async def test_a_program_with_more_than_its_amount_is_ended_and_says_so() -> None:
+    ended = pytest.raises(ExternalMemoryError, match=r"used 0\.\d\d GB of 0\.2 and was")
+    with GVAR.scope(Memory(0.2)), ended as raised:
+        await run_external([sys.executable, "-c", GROWS], enforce=True)
+    assert raised.value.used > 0.2
+    assert raised.value.memory_request == 0.2
+    assert "Grain ended it" in raised.value.evidence
+
+
+async def test_the_amount_is_enforced_by_itself_where_it_is_learned() -> None:
+    with GVAR.scope(Memory(8, group="opt").given(0.2)), pytest.raises(ExternalMemoryError):
+        await run_external([sys.executable, "-c", GROWS])
+
+
+async def test_it_is_ended_for_its_reason_without_check_too() -> None:
+    with GVAR.scope(Memory(0.2)), pytest.raises(ExternalMemoryError):
+        await run_external([sys.executable, "-c", GROWS], enforce=True, check=False)
+
+
+async def test_pages_that_processes_share_count_once() -> None:
+    with GVAR.scope(Memory(0.2)), pytest.raises(ExternalTimeoutError):
+        await run_external([sys.executable, "-c", FORKS], enforce=True, timeout=3)
+
+
+async def test_a_program_says_that_memory_was_too_little() -> None:
+    script = "echo 'insufficient memory in allocate' >&2; exit 3"
+    with pytest.raises(ExternalMemoryError, match="failed for want of memory: exit code 3"):
+        await run_external(["sh", "-c", script], memory_signs=["insufficient memory"])
+    with pytest.raises(ExternalError) as raised:
+        await run_external(["sh", "-c", script], memory_signs=["bad_alloc"])
+    assert not isinstance(raised.value, ExternalMemoryError)
+
+
+async def test_there_is_nothing_to_enforce_without_an_amount() -> None:
+    with pytest.raises(ValueError, match="state it, as in @ Memory"):
+        await run_external(["true"], enforce=True)

@@ -30,6 +30,7 @@ Map:
 - ``program_trees``: grain-worker: programs that start programs
 - ``runner_station``: grain-worker: a runner process and a record of its events
 - ``seats``: grain-resource: a kind of resource of named seats
+- ``golden_scripts``: grain-cli: scripts of batch systems as files with a common part
 - ``command_line``: grain-cli: the command `grain` in the process of a test
 - ``scale_command``: grain-cli: `grain scale` as a process, and a Slurm of shell scripts
 - ``virtual_cluster``: grain-cli: jobs, workers and tasks in virtual time

@@ -17,6 +17,7 @@ from grain.head.messages import (
     MISSION,
     Crash,
     Ending,
+    FailedOn,
     LaneCall,
     LaneCount,
     LaneFailure,
@@ -166,6 +167,8 @@ for _values in (SENSE, ODD):
         ),
     ):
         _values[f"tuple[{_name}, ...]"] = st.lists(_one, max_size=3).map(tuple)
+    _places = st.lists(_built(FailedOn, _values), max_size=3)
+    _values["tuple[FailedOn, ...]"] = _places.map(tuple)
     _values["Status"] = _words(Status)
     _values["Ending"] = _words(Ending)
 

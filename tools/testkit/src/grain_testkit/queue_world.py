@@ -26,7 +26,7 @@ from grain.queue.records import UNREADABLE, Begun, Ended, Job, Wish
 from grain_testkit.queue_disk import Faults, Host, Killed, Node, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from grain.queue.book import Entry
     from grain.queue.records import How
@@ -461,24 +461,24 @@ class OneFault(Faults):
     """One fault at a given operation of all hosts together.
 
     Attributes:
-        operations: the operations so far, with their names.
+        operations: the operations so far, each with its host and the name of the file.
         hit: True if the fault has taken place.
     """
 
     def __init__(self, at: int = -1, kind: str = "") -> None:
-        self.operations: list[tuple[str, str]] = []
+        self.operations: list[tuple[Host, str, str]] = []
         self.hit = False
         self._at = at
         self._kind = kind
 
     def before(self, host: Host, operation: str, name: str) -> None:
-        self.operations.append((operation, name))
+        self.operations.append((host, operation, name))
         if len(self.operations) - 1 != self._at:
             return
         if self._kind == "kill before":
             self.hit = True
             raise Killed
-        if self._kind in _WRITE_ERRORS and operation in _WRITES:
+        if self._kind in _WRITE_ERRORS:
             self.hit = True
             raise OSError(_WRITE_ERRORS[self._kind], os.strerror(_WRITE_ERRORS[self._kind]))
 
@@ -488,27 +488,39 @@ class OneFault(Faults):
         if self._kind.startswith("kill after"):
             self.hit = True
             raise Killed
-        if self._kind == "lost reply" and operation == "link":
+        if self._kind == "lost reply":
             self.hit = True
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
-        if self._kind == "made, but an error" and operation in ("link", "sync"):
+        if self._kind == "made, but an error":
             self.hit = True
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
+_READS = frozenset({"same", "read", "exists", "list", "is_file", "age"})
 _WRITES = frozenset({"create", "link", "mkdir", "symlink", "sync", "rename", "touch"})
 _WRITE_ERRORS = {"full": errno.ENOSPC, "quota": errno.EDQUOT}
 
-KINDS = (
-    "kill before",
-    "kill after",
-    "kill after, crash later",
-    "full",
-    "quota",
-    "lost reply",
-    "made, but an error",
-)
-"""The faults of one operation; after a kill, the file server may crash as well."""
+_KILLS = ("kill before", "kill after", "kill after, crash later")
+"""After a kill, the file server may crash as well."""
+
+
+def faults_at(operations: Sequence[tuple[Host, str, str]], at: int) -> list[str]:
+    """Return the faults that one of several operations may have.
+
+    A kill at an operation that changes nothing leaves what one just after the host's operation
+    before has left.
+    """
+    host, operation, _ = operations[at]
+    kinds: list[str] = []
+    if operation not in _READS or not at or operations[at - 1][0] is not host:
+        kinds += _KILLS
+    if operation in _WRITES:
+        kinds += _WRITE_ERRORS
+    if operation == "link":
+        kinds.append("lost reply")
+    if operation in ("link", "sync"):
+        kinds.append("made, but an error")
+    return kinds
 
 
 def every_fault(
@@ -533,8 +545,8 @@ def every_fault(
     scenario(world, counted)
     world.finish()
     injected = 0
-    for at, (operation, name) in enumerate(counted.operations):
-        for kind in KINDS:
+    for at, (_, operation, name) in enumerate(counted.operations):
+        for kind in faults_at(counted.operations, at):
             for seed in range(crashes + 1 if kind.startswith("kill") else 1):
                 fault = OneFault(at, kind)
                 world = World(kit, server() if server else None)

@@ -45,6 +45,7 @@ OWN = {
         "grain.cli.missions.listing", "List missions that can be followed, ended or resumed."
     ),
     "drain": _Own("grain.cli.workers.drain", "Let workers go."),
+    "needs": _Own("grain.cli.status.needs", "List what groups have learned of their memory."),
     "queue": _Own("grain.cli.jobs.queue", "Start, stop or look at the dispatcher of the queue."),
     "release": _Own("grain.cli.jobs.change", "Let held jobs begin."),
     "report": _Own("grain.cli.report.command", "Show what happened in a mission, on one page."),
@@ -71,7 +72,7 @@ OWN = {
 _SECTIONS = {
     "Run": ("run", "map", "start", "attach", "missions", "cancel", "resume"),
     "Jobs": ("submit", "jobs", "wait", "hold", "release", "resubmit", "queue", "slurm", "hq"),
-    "Look": ("ls", "top", "why", "logs", "history", "report", "whatif"),
+    "Look": ("ls", "top", "why", "logs", "history", "report", "whatif", "needs"),
     "Workers": ("up", "scale", "drain"),
     "Set up": ("init", "doctor", "bridge", "cache"),
 }

@@ -27,9 +27,10 @@ from typing import TypeVar
 import msgspec
 
 from grain.cli.batch import state_folder
-from grain.edge.trust import check_private, mistrust, naming, private_folder
 from grain.eventlog.files import read_plain
 from grain.eventlog.names import label_of, take_number
+from grain.files.trust import check_private, mistrust, private_folder
+from grain.files.whole import naming
 
 STARTING = 60.0
 """Seconds for which a start without a process counts as alive: it is about to begin."""
@@ -77,9 +78,9 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     kernel: str
     pid: int
-    began: str
+    began: int
     keeper: int
-    keeper_began: str
+    keeper_began: int
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from typing import (
 
 from grain.delayed.missions.current import current_mission
 from grain.delayed.value import Delayed
-from grain.resource import ZERO, Resource
+from grain.resource import ZERO, Resource, learns
 from grain.worker.call import Call, name_of, not_async
 from grain.worker.undelayed import Undelayed
 
@@ -98,7 +98,12 @@ class DelayedFn(Generic[P, T]):
             raise self._not_bound(res)
         if self.res is not ZERO:
             res = self.res & res
-        return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.policy, res, self.urgency)
+        policy = self.policy
+        if policy is None and learns(res):
+            from grain.delayed.leaves.policy import LEARNING  # few functions need it
+
+            policy = LEARNING
+        return DelayedFn(self.fn, self.nout, self.copy_on_setitem, policy, res, self.urgency)
 
     def with_urgency(self, urgency: float) -> DelayedFn[P, T]:
         """Return this function with an urgency: of the calls that wait, which goes first.

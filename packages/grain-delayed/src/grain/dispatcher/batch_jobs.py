@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import trio
 
-from grain.edge.trust import python_command
+from grain.files.trust import python_command
 from grain.queue.records import UNREADABLE
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ import trio
 from grain.dispatcher.batch_jobs import jobs_over
 from grain.dispatcher.desk import Desk, next_pause
 from grain.head import collapsing
+from grain.head.messages import AVOIDED
 from grain.queue.errors import QueueError
+from grain.queue.states import FINAL
 from grain.resource import Cores, ResourceError, WTime, from_data
 from grain.worker import Call
 from grain.worker.jobs.run import GRACE, AttemptCall, JobError, JobFunction, NotRun
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from grain.dispatcher.batch_jobs import WorkerJob
     from grain.dispatcher.plan import TaskAttempt
-    from grain.head.messages import Crash
+    from grain.head.messages import Crash, FailedOn
     from grain.queue.folder import Queue
     from grain.queue.records import Job
     from grain.remote_exer import RemoteExecutor
@@ -56,6 +58,7 @@ _UNREAD = 1.0  # seconds until receipts are tried again that cannot be read
 # Tries of an attempt that ends before it has begun, until it counts as failed: for longer than
 # names on a worker's host are old, which may not see the job.
 _REFUSED = 20
+_FAILED = 10_000  # jobs whose attempts have failed, of which it is known where
 
 
 class DispatchLoop:
@@ -64,9 +67,12 @@ class DispatchLoop:
     Args:
         executor: of a lasting mission with the id of the queue; its calls survive this process.
         ask: asks batch systems, see `jobs_over`.
+        remembered: the number of tasks of which the first call is remembered, until those that have
+            ended are looked for.
 
     Attributes:
         busy_at: the last time at which there were jobs, by the clock of trio.
+        first: the tickets of the first calls of tasks of which another call follows.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class DispatchLoop:
         desk: Desk,
         executor: RemoteExecutor,
         ask: Callable[[Sequence[WorkerJob]], Awaitable[list[str]]] = jobs_over,
+        remembered: int = 1000,
     ) -> None:
         self._queue = queue
         self._desk = desk
@@ -90,15 +97,17 @@ class DispatchLoop:
         self._kinds: dict[TaskAttempt, str] = {}
         self._handed: defaultdict[str, int] = defaultdict(int)
         self._tries: dict[TaskAttempt, int] = {}
-        # The attempts under way after which another one follows if they fail; and the tickets of
-        # the first calls of those tasks of which another call follows. All that is shown of the
-        # mission counts a further call as one at the same thing.
+        # The attempts under way after which another one follows if they fail. All that is shown of
+        # the mission counts a further call as one at the same thing as the first.
         self._followed: set[TaskAttempt] = set()
-        self._first: dict[tuple[int, int | None], int] = {}
+        self.first: dict[tuple[int, int | None], int] = {}
+        self._remembered = self._most_first = remembered
         self._later: deque[tuple[float, TaskAttempt]] = deque()
         self._crashes: list[tuple[int, Crash]] = []
         executor.on_crash = self._on_crash
         self._ends: list[tuple[TaskAttempt, outcome.Outcome[None]]] = []
+        # Where attempts at jobs have failed, which go elsewhere first; of the last ones.
+        self._failed_on: dict[tuple[int, int | None], tuple[FailedOn, ...]] = {}
         self._woken = trio.Event()
         self._one_thread = trio.CapacityLimiter(1)
         self.busy_at = trio.current_time()
@@ -138,6 +147,7 @@ class DispatchLoop:
                 await self._take_crashes()
                 await self._take_ends()
                 self._give_back()
+                self._forget_first()
                 if trio.current_time() >= look_away:
                     look_away = trio.current_time() + _LOOK_AWAY
                     await self._look_away()
@@ -179,9 +189,10 @@ class DispatchLoop:
                 partial(self._deliver, start),
                 # One job with a number that no message can have would end every dispatcher.
                 priority=max(-MOST_PRIORITY, min(job.priority, MOST_PRIORITY)),
+                avoid=self._failed_on.get((start.number, start.task), ()),
                 number=ticket,
             )
-            if first := self._first.get((start.number, start.task), 0):
+            if first := self.first.get((start.number, start.task), 0):
                 self._executor.note_further(ticket, first)
         except (ResourceError, ValueError) as error:
             self._tries[start] = _REFUSED  # it does not pass
@@ -198,11 +209,19 @@ class DispatchLoop:
         error = ended.error if isinstance(ended, outcome.Error) else None
         over = error is None or (isinstance(error, JobError) and start not in self._followed)
         if over or ticket is None:
-            self._first.pop(task, None)
+            self.first.pop(task, None)
         else:
-            self._first.setdefault(task, ticket)
+            self.first.setdefault(task, ticket)
             self._executor.note_retry(ticket)
         self._followed.discard(start)
+        known = self._failed_on.pop(task, ())
+        failed_on = None if over else self._executor.failed_on
+        if failed_on is not None and failed_on not in known:
+            known = (*known, failed_on)[-AVOIDED:]
+        if known and not over:
+            self._failed_on[task] = known
+            if len(self._failed_on) > _FAILED:
+                del self._failed_on[next(iter(self._failed_on))]
         self._ends.append((start, ended))
         self._woken.set()
 
@@ -276,6 +295,18 @@ class DispatchLoop:
         now = trio.current_time()
         while self._later and self._later[0][0] <= now:
             self._desk.give_back(self._later.popleft()[1])
+
+    def _forget_first(self) -> None:
+        """Forget the first calls of tasks that have ended before another one, as if cancelled."""
+        if len(self.first) <= self._most_first:
+            return
+        entries, now = self._desk.book.entries, time.time()
+        self.first = {
+            (number, task): ticket
+            for (number, task), ticket in self.first.items()
+            if number in entries and entries[number].standing(task, now).state not in FINAL
+        }
+        self._most_first = max(self._remembered, 2 * len(self.first))
 
     async def _look_away(self) -> None:
         if self._away:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import trio
 
-from grain.edge.trust import python_command
+from grain.files.trust import python_command
 from grain.map import mission
 from grain.map.errors import MapError
 from grain.map.inputs.words import STDIN

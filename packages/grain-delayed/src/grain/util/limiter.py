@@ -41,8 +41,8 @@ class QueueLimiter:
     The block ends when all calls have ended. It does not raise their failures: an await of the
     delayed objects does, or the end of the mission if they are not awaited. A block that is left by
     an exception does not wait; the tasks belong to the mission, and go on until that ends. Several
-    tasks may share a limiter, also tasks of asyncio around a mission (docs/asyncio.md). It is used
-    once.
+    tasks may share a limiter, also tasks of asyncio around a mission
+    (docs/python-functions.md). It is used once.
 
     Args:
         n: the largest number of calls that have not ended.

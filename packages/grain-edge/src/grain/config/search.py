@@ -50,7 +50,7 @@ def untrusted(path: Path) -> str:
         OSError: the file cannot be looked at.
     """
     # Not before a file was found, as a command without one need not wait for this import.
-    from grain.edge.trust import mistrust
+    from grain.files.trust import mistrust
 
     real = path.resolve()
     for place in dict.fromkeys((path.parent, real.parent, real)):

@@ -19,9 +19,9 @@ To add a transport:
 3. `connecting/offers`: a function that listens, and its entry in `OFFERS` (the head's side).
 4. `connecting/routes`: a function that yields routes, and its entry in `DIRECT` or
    `INDIRECT` (the dialler's side); `ALL_TRANSPORTS` follows.
-5. docs/edge.md; a remedy in `_REMEDIES` of `grain/cli/doctor/meeting.py`; and the list `TRANSPORTS`
-   of `tools/testkit/src/grain_testkit/head_and_diallers.py`: the promises of every transport are
-   tested over each of them. Nothing above sees which transport it is.
+5. docs/meeting.md; a remedy in `_REMEDIES` of `grain/cli/doctor/meeting.py`; and the list
+   `TRANSPORTS` of `tools/testkit/src/grain_testkit/head_and_diallers.py`: the promises of every
+   transport are tested over each of them. Nothing above sees which transport it is.
 
 Map:
 
@@ -34,7 +34,6 @@ Map:
 - ``channel``: the public names of channels
 - ``buffers``: memory of large payloads
 - ``invitation``: a direct connection between two processes that a third one brings together
-- ``trust``: code, logs and scripts where other users may write
 - ``version``: the version of the package
 - ``machine/``: this machine: CPUs that workers have taken, copies of processes, users of sockets
 - ``bridge/``: meetings at a bridge, where processes meet that share no file system

@@ -32,7 +32,6 @@ from grain.edge.connecting.handshake_limiter import Handshakes
 from grain.edge.connecting.peer import GreetedStream
 from grain.edge.connecting.race import Route, race
 from grain.edge.errors import DialError, EdgeError, RemoteProtocolError
-from grain.edge.meeting.host import this_process
 from grain.edge.messages import PROTOCOL, Hello, Welcome
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import (
@@ -52,6 +51,7 @@ from grain.edge.transports.interfaces import (
 from grain.edge.transports.listening import accept_forever
 from grain.edge.transports.tls import TlsStream
 from grain.edge.version import package_version
+from grain.files.processes import this_process
 
 if TYPE_CHECKING:
     import ssl

@@ -70,7 +70,7 @@ class Hello(Message, frozen=True):
         identity: the same on each connection of one peer, and no other's; empty if the head need
             not know it again.
         boot: the id of its kernel's boot; empty if it does not matter whether its process lives.
-        space: its process namespace, as in `grain.edge.meeting.host.ProcessIdentity`.
+        space: its process namespace, as in `grain.files.processes.ProcessIdentity`.
         start: the start time of its process, likewise.
         forms: those of its messages, see `Codec.forms`; empty if not stated.
     """

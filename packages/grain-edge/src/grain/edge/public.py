@@ -18,6 +18,6 @@ from grain.edge.connecting.serve import prepare as prepare
 from grain.edge.connecting.serve import serve as serve
 from grain.edge.errors import Attempt as Attempt
 from grain.edge.meeting.disk import check_writable as check_writable
-from grain.edge.meeting.host import PeerProcess as PeerProcess
 from grain.edge.relay.server import serve_bridge as serve_bridge
 from grain.edge.transports.liveness import stopped_words as stopped_words
+from grain.files.processes import PeerProcess as PeerProcess

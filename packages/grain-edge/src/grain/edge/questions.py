@@ -49,12 +49,14 @@ class Ask(Message, frozen=True):
             names match a pattern are to leave (a list of `DrainingWorker`). ``"ended"``: the job of
             the worker of that name has ended, says its batch system (`JobEndedAnswer`).
             ``"find"``: the mission that a word means (`FoundAnswer`). ``"cancel"``: a mission, or a
-            task of it, is to end (`FoundAnswer`).
+            task of it, is to end (`FoundAnswer`). ``"needs"``: the groups that learn how much
+            memory to ask for; those whose names match the pattern, if there is one, are forgotten
+            (a list of `NeedRow`).
         mission: the task's mission, for questions about one: its name, label or id; empty for
             the asking mission.
         task: the task's number, for questions about one; 0 cancels the whole mission.
         pattern: names of workers, as in a shell, for ``"drain"``; a worker's id, for
-            ``"runs"``; a name, for ``"ended"``.
+            ``"runs"``; a name, for ``"ended"``; names of groups, for ``"needs"``.
         at_once: hand runs back instead of waiting for their end, for ``"drain"``.
         by: the user who asks, as text, for ``"cancel"``.
         why: how the job has ended, in the words of its batch system, for ``"ended"``; or empty.
@@ -76,6 +78,7 @@ class Ask(Message, frozen=True):
         "ended",
         "find",
         "cancel",
+        "needs",
     ]
     mission: str = ""
     task: int = 0
@@ -603,6 +606,28 @@ class LoadAnswer(Part, frozen=True):
     given: float
     cores: float
     computing: float | None
+
+
+class NeedRow(Part, frozen=True):
+    """A group that learns how much memory its tasks need.
+
+    Attributes:
+        group: its name.
+        runs: how many runs had enough memory, ever.
+        exceeded: how many attempts had too little.
+        median: the median of the peaks of the last 64 runs, in GB; None without a run.
+        largest: the largest of these peaks.
+        asks: what a first attempt asks for, in GB; None if no task of the group waits or runs.
+        text: what it asks for, and why, in a line.
+    """
+
+    group: str
+    runs: int
+    exceeded: int
+    median: float | None
+    largest: float | None
+    asks: float | None
+    text: str
 
 
 # ---- a task

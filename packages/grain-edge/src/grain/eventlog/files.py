@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
-from grain.eventlog.names import make_private, part_name
+from grain.eventlog.names import part_name
 from grain.eventlog.schema import encode
+from grain.files.trust import make_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,7 +130,7 @@ class LogFiles:
             # The beginning of this line is in the part before.
             self.unwritten = self.unwritten.partition(b"\n")[2]
             self._within_line = False
-        make_private(self.folder)
+        make_folder(self.folder)
         refuse_foreign_links(self.folder)
         self._fd = os.open(self.folder / part_name(self._next), _FLAGS, 0o600)
         self._made[self._next] = _which(os.fstat(self._fd))

@@ -22,6 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.files.trust import make_folder
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -151,17 +153,6 @@ def part_number(name: str) -> int | None:
     return None if match is None else int(match[1] or 0)
 
 
-def make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for this user only.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    for place in reversed([folder, *folder.parents]):
-        if not place.exists():
-            place.mkdir(mode=0o700, exist_ok=True)
-
-
 def parse_label(text: str) -> tuple[str, int] | None:
     """Return the name and the number of a label; None if the text is none."""
     match = _LABEL.fullmatch(text)
@@ -186,7 +177,7 @@ def take_number(name: str, *, folder: Path | None = None, unused: bool = False) 
         RuntimeError: the user has no home directory.
     """
     folder = folder or state_folder() / "labels"
-    make_private(folder)
+    make_folder(folder)
     fit = fit_name(name)
     labels = ((file, parse_label(file.removesuffix(_UNUSED))) for file in os.listdir(folder))
     earlier = [(label[1], file) for file, label in labels if label and label[0] == fit]

@@ -28,6 +28,7 @@ from grain.eventlog.names import (
 )
 from grain.eventlog.reader import LONGEST_LINE, LogReader
 from grain.eventlog.schema import LogEnded, LogStarted, decode
+from grain.files.processes import start_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -419,18 +420,15 @@ def _is_alive(pid: int, *written: float) -> bool:
         written: times at which it wrote, in Unix seconds. The latest counts: the date of a file
             can be set back, and the time in a log is too early once the clock was set on.
     """
+    start = start_time(pid)
     try:
-        with Path(f"/proc/{pid}/stat").open(encoding="utf-8", errors="replace") as file:
-            text = file.read()
         with Path("/proc/stat").open(encoding="utf-8") as file:
             boot = next((line for line in file if line.startswith("btime ")), "")
     except OSError:
         return False
-    # The second field is the program's name in parentheses, which may hold anything.
-    fields = text[text.rindex(")") + 2 :].split()
-    if fields[0] in "ZX":
+    if start is None:
         return False
-    began = float(boot.removeprefix("btime ") or 0) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    began = float(boot.removeprefix("btime ") or 0) + start / os.sysconf("SC_CLK_TCK")
     return began <= max(written) + _CLOCKS
 
 

@@ -107,6 +107,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
         started: when its tasklet began, in Unix seconds by the worker's clock.
         cpus: the numbers of the CPUs that it had; empty if they are not known.
         members: of a run on several workers, all of them, the first of which is this one.
+        exceeded: True if it failed as it needed more memory than it had.
     """
 
     started: float
@@ -116,6 +117,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     cpus: tuple[int, ...] = ()
     usage: Usage = Usage()
     members: tuple[RunMember, ...] = ()
+    exceeded: bool = False
 
 
 Report = bytes | Annotated[float, msgspec.Meta(ge=0.0, le=BRIEF)]

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from grain.edge.meeting.host import start_time, this_process
+from grain.files.processes import start_time, this_process
 from grain.queue.records import UNREADABLE, Dispatcher, encode_record
 
 if TYPE_CHECKING:
-    from grain.edge.meeting.host import ProcessIdentity
+    from grain.files.processes import ProcessIdentity
     from grain.queue.files import WholeFiles
     from grain.queue.records import ProcessRecord
 

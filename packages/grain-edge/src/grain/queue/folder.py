@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from grain.edge.trust import check_private, private_folder
 from grain.eventlog.files import open_plain
 from grain.eventlog.names import state_folder
+from grain.files.trust import check_private, private_folder
 from grain.queue.errors import (
     BadInput,
     CannotWrite,

@@ -168,26 +168,27 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     @property
     def first_choice(self) -> dict[str, object]:
         """The resources that it asks for on each node; of alternatives those of the first one."""
-        return self._first[1]
+        return first_choice(self.request)[1]
 
     @property
     def nodes(self) -> int:
         """The number of workers that it asks for at once; of alternatives that of the first one."""
-        return self._first[0]
+        return first_choice(self.request)[0]
 
-    @property
-    def _first(self) -> tuple[int, dict[str, object]]:
-        rest = dict(self.request)
-        either = rest.pop("Either", None)
-        given = either.get("of") if isinstance(either, dict) else either
-        first = given[0] if isinstance(given, list) and given else None
-        rest |= first if isinstance(first, dict) else {}
-        gang = rest.pop("Gang", None)
-        if not isinstance(gang, dict):
-            return 1, rest
-        count, of = gang.get("count"), gang.get("of")
-        rest |= of if isinstance(of, dict) else {}
-        return count if isinstance(count, int) else 1, rest
+
+def first_choice(request: dict[str, object]) -> tuple[int, dict[str, object]]:
+    """Return the first alternative of a request: the number of nodes, and what each has to give."""
+    rest = dict(request)
+    either = rest.pop("Either", None)
+    given = either.get("of") if isinstance(either, dict) else either
+    first = given[0] if isinstance(given, list) and given else None
+    rest |= first if isinstance(first, dict) else {}
+    gang = rest.pop("Gang", None)
+    if not isinstance(gang, dict):
+        return 1, rest
+    count, of = gang.get("count"), gang.get("of")
+    rest |= of if isinstance(of, dict) else {}
+    return count if isinstance(count, int) else 1, rest
 
 
 class TaskInput(NamedTuple):

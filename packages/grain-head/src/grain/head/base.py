@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from grain.eventlog.usage import Usage
-    from grain.head.messages import Outlook
+    from grain.head.messages import FailedOn, Outlook
     from grain.worker.call import Outcome
 
     Deliver = Callable[[Outcome], object]
@@ -288,6 +288,7 @@ class ExecutorBase(ABC, Generic[T]):
 
     Attributes:
         failed_by: of the alternatives that the last failed task asked for the one that it had.
+        failed_on: where that task has failed; None if no other place differs from it.
     """
 
     def __init__(self) -> None:
@@ -298,6 +299,7 @@ class ExecutorBase(ABC, Generic[T]):
         # The last task that has failed, and its kind: it may be tried again.
         self._last_failed = 0, self._kinds.last
         self.failed_by: Resource = ZERO
+        self.failed_on: FailedOn | None = None
         self._done = self._failed = self._cancelled = self._not_begun = 0
         self._phase = ExecutorPhase.NEW
         self._idle = trio.Event()
@@ -338,6 +340,7 @@ class ExecutorBase(ABC, Generic[T]):
         priority: int = 0,
         urgency: float = 0.0,
         after: int = 0,
+        avoid: tuple[FailedOn, ...] = (),
     ) -> int:
         """Queue a task and hand its outcome to a function; see `GrainExecutor.submit_call`."""
 

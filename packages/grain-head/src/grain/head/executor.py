@@ -22,14 +22,17 @@ from grain.head.errors import TaskCancelled, TaskCrashed
 from grain.head.events import (
     Event,
     Remark,
+    SchedulerTrouble,
     Statistics,
     TaskFailed,
     WorkerCleaning,
     WorkerJoined,
     WorkerLeft,
 )
+from grain.head.needs.groups import MemoryUse
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.outlived import CRASHES, SOLO
+from grain.head.scheduler.places import RunPlace, gpus_of, set_aside_texts
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.state import split_time
 from grain.resource import ZERO, Cores, GPUs, Infeasible, Resource, Supply, to_data
@@ -43,6 +46,7 @@ from grain.worker import (
     local_offer,
 )
 from grain.worker.call import call_text, name_of
+from grain.worker.errors import exceeded_memory
 from grain.worker.messages import Cancel, Ended, StartRun
 
 if TYPE_CHECKING:
@@ -51,9 +55,9 @@ if TYPE_CHECKING:
     from grain.edge.channel import Batch, Channel, MemoryChannel
     from grain.eventlog.usage import RunReport
     from grain.head.base import CallKindNow, Deliver
-    from grain.head.messages import Crash, WorkerFacts
+    from grain.head.messages import Crash, FailedOn, WorkerFacts
     from grain.head.run_log import RunLog
-    from grain.head.scheduler.state import TaskQueue
+    from grain.head.scheduler.state import Task, TaskQueue
     from grain.worker import RunAccount
     from grain.worker.call import Outcome
 
@@ -195,6 +199,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         priority: int = 0,
         urgency: float = 0.0,
         after: int = 0,
+        avoid: tuple[FailedOn, ...] = (),
     ) -> int:
         """Queue a task and hand its outcome to a function instead of the result queue.
 
@@ -207,6 +212,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             priority: larger goes first.
             urgency: larger goes first among those that ask for the same at the same priority.
             after: the task for whose end the caller had last waited, for the event log; 0 for none.
+            avoid: where earlier attempts at it have failed (`failed_on`): it goes elsewhere first.
 
         Returns:
             The task's id.
@@ -218,6 +224,9 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         """
         self._check_open()
         queue = self._scheduler.queue(res, priority)
+        if avoid:
+            places = {RunPlace(_LOCAL, gpu) for one in avoid for gpu in one.gpus}
+            queue = self._scheduler.queue(res, priority, avoid=tuple(sorted(places)))
         if not queue.serving_shapes or queue.only is None or queue.only.need:
             self._check_served(queue)
         self._last_id = task = self._last_id + 1
@@ -411,9 +420,41 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             if message.crash and not self._tasks[task].cancelled:
                 self._on_crash(task, message.crash, now, message.report)
                 continue
-            began = self._scheduler.tasks[task].started
-            self._scheduler.on_finished(task, now, measured=message.status == "done")
+            ran = self._scheduler.tasks[task]
+            began = ran.started
+            failed = type(payload) is outcome.Error
+            use = self._use(task, message.report, payload)
+            # One that needed more memory than it had says nothing of its place.
+            if (failed or self._scheduler.places.watches) and not (use and use.exceeded):
+                self._note_outcome(ran, task, now, failed=failed)
+            measured = message.status == "done"
+            self._scheduler.on_finished(task, now, measured=measured, use=use)
             self._resolve(task, payload, report=message.report, ran=now - began)
+
+    def _note_outcome(self, ran: Task, task: int, now: float, *, failed: bool) -> None:
+        """Note where a run has ended, and whether GPUs are set aside for that."""
+        from grain.head.messages import FailedOn  # failures are rare
+
+        record = self._tasks[task]
+        gpus = gpus_of(ran.held)
+        self.failed_on = FailedOn("", gpus) if gpus else None
+        if record.cancelled or not gpus:
+            return
+        self._scheduler.on_outcome(task, record.name, now, failed=failed)
+        places = self._scheduler.places
+        news, places.news = places.news, []
+        for one in news:
+            self._on_event(SchedulerTrouble(*set_aside_texts(one, "", str(one.function))))
+
+    def _use(self, task: int, account: RunAccount, ended: Outcome | None) -> MemoryUse | None:
+        """Return the memory that a run has used, if its group learns from it."""
+        if not self._scheduler.tasks[task].queue.learns:
+            return None
+        exceeded = type(ended) is outcome.Error and exceeded_memory(ended.error)
+        usage = account.usage
+        if exceeded or (type(ended) is outcome.Value and usage.measured_by != "none"):
+            return MemoryUse(usage.peak_memory, exceeded)
+        return None
 
     def _on_crash(
         self,

@@ -1,4 +1,4 @@
-"""The messages between a mission and a head; docs/protocol-rules.md has the rules of delivery.
+"""The messages between a mission and a head; docs/protocol.md has the rules of delivery.
 
 A task is known by its number in its mission. Numbers only ever grow: a head that has no task of a
 number can see whether it is over or yet to come.
@@ -99,6 +99,22 @@ class Request(Message, frozen=True):
     interpreter: str = ""
 
 
+AVOIDED = 16
+"""The most places that a task avoids."""
+
+
+class FailedOn(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The place where a run has failed.
+
+    Attributes:
+        worker: the id of the worker.
+        gpus: the GPUs that it had there.
+    """
+
+    worker: str
+    gpus: tuple[int, ...] = ()
+
+
 class Submit(Message, frozen=True):
     """A task to be run. The payload is its arguments.
 
@@ -111,6 +127,7 @@ class Submit(Message, frozen=True):
         crashes: its crashes so far.
         urgency: of tasks of one request those of larger urgency start first.
         lane: the lane that held it, if its number does not ascend; 0 for others.
+        avoid: where earlier attempts at it have failed: it goes elsewhere first.
     """
 
     max_payload = 256 * 1024**2
@@ -122,6 +139,7 @@ class Submit(Message, frozen=True):
     crashes: tuple[Crash, ...] = ()
     urgency: float = 0.0
     lane: int = 0
+    avoid: tuple[FailedOn, ...] = ()
 
 
 class Synced(Message, frozen=True):
@@ -167,7 +185,7 @@ KINDS = 16
 
 
 class Outlook(Message, frozen=True):
-    """The progress of the mission, as it estimates itself; only for display.
+    """The progress of the mission, as it estimates itself; only for display, every five seconds.
 
     Attributes:
         ended: how many of its calls have ended, also those found in the result cache.
@@ -255,13 +273,14 @@ class LaneFailure(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 class LaneReport(Message, frozen=True):
     """The calls in lanes since the last report, which the head does not see; only for display.
 
-    Each call is counted once at most: what was lost with a connection is not sent again.
+    It is sent every half second, if there is news, and before `Depart`. Each call is counted once
+    at most: what was lost with a connection is not sent again.
 
     Attributes:
-        calls: the calls that have been in a lane for some time. They replace those of the last
+        calls: the calls that have been in a lane for 50 ms. They replace those of the last
             report.
         counts: the calls that ended, by function.
-        failures: the last ones that failed; `counts` has them, too.
+        failures: the last ones that failed, `FAILURES` at most; `counts` has them, too.
         last: the largest number of a task of the mission.
     """
 
@@ -272,7 +291,10 @@ class LaneReport(Message, frozen=True):
 
 
 class Depart(Message, frozen=True):
-    """The end of the mission: nothing of it is wanted any more."""
+    """The end of the mission: nothing of it is wanted any more.
+
+    Of a mission that outlives its processes, it is the end of this process only.
+    """
 
 
 # ---- head to mission
@@ -346,6 +368,7 @@ class Resolved(Message, frozen=True):
         crashes: all of them, in the last case.
         report: of its worker on the run, see `grain.worker.messages.RunEnded`; in the last case on
             the last run, if its worker has sent one.
+        gpus: those that the run had, if it has failed.
     """
 
     max_payload = _GIB
@@ -354,6 +377,7 @@ class Resolved(Message, frozen=True):
     ending: Ending
     crashes: tuple[Crash, ...] = ()
     report: Report = b""
+    gpus: tuple[int, ...] = ()
 
 
 class Retracted(Message, frozen=True):
@@ -423,7 +447,8 @@ class Unschedulable(Message, frozen=True):
 class Trouble(Message, frozen=True):
     """Something keeps the head from working as it should, though it serves.
 
-    It is taken back by another one with an empty reason.
+    All missions get it, and each that registers, before `MissionRegistered`. It is taken back by
+    another one with an empty reason.
 
     Attributes:
         what: where, as a directory.
@@ -435,7 +460,7 @@ class Trouble(Message, frozen=True):
 
 
 class LastAway(Message, frozen=True):
-    """All tasks of this mission that have not ended are on workers that are away.
+    """All tasks of this mission that have not ended are on workers that are away; once for these.
 
     Attributes:
         worker: the name of one of these workers.
@@ -460,6 +485,8 @@ class OtherVersions(Message, frozen=True):
 
 class WorkerFacts(Message, frozen=True):
     """A worker that has a task of this mission; it comes before the first `Started` that names it.
+
+    Once on each connection, and of 1,000 workers at most.
 
     Attributes:
         name: its display name, which no other worker has at the same time.
@@ -514,6 +541,8 @@ class Blocked(Message, frozen=True):
 
 class Printed(Message, frozen=True):
     """Lines that tasks of the mission have printed on a worker; nothing depends on them.
+
+    At most 32,768 characters a second, and none while the mission does not read.
 
     Attributes:
         worker: the name of the worker.

@@ -26,6 +26,7 @@ from msgspec.structs import astuple
 from grain.head.hub.state import ITS_MISSION, NO_COURSE, TaskCourse
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
+from grain.head.scheduler.state import serving_gang
 from grain.resource import Licences, Supply
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from grain.head.hub.hub import Hub
     from grain.head.hub.state import LeaseRecord, TaskRecord
     from grain.head.scheduler.cluster import ClusterPool
+    from grain.head.scheduler.places import RunPlace
     from grain.head.scheduler.state import (
         Alternative,
         Level,
@@ -101,19 +103,27 @@ class Cluster:
         priority: int = 0,
         interpreter: str = "",
         urgency: float = 0.0,
+        avoid: tuple[RunPlace, ...] = (),
     ) -> int:
         """Submit a task; return its id."""
         return self.submit_many(
-            request, priority=priority, interpreter=interpreter, urgency=urgency
+            request, priority=priority, interpreter=interpreter, urgency=urgency, avoid=avoid
         )[0]
 
     def submit_many(
-        self, *requests: Resource, priority: int = 0, interpreter: str = "", urgency: float = 0.0
+        self,
+        *requests: Resource,
+        priority: int = 0,
+        interpreter: str = "",
+        urgency: float = 0.0,
+        avoid: tuple[RunPlace, ...] = (),
     ) -> list[int]:
         """Submit tasks in the same instant; return their ids."""
         for request in requests:
             self._last_task += 1
-            queue = self.scheduler.queue(request, priority, interpreter=interpreter)
+            queue = self.scheduler.queue(
+                request, priority, interpreter=interpreter, avoid=tuple(sorted(avoid))
+            )
             self.scheduler.on_submitted(self._last_task, queue, urgency=urgency)
         self.settle()
         return list(range(self._last_task - len(requests) + 1, self._last_task + 1))
@@ -123,6 +133,11 @@ class Cluster:
         for task in tasks:
             self.scheduler.on_finished(task, self.now)
         self.settle()
+
+    def end(self, task: int, function: str = "f", *, failed: bool = False) -> None:
+        """End a run by itself."""
+        self.scheduler.on_outcome(task, function, self.now, failed=failed)
+        self.finish(task)
 
     def finish_after(self, task: int, seconds: float) -> None:
         """Let time pass, then end a run."""
@@ -404,7 +419,8 @@ def _check_tasks(scheduler: Scheduler) -> None:
     assert scheduler.taken.keys() == several
     for number, by in scheduler.taken.items():
         assert by.queue is running[number].queue
-        assert running[number].held.request(by.space)
+        # What a group asks for may have changed since.
+        assert by.learns or running[number].held.request(by.space)
         shared = scheduler.cluster.held.get(number)
         assert by.shared is None or (shared is not None and shared.request(by.shared))
     assert scheduler._bounded == sum(t.until != math.inf for t in running.values())
@@ -420,8 +436,10 @@ def _check_queues(scheduler: Scheduler) -> None:
     expected = []
     for key, queue in scheduler.queues.items():
         priority = key[0]
-        named = (queue.priority, queue.request, queue.share, queue.interpreter, queue.seen)
-        assert key == named
+        who = queue.share, queue.interpreter
+        assert key == (queue.priority, queue.request, *who, queue.seen, queue.avoid)
+        aside = scheduler.places.barred(queue.share)
+        assert queue.barred == scheduler._barred(queue, queue.avoid, aside)
         # Two may have one age: a task that was cancelled and submitted again, and the cancelled
         # one, which is dropped later.
         assert [task.age for task in queue.tasks] == sorted(task.age for task in queue.tasks)
@@ -602,6 +620,7 @@ def _check_reservations(scheduler: Scheduler) -> None:
             assert reservation.queue is queue
             assert reservation.by.bit & queue.open
             assert reservation.worker.reservation is reservation
+            assert reservation.worker.could_serve(reservation.by, queue.barred)
             assert queue.rank is not None
     for worker in scheduler.workers.values():
         if worker.reservation is not None:
@@ -617,6 +636,7 @@ def _check_reservation(reservation: Reservation, worker: WorkerAccount) -> None:
     for held in reservation.beside.values():
         future.dealloc(held)
     needed = Supply(worker.supply.total)
+    needed.take_out((reservation.queue.barred or {}).get(worker.id, 0))
     needed.alloc_whole(reservation.by.space)
     assert future.level() == needed.level()
     if reservation.start != math.inf:
@@ -647,6 +667,8 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
         _check_gangs_start(scheduler, queue, now, waits=bool(waits))
         for worker, one in product(scheduler.workers.values(), queue.alternatives):
             if one.count > 1 or worker.draining or not worker.has_time(one, now):
+                continue
+            if not worker.lets(one):
                 continue
             if waits and one.index:
                 assert queue.open == queue.bit & ~queue.closed
@@ -680,6 +702,7 @@ def _check_gangs_start(scheduler: Scheduler, queue: TaskQueue, now: float, *, wa
                 not worker.draining
                 and worker.has_time(one, now)
                 and one.fits(worker.shape.interpreter, worker.supply.free)
+                and worker.lets(one)
                 and (
                     worker.reservation is None
                     or worker.reservation.queue is queue
@@ -687,8 +710,9 @@ def _check_gangs_start(scheduler: Scheduler, queue: TaskQueue, now: float, *, wa
                 )
             ):
                 able.setdefault(worker.in_common(one.same), []).append(worker)
-        for workers in able.values():
-            some = scheduler.apart.choose(workers, one.count, lambda worker: worker.id)
+        serving = serving_gang(one, scheduler.workers.values(), now)
+        for common, workers in able.items():
+            some = scheduler.apart.choose(workers, one.count, lambda w: w.id, serving[common])
             assert len(some) < one.count, f"{queue} could start {one.request}"
 
 
@@ -753,7 +777,7 @@ def _check_gathered(
 def _could_serve(by: Alternative, worker: WorkerAccount, now: float) -> bool:
     """Return True if a worker could serve a task by an alternative if it were empty."""
     able = not worker.draining and worker.has_time(by, now)
-    return able and by.fits(worker.shape.interpreter, worker.supply.total)
+    return able and worker.could_serve(by, by.queue.barred)
 
 
 def _rank_of(reservation: Reservation) -> tuple[int, int]:

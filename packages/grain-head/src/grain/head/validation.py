@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.head.errors import BadMessage
 from grain.head.messages import (
+    AVOIDED,
     FAILURES,
     FUNCTIONS,
     KINDS,
@@ -53,6 +54,8 @@ _CALLS = 10**9  # calls of a function that end in lanes between two reports
 _CRASHES = 32  # crashes of one task: it is given up long before
 _DIGEST = 24  # bytes of the digest of a function
 _SETTINGS = 512 * 1024  # bytes of a mission's settings, which go along with each of its leases
+_GPUS = 1024  # of a run
+_GPU_IDS = 1_000_000
 _DEPTH = 8  # levels of lists and dicts in the data of a resource
 # Numbers, and characters, in the data of a resource: the cores of the largest node fit, and its
 # text, which travels in a `Notice`, is far shorter than a message may be.
@@ -220,6 +223,12 @@ def _check_submit(message: Submit) -> None:
         _check_seconds("the time of a crash", crash.at)
         _check_outlived(crash.outlived)
         _check_text("worker", crash.absent)
+    if len(message.avoid) > AVOIDED:
+        raise BadMessage(f"it avoids {len(message.avoid)} places; {AVOIDED} are the most")
+    for place in message.avoid:
+        _check_text("worker", place.worker)
+        if len(place.gpus) > _GPUS or not all(0 <= gpu < _GPU_IDS for gpu in place.gpus):
+            raise BadMessage(f"the GPUs {place.gpus}: no run has these")
 
 
 def _check_outlived(outlived: Outlived | None) -> None:

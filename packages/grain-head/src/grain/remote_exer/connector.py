@@ -27,7 +27,7 @@ from grain.edge import (
     without_key,
 )
 from grain.edge.errors import CannotServe, DialError, FilesystemFailed, FilesystemReadOnly
-from grain.edge.trust import make_folder, python_command
+from grain.files.trust import make_folder, python_command
 from grain.head.errors import Unreachable
 from grain.head.service import CODEC
 from grain.worker.logs import open_private

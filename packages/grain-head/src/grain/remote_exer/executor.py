@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
     from grain.head.base import CallKindNow, Deliver
-    from grain.head.messages import Crash, Outlook
+    from grain.head.messages import Crash, FailedOn, Outlook
     from grain.head.run_log import RunLog
     from grain.remote_exer.lanes import CallTraffic
     from grain.remote_exer.link import Connect
@@ -246,6 +246,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         priority: int = 0,
         urgency: float = 0.0,
         after: int = 0,
+        avoid: tuple[FailedOn, ...] = (),
         number: int = 0,
         worker: str = "",
     ) -> int:
@@ -290,11 +291,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         )
         first, run_log = not self._link.awake, self._run_log
         traffic = self._traffic[request]
-        if (traffic.idle or first) and not (number or worker):
+        if (traffic.idle or first) and not (number or worker or avoid):
             task = self._board(traffic, record)
             if task:
                 return task
-        task = self._session.submit(record, number)
+        task = self._session.submit(record, number, avoid)
         if run_log is not None:
             if first:
                 # Of the tasks that leave together, the first has the clock read; as has every end.
@@ -642,7 +643,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         count, seconds, submitted = 0, 0.0, 0.0
         last, ran = None, None
         for resolution in resolutions:
-            task, ending, _, _, _, report, began = resolution
+            task, ending, _, _, _, report, began, failed_on = resolution
             record = self._tasks.pop(task, None)
             if record is None:
                 continue
@@ -681,6 +682,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             if type(report) is bytes and report:
                 self._note_use(record, report, now)
             begun = bool(record.worker)
+            self.failed_on = failed_on
             self._hand_over(task, record, ended, cancelled=cancelled, begun=begun, seconds=ran)
             last = record
         if run_log is not None and alike is not None:

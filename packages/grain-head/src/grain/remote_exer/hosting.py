@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import WireChannel
     from grain.head.base import Deliver
     from grain.head.events import Event
+    from grain.head.messages import FailedOn
     from grain.head.run_log import RunLog
     from grain.worker import Call, LocalOffer
 
@@ -102,6 +103,7 @@ class HostingExecutor(RemoteExecutor):
         priority: int = 0,
         urgency: float = 0.0,
         after: int = 0,
+        avoid: tuple[FailedOn, ...] = (),
         number: int = 0,
         worker: str = "",
     ) -> int:
@@ -112,7 +114,7 @@ class HostingExecutor(RemoteExecutor):
                 raise infeasible(res, why, self.local)
             self._feasible.add(res)
         return super().submit_call(
-            res, call, deliver, priority=priority, urgency=urgency, after=after,
+            res, call, deliver, priority=priority, urgency=urgency, after=after, avoid=avoid,
             number=number, worker=worker,
         )  # fmt: skip
 

@@ -21,6 +21,7 @@ from grain.edge.questions import LoadAnswer, WhyAnswer, unpack
 from grain.edge.version import Versions
 from grain.head.base import CallKind, SubmittedTask
 from grain.head.messages import (
+    AVOIDED,
     JOB_ENDED,
     AckTasks,
     Answer,
@@ -33,6 +34,7 @@ from grain.head.messages import (
     Depart,
     Describe,
     Described,
+    FailedOn,
     LaneCall,
     LaneFailure,
     LaneReport,
@@ -102,6 +104,7 @@ class Resolution(NamedTuple):
         by: who has cancelled it from outside, for display; empty if it was not cancelled so.
         report: of its worker on the run; empty if there is none.
         began: when the mission learned that it had started; 0 if it never did.
+        failed_on: where its run has failed; None if it has not, or did not run.
     """
 
     task: int
@@ -111,6 +114,7 @@ class Resolution(NamedTuple):
     by: str = ""
     report: Report = b""
     began: float = 0.0
+    failed_on: FailedOn | None = None
 
 
 class LostWorker(NamedTuple):
@@ -330,6 +334,8 @@ class MissionSession:
         self._recent: deque[tuple[int, bytes, WireBytes]] = deque(maxlen=_REMEMBERED)
         # Who has cancelled a task from outside, by its number.
         self._cancelled: dict[int, str] = {}
+        # Where earlier attempts at a task have failed, by its number.
+        self._avoid: dict[int, tuple[FailedOn, ...]] = {}
         # Tasks whose outcomes have arrived on this connection, and are not confirmed yet.
         self._unconfirmed: list[int] = []
         # Those of them that have failed and are tried again.
@@ -355,7 +361,8 @@ class MissionSession:
 
     def _send_task(self, task: int, record: RemoteTask) -> None:
         asked, digest = record.asked, record.function
-        message = Submit(task, asked, digest, record.worker, urgency=record.urgency)
+        avoid = self._avoid.get(task, ()) if self._avoid else ()
+        message = Submit(task, asked, digest, record.worker, urgency=record.urgency, avoid=avoid)
         self.to_head.append((message, record.arguments))
 
     # ---- tasks
@@ -396,12 +403,13 @@ class MissionSession:
         self.functions[function.digest] = function
         return function
 
-    def submit(self, record: RemoteTask, number: int = 0) -> int:
+    def submit(self, record: RemoteTask, number: int = 0, avoid: tuple[FailedOn, ...] = ()) -> int:
         """Submit a task; return its number.
 
         Args:
             record: the task.
             number: its own, larger than all before; 0 for the next one.
+            avoid: where earlier attempts at it have failed.
 
         Raises:
             ValueError: the number is not larger than that of an earlier task.
@@ -413,6 +421,8 @@ class MissionSession:
             raise ValueError(f"task {number} after task {last}: the numbers of tasks ascend")
         self._last_task = task = number
         self.pending[task] = record
+        if avoid:
+            self._avoid[task] = avoid[-AVOIDED:]
         if not record.worker:
             self._queued[record.asked] += 1
         if self.connected:
@@ -607,7 +617,10 @@ class MissionSession:
             self._send(_definition(function), function.payload)
         for task, p in self.pending.items():  # ascending
             if not p.retracted and task not in self.aboard:
-                message = Submit(task, p.asked, p.function, p.worker, p.crashes, p.urgency)
+                avoid = self._avoid.get(task, ())
+                message = Submit(
+                    task, p.asked, p.function, p.worker, p.crashes, p.urgency, avoid=avoid
+                )
                 self._send(message, p.arguments)
         retracted = [
             task for task, p in self.pending.items() if p.retracted and task not in self.aboard
@@ -655,7 +668,8 @@ class MissionSession:
             case Resolved():
                 self._unconfirmed.append(message.task)
                 self._resolve(
-                    message.task, message.ending, payload, message.crashes, message.report
+                    *(message.task, message.ending, payload, message.crashes, message.report),
+                    message.gpus,
                 )
             case Retracted():
                 self._resolve(message.task, "cancelled", None, (), message.report)
@@ -875,6 +889,7 @@ class MissionSession:
         payload: Payload,
         crashes: tuple[Crash, ...],
         report: Report = b"",
+        gpus: tuple[int, ...] = (),
     ) -> None:
         record = self.pending.pop(task, None)
         if record is None:
@@ -898,7 +913,14 @@ class MissionSession:
         arguments = record.arguments
         if arguments is not None and len(arguments) <= _SMALL:
             self._recent.append((task, record.function, arguments))
-        self.resolved.append(Resolution(task, ending, payload, crashes, by, report, began))
+        if self._avoid:
+            self._avoid.pop(task, None)
+        failed_on = None
+        if ending == "error" and record.worker:
+            failed_on = FailedOn(record.worker, gpus)
+        self.resolved.append(
+            Resolution(task, ending, payload, crashes, by, report, began, failed_on)
+        )
 
     def call_of(self, task: int) -> tuple[Function, WireBytes] | None:
         """Return function and arguments of a task, as text; None if they are not known any more.

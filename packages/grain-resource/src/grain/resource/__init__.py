@@ -30,6 +30,8 @@ from grain.resource.amounts import Licences as Licences
 from grain.resource.amounts import Memory as Memory
 from grain.resource.amounts import Node as Node
 from grain.resource.amounts import Token as Token
+from grain.resource.amounts import learned as learned
+from grain.resource.amounts import learns as learns
 from grain.resource.base import ZERO as ZERO
 from grain.resource.base import Either as Either
 from grain.resource.base import Gang as Gang

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 import re
@@ -58,56 +59,159 @@ _KB_PER_GB = 1_000_000
 
 
 class Memory(Amount):
-    """Virtual memory in GB, with a resolution of 1 kB (a millionth of a GB).
+    """Memory in GB, with a resolution of 1 kB (a millionth of a GB).
+
+    A request may name a group of tasks that need similar amounts. Then the scheduler learns from
+    the runs of the group how much to ask for, and M is the most that an attempt gets:
+    ``Memory(32, group="opt")``. A run that needs more than it got is repeated with more, up to M.
 
     Args:
-        M: the amount, an int or a float; not negative.
+        M: the amount, an int or a float; not negative. With a group it may be left out: then the
+            memory of the largest worker is the most.
+        group: the name of the group.
+        size: the size of this problem in any unit, such as its number of atoms, if the memory of
+            the group's tasks grows with it; positive.
 
     Attributes:
-        M: GB; ``m`` is the same value.
+        M: GB; ``m`` is the same value. None for a request that names a group and no amount.
+        group: the group, or None.
+        size: the size, or None.
+        tried: for a further attempt: the number of the attempt to come, and the GB that were too
+            little; (1, 0.0) for the first.
 
     Raises:
-        ValueError: M is negative, infinite or not a number.
-        TypeError: M is not a number at all.
+        ValueError: M is negative, infinite or not a number; the size is not positive; or there is
+            a size without a group.
+        TypeError: M or the size is not a number at all, the group is not a name, or there is
+            neither M nor a group.
     """
 
-    __slots__ = ()
+    __slots__ = ("_stated", "group", "size", "tried")
     _kind = "Memory"
     _exports = ("M", "m")
+    # Slots that only requests of a group set.
+    group: str | None
+    size: float | None
+    tried: tuple[int, float]
+    _stated: bool
 
-    @with_usage(lambda _: "only the memory in GB, as in Memory(8)")
-    def __init__(self, M: float) -> None:  # noqa: N803 - the user's name for it
-        try:
-            amount = float(M)
-        except (TypeError, ValueError):
-            amount = math.nan
-        except OverflowError:
-            amount = math.inf
-        if isinstance(M, str | bytes | bool) or (amount != amount and not isinstance(M, float)):
-            raise TypeError(
-                f"Memory({M!r}): give the memory in GB as a number, as in {_corrected(M)}"
-            )
-        if not 0 <= amount * _KB_PER_GB < math.inf:
-            raise ValueError(f"Memory({M!r}): memory in GB cannot be negative, infinite or NaN")
-        units = round(amount * _KB_PER_GB)
-        self._units = self._owned = units or (1 if amount else 0)
+    @with_usage(lambda _: "the memory in GB, as in Memory(8), or Memory(8, group='opt')")
+    def __init__(
+        self,
+        M: float | None = None,  # noqa: N803 - the user's name for it
+        *,
+        group: str | None = None,
+        size: float | None = None,
+    ) -> None:
+        if group is not None and not isinstance(group, str):
+            raise TypeError(f"Memory(group={group!r}): a group is a name, a str")
+        if M is None and group is None:
+            raise TypeError("Memory(None): give the memory in GB as a number, as in Memory(8)")
+        if group is not None and (not group or group != group.strip()):
+            raise ValueError(f"Memory(group={group!r}): a group is a name, not blank")
+        self._units = self._owned = 0 if M is None else _units(M)
+        self._stated = M is not None
+        self.group = group
+        self.size = None if size is None else _size(size, group)
+        self.tried = FIRST_TRY
+
+    @classmethod
+    def _of_units(cls, units: int) -> Self:
+        new = super()._of_units(units)
+        new._stated, new.group, new.size, new.tried = True, None, None, FIRST_TRY
+        return new
 
     @property
     def M(self) -> int | float:  # noqa: N802 - the user's name for it
-        """GB; an int where it is a whole number."""
+        """GB; an int where it is a whole number. Of a group without a maximum: 0."""
         whole, rest = divmod(self._units, _KB_PER_GB)
         return self._units / _KB_PER_GB if rest else whole
 
     m = M
 
+    @property
+    def most(self) -> float:
+        """The GB that no attempt goes beyond; infinite for a group without an amount."""
+        return float(self.M) if self._stated else math.inf
+
+    def given(self, amount: float) -> Memory:
+        """Return what an attempt of this request gets: an amount in GB, still of its group."""
+        new = Memory(amount, group=self.group, size=self.size)
+        new.tried = self.tried
+        return new
+
+    def after(self, failed: float) -> Memory:
+        """Return the request of the next attempt, after one for which some GB were too little."""
+        new = copy.copy(self)
+        new.tried = (self.tried[0] + 1, failed)
+        return new
+
     def _repr(self) -> str:
-        return f"Memory({self.M}GB)"
+        amount = [f"{self.M}GB"] if self._stated else []
+        return f"Memory({', '.join(amount + self._words())})"
 
     def _ask(self) -> str:
-        return f"Memory({self.M})"
+        amount = [f"{self.M}"] if self._stated else []
+        return f"Memory({', '.join(amount + self._words())})"
 
-    def _data(self) -> int | float:
-        return self.M
+    def _words(self) -> list[str]:
+        words = [] if self.group is None else [f"group={self.group!r}"]
+        return words if self.size is None else [*words, f"size={self.size:g}"]
+
+    def _data(self) -> Any:
+        """Return the amount; with a group a dict of what is stated."""
+        if self.group is None:
+            return self.M
+        data: dict[str, Any] = {"M": self.M} if self._stated else {}
+        data["group"] = self.group
+        if self.size is not None:
+            data["size"] = self.size
+        if self.tried != FIRST_TRY:
+            data["tried"] = list(self.tried)
+        return data
+
+    @classmethod
+    def _from_data(cls, data: Any) -> Self:
+        if not isinstance(data, dict):
+            return cls(data)
+        given = dict(data)
+        tried = given.pop("tried", FIRST_TRY)
+        new = cls(**given)
+        number, failed = tried
+        new.tried = (operator.index(number), float(failed))
+        return new
+
+
+FIRST_TRY = (1, 0.0)
+
+
+def _units(M: object) -> int:  # noqa: N803 - the user's name for it
+    try:
+        amount = float(M)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        amount = math.nan
+    except OverflowError:
+        amount = math.inf
+    if isinstance(M, str | bytes | bool) or (amount != amount and not isinstance(M, float)):
+        raise TypeError(f"Memory({M!r}): give the memory in GB as a number, as in {_corrected(M)}")
+    if not 0 <= amount * _KB_PER_GB < math.inf:
+        raise ValueError(f"Memory({M!r}): memory in GB cannot be negative, infinite or NaN")
+    return round(amount * _KB_PER_GB) or (1 if amount else 0)
+
+
+def _size(size: object, group: str | None) -> float:
+    if isinstance(size, bool) or not isinstance(size, int | float):
+        raise TypeError(f"Memory(size={size!r}): the size of a problem is a number")
+    if not 0 < size < math.inf:
+        raise ValueError(
+            f"Memory(size={size!r}): the size of a problem is a positive number, as its atoms"
+        )
+    if group is None:
+        raise ValueError(
+            f"Memory(size={size!r}): a size says how the memory of a group grows; name the group, "
+            'as in Memory(32, group="opt", size=120)'
+        )
+    return float(size)
 
 
 def _corrected(given: object) -> str:
@@ -120,6 +224,20 @@ def _corrected(given: object) -> str:
 
 _WITH_UNIT = re.compile(r" *([0-9]+(?:\.[0-9]+)?) *([KMGT]?)i?B? *", re.IGNORECASE)
 _GB = {"": 1.0, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
+
+
+def learned(request: Resource) -> Memory | None:
+    """Return the memory of a request, or of each member, if it is of a group; else None."""
+    part = request.parts().get(Memory._kind)
+    return part if isinstance(part, Memory) and part.group is not None else None
+
+
+def learns(request: Resource) -> bool:
+    """Return True if a request, or one of its alternatives, is of a group that learns a part."""
+    return any(
+        learned(one) is not None or getattr(one.parts().get("WTime"), "group", None) is not None
+        for one in request.alternatives()
+    )
 
 
 class Capacity(Amount):

@@ -45,12 +45,20 @@ _ONE_WORKER = (
 
 
 class Resource:
-    """One kind of resource; subclass it to add another (docs/resource-kinds.md is the guide).
+    """One kind of resource; subclass it to add another (docs/resources.md is the guide).
 
     A subclass that has ``_request``, ``_alloc``, ``_dealloc``, ``_repr`` and ``_stat``, which only
     ever see their own kind, is a kind of the name of the class, unless
     `grain.resource.resource_kind` or an entry point gives it another. A class that lacks one of
     them is a helper for subclasses. Users call ``&``, `request`, `alloc`, `dealloc` and `stat`.
+
+    The other parts have a default. Write `_data` if the public attributes differ from the arguments
+    of the class, `_from_data` if the class is not made by calling it, `_level` where fewer data
+    decide what fits, `_slack` for how loosely a request fits (the scheduler takes the tightest
+    worker), `_supplied` for the supply of a worker that states the resource, and `_ask` for how a
+    request reads in messages. ``_exports`` names the attributes that a combination passes on,
+    ``_unlimited_if_absent`` is True if a worker that does not state the kind meets every request
+    for it, and ``_implied`` is a request that counts if a task does not ask for the kind.
     """
 
     __slots__ = ()

@@ -277,6 +277,12 @@ class Identities(Resource):
         """Return a request for as many whole ones as this holds or asks for, whole or in part."""
         return self if self.is_all else self._of_mask((1 << self.N) - 1)
 
+    def among(self, mask: int) -> Self:
+        """Return what is free of some ids, which are given as a mask."""
+        parts = (self._more or _NOTHING).parts
+        some = {one: units for one, units in parts.items() if mask >> one & 1}
+        return self._of_mask(self._mask & mask, _More(some, some) if some else None)
+
     def left_of(self, total: Identities) -> Self:
         """Return this as what is free of a worker: all of it is only what all of `total` is."""
         new = self._supplied()

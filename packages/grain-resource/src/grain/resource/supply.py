@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from grain.resource.base import Gang, gives, join, joined, take
@@ -10,7 +11,7 @@ from grain.resource.errors import Infeasible
 from grain.resource.identities import Cores, GPUs, Identities
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
 
     from grain.resource.base import Resource
 
@@ -116,6 +117,25 @@ class Supply:
                 )
                 return self.alloc(whole if self.free.request(whole) else request)
         return self.alloc(request)
+
+    @contextmanager
+    def without(self, gpus: int) -> Iterator[None]:
+        """Take some GPUs, which are given as a mask, out of what is free within the block."""
+        taken = self.take_out(gpus)
+        try:
+            yield
+        finally:
+            if taken is not None:
+                self.dealloc(taken)
+
+    def take_out(self, gpus: int) -> GPUs | None:
+        """Take some GPUs, which are given as a mask, out of what is free; return what was free."""
+        own = self._own.get("GPUs")
+        if not isinstance(own, GPUs):
+            return None
+        taken = own.among(gpus)
+        own._reclaim(taken)
+        return taken
 
     def given(self, kind: type[Identities]) -> tuple[float, float]:
         """Return how many cores or GPUs are handed out, and how many there are; parts count."""

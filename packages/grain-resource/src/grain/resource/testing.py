@@ -23,7 +23,7 @@ def check_kind(
     steps: int = 500,
     seed: int = 0,
 ) -> None:
-    """Allocate and give back at random, and check the laws of docs/resource-kinds.md at each step.
+    """Allocate and give back at random, and check the laws of docs/resources.md at each step.
 
     Args:
         make_supply: returns the supply, which must not change by itself, as a countdown does.

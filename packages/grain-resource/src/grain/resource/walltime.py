@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.resource.base import Resource, with_usage
@@ -22,6 +24,9 @@ class Limits(NamedTuple):
     hard: float
 
 
+LONGER = 3.0
+"""The factor by which a run may take longer than the longest, or than the limit that ended it."""
+
 UNLIMITED = Limits(math.inf, math.inf)
 
 
@@ -34,8 +39,11 @@ class WTime(Resource):
     Args:
         T: the hard limit, in seconds or as ``[d]-hh:mm:ss``.
         softT: the soft limit, likewise; by default the same as the hard one.
-        group: estimate both limits from the first runs of all tasks of this group, see
-            `RunTimes`. Until there is an estimate, T and softT hold if they are given.
+        group: estimate both limits from the runs of all tasks of this group, see `RunTimes`. Until
+            there is an estimate, T and softT hold if they are given. A run that was ended at an
+            estimated limit is tried once more with three times that, and at most T.
+        learn: from which runs of the group: the ``"first"`` 8, or ``"recent"`` ones, which suits
+            tasks whose times scatter or change.
         countdown: for a worker: T is the time left from now on, and it shrinks. A worker's supply
             is made to count down when it joins; stating it is not necessary.
         clock: returns the time in seconds, for a countdown.
@@ -44,13 +52,15 @@ class WTime(Resource):
         T: the hard limit in seconds, or the time left of a countdown; None if there is none (yet).
         softT: the soft limit in seconds, or None.
         group: the group, or None.
+        learn: ``"first"`` or ``"recent"``.
+        tried: for a further attempt: the seconds after which the last one was ended; else 0.
 
     Raises:
         ValueError: a limit is malformed, not positive, or soft above hard; or neither T nor
             group is given.
     """
 
-    __slots__ = ("_clock", "_end", "_hard", "_soft", "countdown", "group")
+    __slots__ = ("_clock", "_end", "_hard", "_soft", "countdown", "group", "learn", "tried")
     _kind = "WTime"
     _exports = ("T", "group", "softT")
     _limits_whole = True
@@ -63,6 +73,7 @@ class WTime(Resource):
         T: float | str | None = None,  # noqa: N803 - the user's name for it
         softT: float | str | None = None,  # noqa: N803 - the user's name for it
         group: str | None = None,
+        learn: str = "first",
         countdown: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -70,6 +81,10 @@ class WTime(Resource):
             raise ValueError('WTime needs a limit T, as in WTime(T="2:00:00"), or a group')
         if group is not None and (not isinstance(group, str) or not group):
             raise ValueError(f"WTime(group={group!r}): a group is a name, a non-empty str")
+        if learn not in ("first", "recent"):
+            raise ValueError(f"WTime(learn={learn!r}): limits follow the 'first' or 'recent' runs")
+        if learn != "first" and group is None:
+            raise ValueError(f'WTime(learn={learn!r}) needs a group, as in WTime(group="opt")')
         # Only a countdown may stand at zero: a worker whose time is over still states its limit.
         over = countdown and T == 0
         self._hard = None if T is None else 0 if over else _limit("T", T)
@@ -79,6 +94,8 @@ class WTime(Resource):
                 f"WTime: the soft limit softT={softT!r} is above the hard limit T={T!r}"
             )
         self.group = group
+        self.learn = learn
+        self.tried = 0.0
         self.countdown = countdown
         self._clock = clock
         self._end = clock() + self._hard if countdown and self._hard is not None else None
@@ -97,8 +114,11 @@ class WTime(Resource):
 
     def limits(self, run_times: RunTimes | None = None) -> Limits:
         """Return the limits of this request, estimated from ``run_times`` for a group in it."""
+        if self.tried:
+            hard = LONGER * self.tried
+            return Limits(self.tried, hard if self._hard is None else min(hard, self._hard))
         if self.group is not None and run_times is not None:
-            estimate = run_times.limits(self.group)
+            estimate = run_times.limits(self.group, self.learn)
             if estimate is not None:
                 return estimate
         if self._hard is None or self._soft is None:
@@ -110,7 +130,13 @@ class WTime(Resource):
         soft, hard = self.limits(run_times)
         if self.group is None or hard == math.inf:
             return self
-        return WTime(T=hard, softT=soft, group=self.group)
+        return WTime(T=hard, softT=min(soft, hard), group=self.group, learn=self.learn)
+
+    def after(self, limit: float) -> WTime:
+        """Return the request of another attempt, after one that was ended at a limit in seconds."""
+        new = copy.copy(self)
+        new.tried = limit
+        return new
 
     def _request(self, res: Self) -> bool:
         left, soft = self.T, res.softT
@@ -137,6 +163,8 @@ class WTime(Resource):
             shown.append(f"softT={written(self._soft)}")
         if self.group is not None:
             shown.append(f"group={self.group!r}")
+        if self.learn != "first":
+            shown.append(f"learn={self.learn!r}")
         return f"WTime({', '.join(shown + more)})"
 
     def _stat(self) -> tuple[int, int]:
@@ -153,6 +181,10 @@ class WTime(Resource):
             data["softT"] = self._soft
         if self.group is not None:
             data["group"] = self.group
+        if self.learn != "first":
+            data["learn"] = self.learn
+        if self.tried:
+            data["tried"] = self.tried
         if self.countdown:
             data["countdown"] = True
         return data
@@ -162,8 +194,12 @@ class WTime(Resource):
         """Make it of the arguments, without a clock, or of only the hard limit."""
         given = data if isinstance(data, dict) else {"T": data}
         if "clock" in given:
-            raise ValueError("a clock is no data")
-        return cls(**given)
+            raise ValueError("a clock is not data")
+        given = dict(given)
+        tried = float(given.pop("tried", 0.0))
+        new = cls(**given)
+        new.tried = tried
+        return new
 
     def _level(self) -> Hashable:
         # The answer of a countdown changes without an event, so no level can express it: the
@@ -181,19 +217,25 @@ class RunTimes:
     """Run times by group, from which the limits of ``WTime(group=...)`` are estimated.
 
     From the first 8 runs of a group the hard limit is their mean plus 5 standard deviations, the
-    soft limit the mean plus 2. Runs of 10 s or less are not counted: such tasks need no limit,
-    and a failed start would spoil the estimate.
+    soft limit the mean plus 2. From recent runs, the last 64 and 8 at least, the hard limit is
+    three times the longest, and the soft limit 1.1 times their 95th percentile. Runs of 10 s or
+    less are not counted: such tasks need no limit, and a failed start would spoil the estimate.
     """
 
     RUNS = 8
+    RECENT = 64
     SHORTEST = 10.0
 
     def __init__(self) -> None:
         self._runs: dict[str, list[float]] = {}
         self._limits: dict[str, Limits] = {}
+        self._recent: dict[str, deque[float]] = {}
+        self._recent_limits: dict[str, Limits] = {}
 
-    def record(self, group: str, seconds: float) -> bool:
-        """Count a finished run; return True if this completes the estimate of its group."""
+    def record(self, group: str, seconds: float, learn: str = "first") -> bool:
+        """Count a finished run; return True if the estimate of its group is another now."""
+        if learn == "recent":
+            return self._record_recent(group, seconds)
         if seconds <= self.SHORTEST or group in self._limits:
             return False
         runs = self._runs.setdefault(group, [])
@@ -206,9 +248,23 @@ class RunTimes:
         del self._runs[group]
         return True
 
-    def limits(self, group: str) -> Limits | None:
+    def _record_recent(self, group: str, seconds: float) -> bool:
+        if seconds <= self.SHORTEST:
+            return False
+        runs = self._recent.setdefault(group, deque(maxlen=self.RECENT))
+        runs.append(seconds)
+        if len(runs) < self.RUNS:
+            return False
+        ordered = sorted(runs)
+        soft = 1.1 * ordered[math.ceil(0.95 * len(ordered)) - 1]
+        hard = LONGER * ordered[-1]
+        before = self._recent_limits.get(group)
+        now = self._recent_limits[group] = Limits(min(soft, hard), hard)
+        return now != before
+
+    def limits(self, group: str, learn: str = "first") -> Limits | None:
         """Return the estimated limits of a group; None while too few runs were counted."""
-        return self._limits.get(group)
+        return (self._recent_limits if learn == "recent" else self._limits).get(group)
 
 
 def _limit(name: str, given: float | str) -> float:

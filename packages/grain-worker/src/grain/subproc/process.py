@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.trust import python_command
+from grain.files.trust import python_command
 from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError
 from grain.subproc.output_pipe import OutputPipe

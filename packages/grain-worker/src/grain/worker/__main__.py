@@ -1,4 +1,4 @@
-"""``python -m grain.worker``: a worker; docs/worker.md is its manual."""
+"""``python -m grain.worker``: a worker; docs/workers.md is its manual."""
 
 import sys
 

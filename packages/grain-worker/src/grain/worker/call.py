@@ -127,6 +127,8 @@ async def run_call(
         slow = trio.TooSlowError(f"{name_of(call.fn)} exceeded its hard time limit of {limit:g} s")
         # An exception that the tasklet raised when it was stopped is shown as the cause, although
         # the time limit is the reason of the failure.
+        # For the next attempt, where the limit was estimated.
+        slow.limit = limit  # type: ignore[attr-defined]
         slow.__cause__ = result.error if result is not None else None
         return outcome.Error(slow)
     return result

@@ -95,6 +95,8 @@ class Failure:
         oom_kills: the number of processes of its control group that the kernel has killed while it
             ran, as memory ran out.
         own_group: True if no other program is in that group.
+        evidence: by what it is known that it ended for want of memory; empty if it did not.
+        exceeded: True if it was ended as it had more memory than it may have.
         member: the number of the member of a gang that it ran on by `run_on_members`.
     """
 
@@ -117,6 +119,8 @@ class Failure:
     memory_limit: float | None = None
     oom_kills: int = 0
     own_group: bool = False
+    evidence: str = ""
+    exceeded: bool = False
     member: int | None = None
 
 
@@ -206,20 +210,20 @@ class ExternalLostError(ExternalError):
 
 
 class ExternalMemoryError(ExternalError, MemoryError):
-    """A program was killed for want of memory.
-
-    It was ended by SIGKILL, or a shell reports that of a program (exit code 137), and the kernel
-    counts a kill in its control group, or its memory had reached what the task asked for, or the
-    limit of that group. Where the group is the program's own, a kill in it is enough.
+    """A program ended for want of memory, see `grain.worker.processes.out_of_memory`.
 
     Attributes:
         memory_request: the GB that the task asked for; None if it asked for none.
         memory_limit: the GB that the control group may have; None without a limit.
         oom_kills: the number of processes that the kernel has killed in the control group.
+        evidence: by what this is known, as a clause.
+        used: the largest memory of all its processes together, in GB.
     """
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure)
+        self.evidence = failure.evidence
+        self.used = failure.usage.peak_memory if failure.usage is not None else 0.0
         self.memory_request = failure.memory_request
         self.memory_limit = failure.memory_limit
         self.oom_kills = failure.oom_kills
@@ -229,6 +233,10 @@ class ExternalMemoryError(ExternalError, MemoryError):
         """The failure in words, with the evidence for the want of memory."""
         failure = self.failure
         asked, limit = failure.memory_request, failure.memory_limit
+        if failure.exceeded:
+            return f"used {self.used:.2f} GB of {asked or 0:.3g} and was ended" + (
+                f" after {failure.elapsed:.0f} s" if failure.elapsed is not None else ""
+            )
         facts = [
             f"peak memory {self.peak_memory or 0.0:.2f} GB",
             "no Memory asked for" if asked is None else f"{asked:g} GB asked for",
@@ -238,7 +246,9 @@ class ExternalMemoryError(ExternalError, MemoryError):
         if failure.oom_kills:
             whose = "its" if failure.own_group else "the worker's"
             facts.append(f"oom_kill {failure.oom_kills} in the events of {whose} control group")
-        return f"killed for want of memory: {super().reason} ({', '.join(facts)})"
+        killed = failure.oom_kills or failure.returncode in (-signal.SIGKILL, 137)
+        how = "killed" if killed else "failed"
+        return f"{how} for want of memory: {super().reason} ({', '.join(facts)})"
 
 
 class ExternalTimeoutError(ExternalError, trio.TooSlowError):
@@ -246,6 +256,22 @@ class ExternalTimeoutError(ExternalError, trio.TooSlowError):
 
     ``returncode`` is None, and ``elapsed`` the seconds until the last of its processes had ended.
     """
+
+
+def exceeded_memory(error: BaseException) -> bool:
+    """Return True if an exception, or one of a group, says that memory was too little."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(exceeded_memory, error.exceptions))
+    return isinstance(error, MemoryError)
+
+
+def note_memory(error: BaseException, amount: float) -> None:
+    """Tell exceptions that say that memory was too little how much it was, in GB."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            note_memory(one, amount)
+    elif isinstance(error, MemoryError) and not isinstance(error, ExternalMemoryError):
+        error.memory_request = amount  # type: ignore[attr-defined]
 
 
 def signal_name(returncode: int | None) -> str | None:
@@ -551,11 +577,22 @@ class MemberLost(Exception):
         joined: True if all members had joined; False if nothing has run yet.
         worker: the name of its worker; empty for the root.
         why: the reason, in a clause.
+        ends: True if that is being ended, by a batch system or a person.
     """
 
-    def __init__(self, index: int, name: str, why: str, *, joined: bool, worker: str = "") -> None:
+    def __init__(
+        self,
+        index: int,
+        name: str,
+        why: str,
+        *,
+        joined: bool,
+        worker: str = "",
+        ends: bool = False,
+    ) -> None:
         super().__init__(f"{name} {'is lost' if joined else 'has not joined'}: {why}")
         self.index = index
         self.why = why
         self.joined = joined
         self.worker = worker
+        self.ends = ends

@@ -39,6 +39,7 @@ import trio
 
 from grain import GVAR
 from grain.eventlog.usage import Usage
+from grain.resource import learned
 from grain.worker.call import program_listener
 from grain.worker.errors import (
     ExternalError,
@@ -56,7 +57,7 @@ from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import USABLE, binding, environment, note_given
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
 from grain.worker.processes.mpi import members, mpi_prefix
-from grain.worker.processes.out_of_memory import ran_out_of_memory
+from grain.worker.processes.out_of_memory import evidence_of_memory
 from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, StuckError
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ async def run_external(
     threads: int | None = None,
     scratch: bool = False,
     here: bool = False,
+    enforce: bool | None = None,
+    memory_signs: Sequence[str] = (),
 ) -> Completed:
     """Run a program to its end, and to the end of everything it started.
 
@@ -184,11 +187,17 @@ async def run_external(
             also when the calling process was killed.
         here: set it for a program that a mission's own process is meant to run, without cores of
             its own. A mission warns of others once: they mostly lack an ``@ Cores(1)``.
+        enforce: True to end the program if it has more memory than its task asked for: by 2 %, and
+            50 MB at least, in two looks. By default only where the amount is learned, as of
+            ``Memory(32, group="opt")``. Programs of one task are each held to the whole amount.
+        memory_signs: texts in the last lines of its output by which a program that fails says that
+            memory was too little.
 
     Raises:
         ExternalError: the program failed, and `check` is set. The message has the reason, the host
             and the last lines of stderr.
-        ExternalMemoryError: the program was killed for want of memory, and `check` is set.
+        ExternalMemoryError: the program ended for want of memory, and `check` is set; without it,
+            too, if it was ended as it had more than its amount.
         ExternalStartError: the program, `cwd` or a file cannot be used.
         ExternalLostError: it is unknown how the program ended, or it cannot be ended.
         ExternalTimeoutError: at the time limit, when the whole tree is gone. It has what the
@@ -204,7 +213,12 @@ async def run_external(
     """
     if timeout is not None and not isinstance(timeout, Real):
         raise TypeError(f"timeout={timeout!r}: write a number of seconds, as in timeout=60")
-    call = ProgramCall(argv, cwd, env or {}, stdin, stdout, stderr, grace, bind, threads, scratch)
+    if isinstance(memory_signs, str):
+        raise TypeError(f"memory_signs={memory_signs!r}: write a list of texts")
+    call = ProgramCall(
+        argv, cwd, env or {}, stdin, stdout, stderr, grace, bind, threads, scratch,
+        enforce=enforce, memory_signs=memory_signs,
+    )  # fmt: skip
     listener = program_listener.get()
     if listener is not None and not here and not GVAR.res.parts():
         listener(argv)
@@ -393,6 +407,7 @@ class ProgramCall:
         append: True for `stdout`, and for `stderr`, to append to the file instead of emptying it.
         of_shell: the umask and the soft limits of the shell from which a job was submitted, see
             `grain.worker.guards.protocol.ProgramRequest`; None for those of this process.
+        enforce, memory_signs: as of `run_external`.
     """
 
     def __init__(
@@ -412,6 +427,8 @@ class ProgramCall:
         warned: bool = False,
         append: tuple[bool, bool] = (False, False),
         of_shell: tuple[int, dict[int, int]] | None = None,
+        enforce: bool | None = None,
+        memory_signs: Sequence[str] = (),
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:
             raise ValueError(_argv_text(argv))
@@ -425,6 +442,13 @@ class ProgramCall:
         self.argv = tuple(os.fspath(word) for word in argv)
         res = GVAR.res
         self.memory: float | None = getattr(res, "M", None)
+        self.memory_signs = tuple(memory_signs)
+        if enforce is None:
+            enforce = learned(res) is not None
+        if enforce and self.memory is None:
+            raise ValueError(
+                "enforce=True: the task asks for no memory, so state it, as in @ Memory(8)"
+            )
         variables = environment(res, inherited, {**GVAR.env, **env}, threads)
         if cwd is None:
             self.cwd = None if scratch else GVAR.cwd
@@ -450,6 +474,7 @@ class ProgramCall:
             "grace": float(grace),
             "scratch": _temporary(variables) if scratch else None,
             "warned": warned,
+            "most": _most(self.memory) if enforce and self.memory is not None else None,
             "shell": of_shell,
         }
 
@@ -467,6 +492,8 @@ class ProgramCall:
             own |= found
             note_given(own, found)
             result = await self._accounted()
+            report = result.report
+            call.failed = isinstance(report, StartFailure) or report.status != 0
             if not call.refused:
                 return result
         raise self.refused(call.refused)
@@ -569,8 +596,10 @@ class ProgramCall:
             raise ExternalStartError(self.failure(reason=reason, errno=report.errno))
         stdout, stderr = self._captured(result)
         returncode = os.waitstatus_to_exitcode(report.status)
-        if check and returncode != 0:
-            raise self._failed(result, report, returncode)
+        if report.exceeded or (check and (returncode != 0 or report.oom_kills)):
+            failed = self._failed(result, report, returncode)
+            if returncode or isinstance(failed, ExternalMemoryError):
+                raise failed
         return Completed(
             argv=self.argv,
             returncode=returncode,
@@ -589,6 +618,17 @@ class ProgramCall:
         stdout, stderr = self._captured(result)
         limit = read_cgroups().memory
         bounds = self.memory, None if limit is None else limit / 1e9
+        tails = self._tails(result, report.tail)
+        last = "\n".join(tails.values())
+        evidence = evidence_of_memory(
+            returncode,
+            report.oom_kills,
+            report.peak_memory / 1e9,
+            bounds,
+            own_group=report.own_group,
+            exceeded=report.exceeded,
+            said=next((sign for sign in self.memory_signs if sign in last), ""),
+        )
         facts = self.failure(
             returncode=returncode,
             elapsed=report.elapsed,
@@ -599,12 +639,11 @@ class ProgramCall:
             memory_limit=bounds[1],
             oom_kills=report.oom_kills,
             own_group=report.own_group,
-            **self._tails(result, report.tail),
+            evidence=evidence,
+            exceeded=report.exceeded,
+            **tails,
         )
-        peak, own = report.peak_memory / 1e9, report.own_group
-        if ran_out_of_memory(returncode, report.oom_kills, peak, bounds, own_group=own):
-            return ExternalMemoryError(facts)
-        return ExternalError(facts)
+        return ExternalMemoryError(facts) if evidence else ExternalError(facts)
 
     def usage(self, report: ProgramExit) -> Usage:
         """Return what the program has used."""
@@ -635,6 +674,11 @@ class ProgramCall:
             stderr_path=self.stderr and str(directory / self.stderr),
             **facts,
         )
+
+
+def _most(amount: float) -> float:
+    """Return the KiB at which a program with an amount in GB is ended: a little more than that."""
+    return max(1.02 * amount, amount + 0.05) * 1e9 / 1024
 
 
 def _temporary(variables: Mapping[bytes, bytes]) -> bytes:

@@ -17,7 +17,7 @@ import stat
 import time
 from pathlib import Path
 
-from grain.edge.trust import open_appended
+from grain.files.trust import open_appended
 from grain.worker.errors import printable
 
 PER_MINUTE = 200

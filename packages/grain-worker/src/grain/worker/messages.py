@@ -5,7 +5,7 @@ Three ends exchange them:
 - A mission's executor and its local worker, or an agent and its runner: `StartRun`, `Cancel`,
   `Ended`; and, where these are two processes, `Ready`, `DefineFunction` and `ForgetFunctions`.
 - A mission and a runner, in a lane: the same, with `LaneOpen` in place of `Ready`, and `AckRuns`.
-- Head and agent: all others. docs/protocol.md has every field, docs/protocol-rules.md the rules.
+- Head and agent: all others. docs/protocol.md has the rules.
 
 The identity of a run is its *attempt*: the epoch of the head that began it, and a number that this
 head gave to no other run. Agent and runner have no numbers of their own.
@@ -347,6 +347,8 @@ class LoopBlocked(Message, frozen=True):
 class TasksPrinted(Message, frozen=True):
     """Lines that tasks of a mission have printed, if it asks for them; nothing depends on them.
 
+    Five times a second at most, and lost if there is no connection.
+
     Attributes:
         text: whole lines, each with the task at its beginning; `PRINTED` characters at most.
         lost: the number of lines that were left out before these, as there were too many.
@@ -371,6 +373,8 @@ class Inspected(Message, frozen=True):
 class Backlog(Message, frozen=True):
     """The worker takes no more runs while missions leave so much unconfirmed; or does again.
 
+    It comes before `InventoryEnd`, if that is so on a new connection.
+
     Attributes:
         outcomes: how many wait to be confirmed; 0 if the worker takes runs again.
         size: how many bytes they have.
@@ -382,6 +386,8 @@ class Backlog(Message, frozen=True):
 
 class CoresComputed(Message, frozen=True):
     """The number of cores that the processes of the worker compute on, only for display.
+
+    Every five seconds at most, when it has changed, and after `InventoryEnd`.
 
     Attributes:
         cores: in the mean of the last seconds; None if that is not known, or nothing runs there.
@@ -408,7 +414,7 @@ class Leaving(Message, frozen=True):
 
 
 class WorkerRegistered(Message, frozen=True):
-    """The head has taken in the worker's registration.
+    """The head has recorded the worker, its runs and their outcomes.
 
     Attributes:
         versions: the head's, for the worker's log.

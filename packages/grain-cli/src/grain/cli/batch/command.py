@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.cli.batch.errors import BatchError, BatchUnreachable, SubmissionUnknown
 from grain.cli.batch.system_commands import system_environment
 from grain.cli.streams import remedy
-from grain.edge.trust import private_folder, remove_files, write_script
+from grain.files.trust import private_folder, remove_files
+from grain.files.whole import write_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from grain.edge.trust import check_private, naming, private_folder, remove_files
 from grain.eventlog.files import read_plain
+from grain.files.trust import check_private, private_folder, remove_files
+from grain.files.whole import naming, whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -223,7 +224,6 @@ class JobRecords:
     @staticmethod
     def _write_anew(file: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
         """Write a file with other lines, or remove it where none is left."""
-        new = file.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
             kept = []
             for line in read_plain(file).decode(errors="replace").splitlines():
@@ -233,12 +233,8 @@ class JobRecords:
             if not kept:
                 file.unlink(missing_ok=True)
                 return
-            new.touch(mode=0o600)
-            with new.open("w", encoding="utf-8") as out:
-                out.write("".join(f"{line}\n" for line in kept))
-                out.flush()
-                os.fsync(out.fileno())
-            new.replace(file)
+            with whole_file(file, sync=True) as out:
+                out.writelines(f"{line}\n".encode() for line in kept)
 
     def read(self) -> list[JobRecord]:
         """Read all records, the oldest first.

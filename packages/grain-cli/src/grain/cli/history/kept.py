@@ -18,10 +18,11 @@ import msgspec
 
 from grain.cli.history.logs import lines_of
 from grain.cli.history.summary import LogSummary, Summariser
-from grain.edge.trust import check_private, private_folder, remove_files
 from grain.eventlog.files import open_plain
 from grain.eventlog.names import home_folder, parse_folder
 from grain.eventlog.reader import LogReader
+from grain.files.trust import check_private, private_folder, remove_files
+from grain.files.whole import whole_name, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,22 +77,15 @@ class KeptSummaries:
         return self._folder / f"{log.folder.name}.json"
 
     def _keep(self, file: Path, kept: _Kept) -> None:
-        temporary = file.with_name(f"{file.name}.{os.getpid()}")
         with suppress(OSError):
             private_folder(self._folder)
-            with open(temporary, "xb", opener=_for_its_owner) as out:
-                out.write(msgspec.json.encode(kept))
-            temporary.replace(file)
+            write_whole(file, msgspec.json.encode(kept))
 
 
 def is_summary(name: str) -> bool:
     """Return True for the name of a summary, or of a half-written one."""
-    log, json, writer = name.partition(".json")
-    return (
-        bool(json)
-        and parse_folder(log) is not None
-        and (not writer or (writer[1:].isdecimal() and writer[0] == "."))
-    )
+    log, json, _ = whole_name(name).partition(".json")
+    return bool(json) and parse_folder(log) is not None
 
 
 def _own(file: Path) -> bytes:
@@ -100,10 +94,6 @@ def _own(file: Path) -> bytes:
         if os.fstat(opened.fileno()).st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it belongs to another user", str(file))
         return opened.read()
-
-
-def _for_its_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def read_summary(log: StoredLog) -> LogSummary:

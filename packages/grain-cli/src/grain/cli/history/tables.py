@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.plugins import library
 from grain.cli.show import clean
+from grain.files.whole import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -46,16 +48,12 @@ def write_parquet(rows: Iterable[Row], columns: Mapping[str, type], path: str) -
     arrow, parquet = _module("pyarrow"), _module("pyarrow.parquet")
     types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
     schema = arrow.schema([(name, types[kind]) for name, kind in columns.items()])
-    from pathlib import Path
-
-    temporary = Path(f"{path}.part")
-    try:
-        with parquet.ParquetWriter(temporary, schema) as writer:
-            for group in _groups(rows):
-                writer.write_table(arrow.Table.from_pylist(group, schema=schema))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with (
+        whole_file(Path(path), mode=None) as file,
+        parquet.ParquetWriter(file, schema) as writer,
+    ):
+        for group in _groups(rows):
+            writer.write_table(arrow.Table.from_pylist(group, schema=schema))
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grain.cli.hq import answers
-from grain.cli.hq.submission import submit_options
-from grain.cli.jobs.submission import SubmittedFrom, directives, make_job, read_script
+from grain.cli.hq.submission import options_of_submit
+from grain.cli.jobs.submission import directives, read_script, submit_options
 from grain.cli.plugin import report_errors
 from grain.cli.queue.cancelling import cancel_jobs
 from grain.cli.queue.opening import open_queue, queue_errors, selected, warn_of_damage
+from grain.cli.queue.submission import SubmittedFrom, make_job
 from grain.cli.show import one_line
 from grain.cli.slurm.reading import revive_dispatcher, wake_dispatcher
 from grain.cli.streams import harmless_streams
@@ -119,10 +120,8 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], where: str, **given: A
                 else value or inner[option]
                 for option, value in given.items()
             }
-    made = make_job(
-        submit_options(given, around.directory), words=words, script=script, script_name=name,
-        around=around,
-    )  # fmt: skip
+    options = submit_options(options_of_submit(given, around.directory), around)
+    made = make_job(options, around, words=words, script=script, script_name=name)
     queue = open_queue(_name(), make=True)
     number = queue.submit(made)
     wake_dispatcher(queue)

@@ -43,7 +43,8 @@ def make_command(folder: Path, env: Mapping[str, str] = os.environ) -> None:
         OSError: it cannot be written, or another user could exchange it.
     """
     from grain.cli.slurm.setup.folder import script
-    from grain.edge.trust import private_folder, write_script
+    from grain.files.trust import private_folder
+    from grain.files.whole import write_script
 
     private_folder(folder)
     write_script(folder / "hq", script("grain.cli.hq", state_home=env.get("XDG_STATE_HOME", "")))

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.jobs.errors import BadSubmission
-from grain.cli.jobs.submission import SubmitOptions
 from grain.resource import WTime
 
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ _PLACES = {"%{JOB_ID}": "%j", "%{TASK_ID}": "0", "%{INSTANCE_ID}": "0", "%{CWD}"
 """Placeholders, in paths of outputs; a job has the only task 0 here."""
 
 
-def submit_options(given: Mapping[str, Any], directory: str) -> SubmitOptions:
-    """Return the options of ``grain submit``.
+def options_of_submit(given: Mapping[str, Any], directory: str) -> dict[str, Any]:
+    """Return options of ``grain submit``, by the names of `grain.cli.jobs.submit.submit`.
 
     Args:
         given: the options of ``hq submit`` by their names, with ``_`` for ``-``; None for those
@@ -52,7 +51,7 @@ def submit_options(given: Mapping[str, Any], directory: str) -> SubmitOptions:
         "no_requeue": given.get("crash_limit") == "never-restart" or None,
         "env": [*(given.get("env") or ()), f"HQ_SUBMIT_DIR={directory}"],
     }
-    return SubmitOptions({name: value for name, value in options.items() if value is not None})
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def path(text: str, directory: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
+from grain.files.whole import whole_file
 
 if TYPE_CHECKING:
     from grain.cli.init.site import Queue, Site
@@ -80,18 +80,9 @@ def _write(path: Path, text: str, *, force: bool) -> None:
     Raises:
         click.ClickException: it cannot be written, or has come meanwhile.
     """
-    new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            # Whatever the umask: Grain does not use a file that others may write to.
-            os.fchmod(file.fileno(), 0o644)
-            file.write(text)
-        if force:
-            new.replace(path)
-        else:
-            os.link(new, path)
-            new.unlink()
+        # Whatever the umask: Grain does not use a file that others may write to.
+        with whole_file(path, mode=0o644, replaces=force) as file:
+            file.write(text.encode())
     except OSError as error:
-        new.unlink(missing_ok=True)
         raise click.ClickException(f"{clean(str(path))}: {error.strerror}") from None

@@ -3,7 +3,7 @@
 Map:
 
 - ``submit``: ``grain submit``
-- ``submission``: options and directives become a job; no I/O but the script
+- ``submission``: the words of ``grain submit`` become what a submission asks for
 - ``inputs``: the inputs of the tasks of an array: lines, rows of CSV, items of JSON
 - ``errors``: the error of a submission
 - ``listing``: ``grain jobs``

@@ -20,8 +20,8 @@ import msgspec
 from grain.cli.batch import BatchJob, JobPhase, JobState, is_mark, open_system
 from grain.cli.workers.jobs import KEPT, OwnJob, prune, records
 from grain.cli.workers.submission import job_words, make_parent, recorded
-from grain.edge.trust import python_command, remove_files
 from grain.eventlog.names import state_folder
+from grain.files.trust import python_command, remove_files
 from grain.queue.records import UNREADABLE, encode_record
 
 if TYPE_CHECKING:

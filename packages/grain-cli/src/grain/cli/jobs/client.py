@@ -7,12 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.jobs.dispatcher import wake_dispatcher
-from grain.cli.jobs.submission import SubmittedFrom
 from grain.cli.queue import shell
 from grain.cli.queue.explaining import STATES, outputs
 from grain.cli.queue.opening import open_queue, this_user
 from grain.cli.queue.rows import block_text, end_text
-from grain.cli.slurm_words.submission import passed_on
+from grain.cli.queue.submission import SubmittedFrom, passed_on
 from grain.queue.book import Blocks, Book
 from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.cli.jobs.as_job import AsJob
-    from grain.queue.dispatchers import LiveDispatcher
+    from grain.queue.dispatchers import Dispatchers, LiveDispatcher
     from grain.queue.folder import Queue
 
 
@@ -111,7 +111,7 @@ def watch_over(queue: Queue, config: str | None, alive: LiveDispatcher) -> None:
         OSError: no process can be started.
     """
     from grain.cli.missions.logout import at_logout
-    from grain.edge.trust import python_command
+    from grain.files.trust import python_command
     from grain.queue.dispatchers import Dispatchers
 
     # Before the lock: whoever has that looks once more when it has given it back.
@@ -292,9 +292,11 @@ def dispatcher_text(queue: Queue, config: str | None) -> str:
 
 
 def no_dispatcher(queue: Queue) -> str:
-    """Return a sentence that no dispatcher runs, and what the user may do."""
+    """Return a sentence that no dispatcher runs, and what the user may do; or that one starts."""
     from grain.cli.jobs import as_job
 
+    if _is_starting(queue):
+        return "a dispatcher is starting"
     if (chosen := as_job.choice(queue)) is not None:
         return f"no dispatcher runs: {_no_job(queue, chosen)}"
     words = last_words(queue)
@@ -316,18 +318,19 @@ def _no_job(queue: Queue, chosen: AsJob) -> str:
 
 
 def _is_starting(queue: Queue) -> bool:
-    """Return True if a dispatcher was started a moment ago, and lives.
+    """Return True if a dispatcher was started a moment ago, on any host, and lives.
 
     It needs seconds until it is in charge. Whoever submits many jobs one by one would start as many
     meanwhile.
     """
-    from grain.cli.mission_records import missions_folder, read
+    from grain.cli.mission_records import missions_folder, read, time_of_files
     from grain.cli.missions.starting import state_of
 
-    command, earliest = _command(queue), time.time() - _STARTING
     return any(
-        record.start.at > earliest
-        and record.start.command == command
+        # Another environment has another interpreter; and another host, another clock.
+        record.start.command[-1:] == (str(queue.folder),)
+        and record.end is None
+        and time_of_files(record.folder.parent) - record.made < _STARTING
         and state_of(record).phase.alive
         for record in read(missions_folder(), queue.name)
     )
@@ -352,7 +355,7 @@ def await_dispatcher(queue: Queue) -> None:
 
 
 def _command(queue: Queue) -> tuple[str, ...]:
-    from grain.edge.trust import python_command
+    from grain.files.trust import python_command
 
     return (*python_command("grain.dispatcher"), str(queue.folder))
 
@@ -391,7 +394,7 @@ def stop_dispatcher(queue: Queue) -> str:
     """Stop the dispatcher of a queue, here or as a batch job; return a sentence for the user.
 
     It waits for the end of the process, for some seconds: while it lives, no command starts the
-    next one.
+    next one. One that is just starting is awaited and stopped, too.
 
     Raises:
         click.ClickException: it runs on another host, or in another container, and is not a batch
@@ -401,42 +404,56 @@ def stop_dispatcher(queue: Queue) -> str:
     """
     from grain.cli.jobs import as_job
     from grain.config import load
-    from grain.queue.dispatchers import SILENT_AFTER, Dispatchers
+    from grain.queue.dispatchers import Dispatchers
 
     dispatchers = Dispatchers(queue.files)
     jobs = []
     if (chosen := as_job.choice(queue)) is not None:
         jobs = as_job.end_jobs(queue, load(chosen.config or None))
         as_job.forget(queue)
-    alive = dispatchers.alive()
-    if alive is None:
-        if (last := dispatchers.last()) is not None:
-            dispatchers.say_farewell(last[0])  # so that no command takes it for killed
-        return _STOPPED if jobs else "no dispatcher runs"
-    if not alive.is_here:
-        if jobs:
+    stopped = bool(jobs)
+    while (alive := _in_charge_soon(queue, dispatchers)) is not None:
+        if not alive.is_here and jobs:
             dispatchers.say_farewell(alive.number)
             return _STOPPED
-        host = clean(alive.dispatcher.host)
-        there = f"on {host}, in another container" if host == socket.gethostname() else f"on {host}"
-        silence = silence_of(dispatchers, alive)
-        if silence < LATE:
-            raise click.ClickException(
-                f"it runs {there}: give this command there (its last sign of life came "
-                f"{span(silence)} ago)"
-            )
-        raise click.ClickException(
-            f"it ran {there}, and has given no sign of life for {span(silence)}: give this command "
-            f"there, or wait until it is taken for dead, which is after {span(SILENT_AFTER)}"
+        if not alive.is_here:
+            raise click.ClickException(_on_its_host(dispatchers, alive))
+        with suppress(ProcessLookupError):  # that of a batch job
+            os.kill(alive.dispatcher.pid, signal.SIGTERM)
+        end = time.monotonic() + _STOPPING
+        while dispatchers.alive() == alive:
+            if time.monotonic() > end:
+                return "the dispatcher is told to stop; jobs that run go on"
+            time.sleep(0.05)
+        stopped = True
+    if (last := dispatchers.last()) is not None:
+        dispatchers.say_farewell(last[0])  # so that no command takes it for killed
+    return _STOPPED if stopped else "no dispatcher runs"
+
+
+def _in_charge_soon(queue: Queue, dispatchers: Dispatchers) -> LiveDispatcher | None:
+    """Return the dispatcher in charge, perhaps when one is that is just starting; None for none."""
+    while (alive := dispatchers.alive()) is None and _is_starting(queue):
+        time.sleep(_LOOK)
+    return alive
+
+
+def _on_its_host(dispatchers: Dispatchers, alive: LiveDispatcher) -> str:
+    """Return on which other host a dispatcher can be stopped, as a sentence."""
+    from grain.queue.dispatchers import SILENT_AFTER
+
+    host = clean(alive.dispatcher.host)
+    there = f"on {host}, in another container" if host == socket.gethostname() else f"on {host}"
+    silence = silence_of(dispatchers, alive)
+    if silence < LATE:
+        return (
+            f"it runs {there}: give this command there (its last sign of life came "
+            f"{span(silence)} ago)"
         )
-    with suppress(ProcessLookupError):  # that of a batch job
-        os.kill(alive.dispatcher.pid, signal.SIGTERM)
-    end = time.monotonic() + _STOPPING
-    while dispatchers.alive() == alive:
-        if time.monotonic() > end:
-            return "the dispatcher is told to stop; jobs that run go on"
-        time.sleep(0.05)
-    return _STOPPED
+    return (
+        f"it ran {there}, and has given no sign of life for {span(silence)}: give this command "
+        f"there, or wait until it is taken for dead, which is after {span(SILENT_AFTER)}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,132 +1,44 @@
-"""Options of the command line, and of the directives of a script, become a job."""
+"""The words of ``grain submit`` become what a submission asks for."""
 
 from __future__ import annotations
 
-import getpass
 import math
 import os
 import re
 import shlex
 import shutil
 import signal
-import socket
-import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec.structs import replace
-
 from grain.cli.jobs.errors import BadSubmission
-from grain.cli.jobs.inputs import OPTIONS, FileInputs
-from grain.cli.queue import shell
-from grain.cli.slurm_words.submission import (
-    default_limits,
+from grain.cli.queue.submission import (
+    SubmitOptions,
+    SubmittedFrom,
     expanded,
-    passed_on,
-    plain_environment,
+    marked_lines,
 )
-from grain.queue.arrays import first_and_last, parse_array
+from grain.queue.arrays import array_text, first_and_last, parse_array
 from grain.queue.errors import BadInput
-from grain.queue.records import ArraySpec, Dependency, Job
+from grain.queue.records import ArraySpec, Dependency, Job, first_choice
 from grain.resource import WTime, from_text, to_data, unit_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from grain.queue.records import Receivers, Until
+    from grain.cli.jobs.inputs import FileInputs
+    from grain.queue.records import Until
 
 LONGEST_SCRIPT = 10_000_000
 """Bytes of a script."""
 
 _LONGEST_NAME = 200
+_AS_THEY_ARE = ("name", "nodes", "ranks", "priority", "retries", "append", "scratch")
+_PLACES = {"cwd": "directory", "stdin": "stdin", "stdout": "stdout", "stderr": "stderr"}
 _PROGRAM = b"\x7fELF"
 _AFTER = re.compile(r"(\d+(?:,\d+)*)(?::(ok|fail|any|begun|each))?")
-
-
-@dataclass(frozen=True)
-class SubmitOptions:
-    """The options of ``grain submit``, by the names of `grain.cli.jobs.submit.submit`.
-
-    Attributes:
-        given: only those that the user gave.
-    """
-
-    given: Mapping[str, Any] = field(default_factory=dict)
-
-    def __or__(self, other: SubmitOptions) -> SubmitOptions:
-        """Return both; the options and the inputs of the other one go first."""
-        mine = self.given
-        if any(name in other.given for name in OPTIONS):
-            mine = {name: mine[name] for name in mine if name not in {*OPTIONS, "header"}}
-        return SubmitOptions({**mine, **other.given})
-
-    def without(self, name: str) -> SubmitOptions:
-        """Return these without one of them."""
-        return SubmitOptions({key: value for key, value in self.given.items() if key != name})
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return an option."""
-        return self.given.get(name, default)
-
-
-@dataclass(frozen=True)
-class SubmittedFrom:
-    """The process that submits a job: its directory, its user, and so on.
-
-    Attributes:
-        directory: the working directory, absolute.
-        environment: all variables.
-        umask: of the process.
-        host: name of the machine.
-        user: name of the user.
-        now: Unix seconds.
-        limits: its soft limits by their names, such as ``NOFILE``.
-    """
-
-    directory: str
-    environment: Mapping[str, str]
-    umask: int
-    host: str
-    user: str
-    now: float
-    limits: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def here(cls) -> SubmittedFrom:
-        """Return this process.
-
-        Raises:
-            BadSubmission: its directory was removed.
-        """
-        try:
-            directory = str(Path.cwd())
-        except FileNotFoundError:
-            raise BadSubmission("this directory was removed; change to another one") from None
-        return cls(
-            directory, shell.variables(), shell.umask(), socket.gethostname(), getpass.getuser(),
-            time.time(), shell.soft_limits(),
-        )  # fmt: skip
-
-    def job(self, name: str, **fields: Any) -> Job:
-        """Return a job that it submits.
-
-        Args:
-            name: the job's.
-            fields: others of `Job`, which go before those that follow from the process.
-        """
-        own: dict[str, Any] = {
-            "at": self.now,
-            "host": self.host,
-            "user": self.user,
-            "umask": self.umask,
-            "directory": self.directory,
-            "limits": default_limits(self.limits),
-            "environment": passed_on(self.environment),
-        }
-        return Job(name=name, **own | fields)
 
 
 def directives(script: str, mark: str = "#GRAIN") -> list[str]:
@@ -136,17 +48,13 @@ def directives(script: str, mark: str = "#GRAIN") -> list[str]:
         BadSubmission: a line has a quote that is not closed.
     """
     words: list[str] = []
-    for number, line in enumerate(script.splitlines(), 1):
-        text = line.strip().replace("\t", " ")
-        if text and not text.startswith("#"):
-            break
-        first, _, rest = text.partition(" ")
-        if first != mark:
-            continue
+    for number, text in marked_lines(script, mark):
         try:
-            words += shlex.split(rest, comments=True)
+            words += shlex.split(text, comments=True)
         except ValueError:
-            raise BadSubmission(f"line {number} has a quote that is not closed: {text}") from None
+            raise BadSubmission(
+                f"line {number} has a quote that is not closed: {mark}{text}"
+            ) from None
     return words
 
 
@@ -204,72 +112,59 @@ def _no_script(word: str) -> str:
     return f"{word}: there is no such script here, and no such program on PATH"
 
 
-def make_job(
-    options: SubmitOptions,
-    *,
-    words: Sequence[str],
-    script: str,
-    script_name: str,
+def submit_options(
+    given: Mapping[str, Any],
     around: SubmittedFrom,
+    *,
+    base: SubmitOptions | None = None,
     inputs: FileInputs | None = None,
-) -> Job:
-    """Return the job.
+) -> SubmitOptions:
+    """Return what a submission asks for.
 
     Args:
-        words: the command; the arguments of the script, if there is one.
-        script: its text; "" for a command.
-        script_name: as the user gave it.
+        given: the options of ``grain submit`` that the user gave, by the names of
+            `grain.cli.jobs.submit.submit`.
+        around: who submits it.
+        base: of lines in the script, behind `given`.
         inputs: those of its tasks; None for none.
 
     Raises:
         BadSubmission: an option makes no sense; the message names it.
     """
-    what = script_name or (words[0] if words else "")
-    name = options.get("name") or what.rpartition("/")[2] or "job"
-    if len(name) > _LONGEST_NAME:
+    get = given.get
+    if len(get("name") or "") > _LONGEST_NAME:
         raise BadSubmission(f"--name: a name has at most {_LONGEST_NAME} characters")
-    array = _array(options, inputs)
-    places = {
-        option: _place(options, option, around) for option in ("stdout", "stderr", "stdin", "cwd")
-    }
-    stdout = places["stdout"] or ("job-%A_%a.out" if array else "job-%j.out")
-    limit = _seconds("--time", options.get("time"))
-    number, before, receivers = _warning(options.get("signal"), limit)
-    job = around.job(
-        name,
-        directory=os.path.normpath(Path(around.directory, places["cwd"])),
-        command=tuple(words),
-        script=script,
-        script_name=script_name,
-        stdin="" if places["stdin"] == "-" else places["stdin"],
-        environment=_environment(options, around.environment),
-        request=_request(options),
-        priority=options.get("priority") or 0,
-        stdout=stdout,
-        stderr=places["stderr"],
-        append=bool(options.get("append")),
-        columns=inputs.names if inputs else (),
-        array=array,
-        after=tuple(_after(text) for text in options.get("after") or ()),
-        not_before=_begin(options.get("begin"), around.now),
-        held=bool(options.get("hold")),
-        retries=options.get("retries") or 0,
-        halt=_halt(options.get("halt"), array),
-        requeue=not options.get("no_requeue"),
-        timeout=limit,
-        signal=number,
-        signal_before=before,
-        # A command is its own only step.
-        signal_to=receivers if script else "all",
-        scratch=bool(options.get("scratch")),
+    as_they_are = {name: given[name] for name in _AS_THEY_ARE if name in given}
+    for option, name in _PLACES.items():
+        if option in given:
+            as_they_are[name] = _place(given[option], option, around)
+    own = SubmitOptions(
+        request=_request(given),
+        timeout=_seconds("--time", get("time")) or None,
+        array=_array(get("array")),
+        after=tuple(_after(text) for text in get("after") or ()) or None,
+        not_before=_begin(get("begin"), around.now) or None,
+        held=get("hold"),
+        requeue=False if get("no_requeue") else None,
+        clean=get("clean_env"),
+        variables=_variables(get("env")),
+        **as_they_are,
     )
-    return replace(job, options=_ranks(options.get("ranks"), job))
+    options = (base or SubmitOptions()) | own
+    # What follows looks at several options, of which some may be in a line of the script.
+    array = _numbered(options.array, inputs)
+    more = SubmitOptions(
+        array=array,
+        halt=_halt(get("halt"), array),
+        options=_ranks(options),
+        **_warning(get("signal"), options.timeout),
+    )
+    return options | more
 
 
-def _place(options: SubmitOptions, option: str, around: SubmittedFrom) -> str:
-    text = options.get(option) or ""
+def _place(text: str, option: str, around: SubmittedFrom) -> str:
     try:
-        return expanded(text, around.environment)
+        return "" if (option, text) == ("stdin", "-") else expanded(text, around.environment)
     except ValueError as error:
         raise BadSubmission(f"--{option} {text}: {error}") from None
 
@@ -290,57 +185,65 @@ def check_files(job: Job) -> None:
         raise BadSubmission(f"--stdin {job.stdin}: there is no such file in {job.directory}")
 
 
-def _request(options: SubmitOptions) -> dict[str, object]:
-    """Return what each task asks for, as plain data."""
-    text = options.get("res") or "Cores=1"
-    nodes = options.get("nodes") or 1
+def _request(given: Mapping[str, Any]) -> dict[str, object] | None:
+    """Return what each task asks for on a node, as plain data."""
+    text, nodes = given.get("res"), given.get("nodes") or 1
+    if not text:
+        return None
     try:
         request = from_text(text)
         if nodes > 1:
-            request = nodes * request
+            nodes * request
     except ValueError as error:
         more = f" --nodes {nodes}" if nodes > 1 else ""
         raise BadSubmission(f"-r {text}{more}: {error}") from None
     return dict(to_data(request))
 
 
-def _ranks(ranks: int | None, job: Job) -> dict[str, str]:
+def _ranks(options: SubmitOptions) -> dict[str, str] | None:
     """Return what the variables of a job say of its processes."""
-    if ranks is None:
-        return {}
-    asked = job.first_choice.get("Cores", 0)
+    if (ranks := options.ranks) is None:
+        return None
+    count, choice = first_choice(options.request or {"Cores": 1})
+    asked, nodes = choice.get("Cores", 0), max(count, options.nodes or 1)
     if asked == "all":  # of a worker that is not known yet
         return {"ntasks": str(ranks)}
     # Ids, a number, or a part of one core.
     cores = len(asked) if isinstance(asked, list | tuple) else int(cast("float", asked))
-    cores *= job.nodes
+    cores *= nodes
     if ranks > cores:
-        each = -(-ranks // job.nodes)
+        each = -(-ranks // nodes)
         raise BadSubmission(
             f"--ranks {ranks}: each rank needs a core of its own: ask for -r Cores={each} or more"
-            + (" on each of the nodes" if job.nodes > 1 else "")
+            + (" on each of the nodes" if nodes > 1 else "")
         )
     return {"ntasks": str(ranks), "cpus-per-task": str(cores // ranks)}
 
 
-def _array(options: SubmitOptions, inputs: FileInputs | None) -> ArraySpec | None:
-    text = options.get("array")
-    number = len(inputs.records) if inputs else 0
-    if text is None:
-        return ArraySpec(ranges=((1, number, 1),)) if number else None
+def _array(text: str | None) -> ArraySpec | None:
     try:
-        array = parse_array(text)
+        return None if text is None else parse_array(text)
     except BadInput as error:
         raise BadSubmission(f"--{error}") from None
+
+
+def _numbered(array: ArraySpec | None, inputs: FileInputs | None) -> ArraySpec | None:
+    """Return the array of a job with inputs: those that were chosen, or all."""
+    if not inputs or not inputs.records:
+        return array
+    number = len(inputs.records)
+    if array is None:
+        return ArraySpec(ranges=((1, number, 1),))
     first, last = first_and_last(array)
-    if inputs and not 1 <= first <= last <= number:
+    if not 1 <= first <= last <= number:
+        text = array_text(array)
         raise BadSubmission(f"--array {text}: {inputs.option} has the inputs 1 to {number}")
     return array
 
 
-def _halt(text: str | None, array: ArraySpec | None) -> int:
+def _halt(text: str | None, array: ArraySpec | None) -> int | None:
     if text is None:
-        return 0
+        return None
     match = re.fullmatch(r"fail=([1-9][0-9]{0,5})", text, re.ASCII)
     if match is None:
         raise BadSubmission(
@@ -392,10 +295,9 @@ def _begin(text: str | None, now: float) -> float:
         ) from None
 
 
-def _warning(text: str | None, limit: float) -> tuple[int, float, Receivers]:
-    """Return a signal, the seconds before the limit, and which processes of a script get it."""
+def _warning(text: str | None, limit: float | None) -> dict[str, Any]:
     if text is None:
-        return 0, 0.0, "steps"
+        return {}
     match = re.fullmatch(r"(B:)?(?:SIG)?([A-Z]+\d?|\d{1,2})(?:@(\d{1,6}))?", text)
     number = 0
     if match is not None:
@@ -409,19 +311,17 @@ def _warning(text: str | None, limit: float) -> tuple[int, float, Receivers]:
         )
     if not limit:
         raise BadSubmission(f"--signal {text} warns before the time limit: add --time")
-    return int(number), float(match[3] or 60), "script" if match[1] else "steps"
+    to = "script" if match[1] else "steps"
+    return {"signal": int(number), "signal_before": float(match[3] or 60), "signal_to": to}
 
 
-def _environment(options: SubmitOptions, environment: Mapping[str, str]) -> dict[str, str]:
-    if options.get("clean_env"):
-        variables = plain_environment(environment)
-    else:
-        variables = passed_on(environment)
-    for text in options.get("env") or ():
+def _variables(texts: Sequence[str] | None) -> dict[str, str] | None:
+    variables = {}
+    for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise BadSubmission(
                 f"--env {text}: write NAME=VALUE; without --clean-env, all variables go along"
             )
         variables[name] = value
-    return variables
+    return variables or None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +16,10 @@ from grain.cli.queue.opening import dispatcher_state, open_queue, queue_errors, 
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from grain.cli.jobs.inputs import FileInputs
-    from grain.cli.jobs.submission import SubmitOptions
+    from grain.cli.queue.submission import SubmitOptions, SubmittedFrom
 
 # Options of the command, which a script cannot give.
 _NOT_OF_JOB = ("wait", "parsable", "as_json", "directives", "config_file", "words")
@@ -130,42 +130,43 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
     from grain.cli.jobs.wait import going_on, trouble, wait_for
 
     with trouble() if given["wait"] else nullcontext(), report_errors(), queue_errors():
+        from msgspec.structs import replace
+
         from grain.cli.jobs.dispatcher import no_workers, wake_dispatcher
         from grain.cli.jobs.submission import (
-            SubmittedFrom,
             check_files,
             directives,
-            make_job,
             read_script,
+            submit_options,
         )
         from grain.cli.queue.sharing import shared_text
+        from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, make_job
         from grain.queue.selectors import Selected
 
-        options, script, name = _options(ctx), read_script(words[0], given["cwd"]), ""
+        own, script, name = _options(ctx), read_script(words[0], given["cwd"]), ""
+        around, of_slurm = SubmittedFrom.here(), SubmitOptions()
         if script:
             name, *words_left = words
             words = tuple(words_left)
             if given["directives"] == "on":
-                of_script = _options(_context_of(ctx, directives(script)))
-                options = of_script | options
-                of_slurm = _of_slurm(script, name)
+                own = _together(_options(_context_of(ctx, directives(script))), own)
+                of_slurm = _of_slurm(script, name, around)
                 # Ranks share the cores that were asked for with them.
                 # With a request that has its own number of nodes, theirs does not count either.
-                if options.get("res"):
-                    of_slurm = of_slurm.without("ranks").without("nodes")
-                options = of_slurm | options
-        inputs = _inputs(options)
-        stdin = sys.stdin.buffer.read() if options.get("stdin") == "-" else b""
+                if own.get("res"):
+                    of_slurm = replace(of_slurm, ranks=None, nodes=None)
+        inputs = _inputs(own)
+        stdin = sys.stdin.buffer.read() if own.get("stdin") == "-" else b""
         job = make_job(
-            options, words=words, script=script, script_name=name, around=SubmittedFrom.here(),
-            inputs=inputs,
+            submit_options(own, around, base=of_slurm, inputs=inputs), around,
+            words=words, script=script, script_name=name, columns=inputs.names if inputs else (),
         )  # fmt: skip
         check_files(job)
         for line in shared_text(job, inputs.entries if inputs else ()).splitlines():
             click.echo(f"grain submit: {line}", err=True)
         filled = inputs.filled(words, job.array, is_script=bool(script)) if inputs else b""
         # Without the option, it may be that of the environment.
-        queue = open_queue(options.get("queue_name") or given["queue_name"], make=True)
+        queue = open_queue(own.get("queue_name") or given["queue_name"], make=True)
         number = queue.submit(job, stdin, filled)
         # From here on the job is in the queue, whatever fails.
         if given["as_json"]:
@@ -190,7 +191,7 @@ def _on_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def _inputs(options: SubmitOptions) -> FileInputs | None:
+def _inputs(options: Mapping[str, Any]) -> FileInputs | None:
     """Read the inputs of the tasks of an array; None if there are none.
 
     Raises:
@@ -209,7 +210,7 @@ def _inputs(options: SubmitOptions) -> FileInputs | None:
         raise BadSubmission(
             f"{OPTIONS[given[0]]} and {OPTIONS[given[1]]} both make an array: give one of them"
         )
-    name = options.get(given[0])
+    name = options[given[0]]
     if name == "-" == options.get("stdin"):
         raise BadSubmission(
             f"{OPTIONS[given[0]]} - and --stdin - both read what is piped: give one a file"
@@ -223,31 +224,35 @@ def _inputs(options: SubmitOptions) -> FileInputs | None:
     return read_inputs(given[0], name, content, header=bool(options.get("header")))
 
 
-def _options(ctx: click.Context) -> SubmitOptions:
+def _options(ctx: click.Context) -> dict[str, Any]:
     """Return the options of a job that were given."""
-    from grain.cli.jobs.submission import SubmitOptions
-
-    return SubmitOptions(
-        {
-            name: value
-            for name, value in ctx.params.items()
-            if name not in _NOT_OF_JOB
-            and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        }
-    )
+    return {
+        name: value
+        for name, value in ctx.params.items()
+        if name not in _NOT_OF_JOB and ctx.get_parameter_source(name) is _GIVEN
+    }
 
 
-def _of_slurm(script: str, name: str) -> SubmitOptions:
+def _together(of_script: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both; the own options and inputs go first."""
+    from grain.cli.jobs.inputs import OPTIONS
+
+    if any(name in own for name in OPTIONS):
+        of_inputs = {*OPTIONS, "header"}
+        of_script = {name: of_script[name] for name in of_script if name not in of_inputs}
+    return {**of_script, **own}
+
+
+def _of_slurm(script: str, name: str, around: SubmittedFrom) -> SubmitOptions:
     """Return the options in lines #SBATCH of a script.
 
     Raises:
         click.UsageError: one is wrong, or asks for what there is not here.
     """
-    from grain.cli.jobs.submission import SubmitOptions
-    from grain.cli.slurm_words.translation import NotTranslated, submit_options
+    from grain.cli.slurm_words.submission import NotTranslated, options_of_script
 
     try:
-        return SubmitOptions(submit_options(script, name, time.time(), os.environ))
+        return options_of_script(script, name, around)
     except NotTranslated as error:
         raise click.UsageError(f"in a line #SBATCH: {error}; or use --directives off") from None
 

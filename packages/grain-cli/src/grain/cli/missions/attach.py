@@ -10,7 +10,7 @@ import click
 
 from grain.cli import completion
 from grain.cli.options import config_option, load_config
-from grain.cli.plugin import report_errors
+from grain.cli.plugin import Interrupted, report_errors
 from grain.cli.show import clean
 from grain.cli.streams import plain
 from grain.eventlog.files import open_plain
@@ -49,7 +49,7 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
     """Follow the output of a mission.
 
     On a terminal its progress stands below. Ctrl-C detaches: the mission goes on. The exit status
-    is that of the mission; 0 after Ctrl-C.
+    is that of the mission; 130 after Ctrl-C.
 
     \b
     Examples:
@@ -95,8 +95,11 @@ def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str
                 time.sleep(_POLL)
         except KeyboardInterrupt:
             progress.hide()
-            click.echo(f"\ndetached: {record.start.name} goes on", err=True)
-            return
+            label = record.label
+            raise Interrupted(
+                f"detached: {label} goes on: `grain attach {label}` follows it again, "
+                f"`grain cancel {label}` ends it"
+            ) from None
         finally:
             progress.close()
         click.echo(f"{record.label} {clean(state.detail)}", err=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grain.cli.batch.systems.local import start_time
 from grain.cli.mission_records import End, MissionStart, Process, load, reserve, write
-from grain.edge.trust import open_appended
+from grain.files.processes import start_time, this_process
+from grain.files.trust import open_appended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,12 +30,6 @@ PULSE = 30.0
 """Seconds between two signs of life."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-def this_kernel() -> str:
-    """Return the boot id of the kernel and the inode of the process namespace."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
 
 
 def keep(
@@ -119,13 +112,10 @@ def _pidfd(pid: int) -> int | None:
 
 
 def _process(pid: int) -> Process:
+    me = this_process()
+    began = start_time(pid) or 0
     return Process(
-        host=socket.gethostname(),
-        kernel=this_kernel(),
-        pid=pid,
-        began=start_time(pid),
-        keeper=os.getpid(),
-        keeper_began=start_time(os.getpid()),
+        host=me.host, kernel=me.kernel, pid=pid, began=began, keeper=me.pid, keeper_began=me.start
     )
 
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from grain.cli.batch.systems.local import start_time
 from grain.cli.mission_records import (
     MissionStart,
     make,
@@ -28,13 +26,14 @@ from grain.cli.mission_records import (
     time_of_files,
 )
 from grain.cli.missions.environment import kept
-from grain.cli.missions.keeper import keep, this_kernel
+from grain.cli.missions.keeper import keep
 from grain.cli.missions.logout import at_logout
 from grain.cli.missions.state import Phase, State, judge
 from grain.cli.options import check_bridges
 from grain.cli.show import clean
-from grain.edge.trust import open_appended, python_command
 from grain.eventlog.files import read_plain
+from grain.files.processes import PeerProcess, start_time, this_process
+from grain.files.trust import open_appended, python_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -120,8 +119,8 @@ def digest(file: Path) -> str:
 def state_of(record: StartRecord) -> State:
     """Return what has become of a start."""
     now = partial(time_of_files, record.folder.parent)
-    host = socket.gethostname()
-    return judge(record, host=host, kernel=this_kernel(), now=now, began=start_time)
+    me = this_process()
+    return judge(record, host=me.host, kernel=me.kernel, now=now, began=start_time)
 
 
 def begin(start: MissionStart, env: Mapping[str, str], *, otherwise: str) -> int:
@@ -276,10 +275,10 @@ def end(record: StartRecord) -> None:
         raise click.ClickException(f"{record.label} {state.detail}: try again")
     if not state.phase.alive or process is None:
         raise click.ClickException(f"{record.label} does not run: it {state.detail}")
-    if process.kernel != this_kernel():
+    if process.kernel != this_process().kernel:
         raise click.ClickException(
             f"{record.label} {state.detail}, and no scheduler reaches it from here; log in there "
             f"and repeat: grain cancel {record.label}"
         )
-    if start_time(process.pid) == process.began:
+    if PeerProcess(process.pid, process.began).alive:
         os.kill(process.pid, signal.SIGTERM)

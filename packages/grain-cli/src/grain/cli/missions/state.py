@@ -56,14 +56,14 @@ def judge(
     host: str,
     kernel: str,
     now: Callable[[], float],
-    began: Callable[[int], str],
+    began: Callable[[int], int | None],
 ) -> State:
     """Return the state of a start.
 
     Args:
         kernel: the boot id and the process namespace of this host, as `Process.kernel` has them.
         now: returns the time by the clock of the folder's file system, in Unix seconds.
-        began: returns the start of a process of this host; "" if it is dead.
+        began: returns the start of a process of this host; None if it is dead.
     """
     if record.end is not None:
         if record.end.status and record.cancelled is not None:

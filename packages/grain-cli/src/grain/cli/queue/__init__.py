@@ -9,6 +9,7 @@ Map:
 - ``explaining``: jobs in ``grain why`` and ``grain logs``
 - ``wishes``: what the user asks of jobs
 - ``cancelling``: jobs in ``grain cancel``
+- ``submission``: the content of a submission, and the job that it becomes
 - ``sharing``: outputs that tasks of an array share
 - ``shell``: the variables, umask and limits of the shell in which a user submits
 - ``tickets``: jobs by the numbers of their attempts in the queue's mission

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,7 @@ from grain.cli.history.command import complete
 from grain.cli.options import config_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
+from grain.files.whole import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -164,27 +163,16 @@ def _replace(file: Path, pieces: Iterable[str]) -> None:
     """
     # A device such as /dev/stdout is not a file that another could replace.
     direct = file.exists() and not file.is_file()
-    partial = file if direct else file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with contextlib.ExitStack() as stack:
-            # Not through a link that another user has put there, where all may write.
-            raw = stack.enter_context(partial.open("wb" if direct else "xb"))
-            if file.suffix == ".gz":
-                import gzip
+    with file.open("wb") if direct else whole_file(file, mode=None) as raw:
+        data = (piece.encode(errors="replace") for piece in pieces)
+        if file.suffix == ".gz":
+            import gzip
 
-                # Half of the time for a tenth more.
-                out = stack.enter_context(gzip.GzipFile(file.stem, "wb", 4, raw, mtime=0))
-                out.writelines(piece.encode(errors="replace") for piece in pieces)
-            else:
-                raw.writelines(piece.encode(errors="replace") for piece in pieces)
-        if not direct:
-            partial.replace(file)
-    except BaseException as error:
-        if not direct:
-            partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename == str(partial):
-            error.filename = str(file)  # a name that the user has given
-        raise
+            # Half of the time for a tenth more.
+            with gzip.GzipFile(file.stem, "wb", 4, raw, mtime=0) as out:
+                out.writelines(data)
+        else:
+            raw.writelines(data)
 
 
 def _size(size: int) -> str:

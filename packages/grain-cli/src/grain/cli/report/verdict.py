@@ -16,10 +16,11 @@ from grain.cli.verdict.rules import (
     Lost,
     alike,
     lost_workers,
+    short_message,
     short_name,
     too_many_cores,
 )
-from grain.eventlog.causes import headline
+from grain.eventlog.causes import headline, place_set_aside
 from grain.eventlog.never_ran import CALLED_OFF, sentences
 from grain.eventlog.totals import OTHER_CAUSES
 from grain.resource.figures import counted, span
@@ -63,6 +64,7 @@ def verdict(report: Report, *, running: bool, whole: bool) -> list[Finding]:
     """
     found = chain(
         _never_ran(report, running=running) if whole else (),
+        _set_aside(report),
         _failures(report, running=running),
         _cut_runs(report),
         _too_many_cores(report),
@@ -84,6 +86,18 @@ def _never_ran(report: Report, *, running: bool) -> Iterator[Finding]:
         if not sentence.endswith(CALLED_OFF):
             yield Finding(f"{sentence}.", "queue")
             return
+
+
+def _set_aside(report: Report) -> Iterator[Finding]:
+    last: dict[str, str] = {}
+    for _, text in report.remarks:
+        if place := place_set_aside(text):
+            last[place] = text[text.index(place) :]
+    if last:
+        place, text = next(reversed(last.items()))
+        others = counted(len(last) - 1, "other place")
+        also = f"; {others} as well" if len(last) > 1 else ""
+        yield Finding(f"{short_message(text.replace(' is set', ' was set', 1))}{also}.", "remarks")
 
 
 def _failures(report: Report, *, running: bool) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """The number of workers to keep: the decisions of `grain scale`, without I/O; time is an argument.
 
 `Pool` keeps a number of jobs alive, and knows which of them failed. `Scaler` has one for each
-shape of worker, and decides by demand how many there are to be. Its rules, which docs/demand.md
+shape of worker, and decides by demand how many there are to be. Its rules, which docs/workers.md
 explains:
 
 1.  Need: waiting tasks, those with the largest share of a worker first, are put into the free room

@@ -18,9 +18,9 @@ from grain.cli.slurm.reading import NeverBegins, exit_status, wait_for
 from grain.cli.slurm.sbatch import around, submit
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.steps import StepRefused, refuse
-from grain.cli.slurm_words.submission import JobRefused, make_job
-from grain.edge.trust import private_folder, python_command
+from grain.cli.slurm_words.submission import JobRefused, slurm_job
 from grain.eventlog.names import state_folder
+from grain.files.trust import private_folder, python_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     options = {name: value for name, value in given.items() if name not in _NOT_OF_JOB}
     options["job-name"] = given.get("job-name") or Path(command[0]).name
     try:
-        job = make_job(options, "", "", words, around(here))
+        job = slurm_job(options, around(here), words=words)
     except BadUse as error:
         raise BadUse(str(error).replace("sbatch: ", "srun: "), error.status) from None
     except JobRefused as refused:
@@ -73,10 +73,8 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
         ) from None
     job = msgspec.structs.replace(
         job,
-        script="",
         stdout=str(files[0]).replace("%", "%%"),
         stderr=str(files[1]).replace("%", "%%"),
-        signal_to="all",
     )
     copies = [
         _Copy(file, stream) for file, stream in zip(files, (sys.stdout, sys.stderr), strict=True)

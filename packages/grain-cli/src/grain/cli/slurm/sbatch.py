@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.cli.queue import shell
 from grain.cli.queue.sharing import shared_text
+from grain.cli.queue.submission import SubmittedFrom
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
-from grain.cli.slurm_words.submission import Around, JobRefused, make_job
+from grain.cli.slurm_words.submission import JobRefused, slurm_job
 from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError, Uncertain
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
         ]
     )
     try:
-        job = make_job(options, script, name, arguments, around(here))
+        job = slurm_job(options, around(here), words=arguments, script=script, name=name)
     except JobRefused as refused:
         from grain.cli.batch.system_commands import system_command
 
@@ -128,23 +127,19 @@ def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:
     return queue, number
 
 
-def around(here: Here) -> Around:
+def around(here: Here) -> SubmittedFrom:
     """Return the process as a submission knows it.
 
     Raises:
         CommandFailed: its directory was removed.
     """
     try:
-        directory = str(Path.cwd())
-    except FileNotFoundError:
+        return SubmittedFrom.here(here.environment, here.user, here.commands)
+    except BadInput as error:
         raise CommandFailed(
             f"{here.command}: error: getcwd failed: No such file or directory\n"
-            f"{here.command}: (Grain) this directory was removed; change to another one"
+            f"{here.command}: (Grain) {error}"
         ) from None
-    return Around(
-        directory, here.environment, shell.umask(), here.host, here.user, time.time(),
-        here.commands, shell.soft_limits(),
-    )  # fmt: skip
 
 
 def _failed(text: str, reason: str, command: str = "sbatch") -> CommandFailed:

@@ -15,7 +15,7 @@ from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm_words import steps
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SRUN, merged
-from grain.edge.trust import open_output
+from grain.files.trust import open_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,8 +5,7 @@ Map:
 - ``grammar``: command lines as getopt_long(3) reads them
 - ``options``: the options of ``sbatch`` and ``srun``, also in lines ``#SBATCH`` of a script
 - ``values``: times, memory, dependencies and other values as users write them
-- ``submission``: options become a job
-- ``translation``: options of a script become those of ``grain submit``
+- ``submission``: the words of ``sbatch`` become what a submission asks for
 - ``formats``: the formats of ``squeue``, and lines in them
 - ``accounts``: the fields of ``sacct``, and its lines
 - ``steps``: a step of ``srun``

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grain.cli.queue.submission import marked_lines
 from grain.cli.slurm_words.grammar import BadUse, options, parse
 
 if TYPE_CHECKING:
@@ -59,8 +60,6 @@ _VARIABLES = {
 }  # fmt: skip
 _FLAGS = {"SBATCH_NO_REQUEUE": "no-requeue", "SBATCH_REQUEUE": "requeue", "SBATCH_WAIT": "wait"}
 
-_MARK = "#SBATCH"
-
 # Of each group, the one that is given last counts.
 _INSTEAD = ({"requeue", "no-requeue"}, {"mem", "mem-per-cpu", "mem-per-gpu"})
 
@@ -111,13 +110,8 @@ def directives(script: str, name: str = "") -> list[list[str]]:
     Raises:
         BadUse: a line has a quote that is not closed.
     """
-    found = []
-    for number, line in enumerate(script.splitlines(), 1):
-        if line.startswith(_MARK) and line[len(_MARK) :][:1] in ("", " ", "\t"):
-            found.append(_words(line[len(_MARK) :], name, number))
-        elif line.strip() and not line.startswith("#"):
-            break
-    return [words for words in found if words]
+    lines = marked_lines(script, "#SBATCH", indented=False)
+    return [words for number, line in lines if (words := _words(line, name, number))]
 
 
 def _words(text: str, name: str, number: int) -> list[str]:

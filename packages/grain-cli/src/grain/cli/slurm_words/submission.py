@@ -1,15 +1,17 @@
-"""Options of ``sbatch`` become a job."""
+"""The words of ``sbatch`` become what a submission asks for."""
 
 from __future__ import annotations
 
 import math
-import posixpath
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
+from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, expanded, make_job, passed_on
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse
+from grain.cli.slurm_words.options import directives, merged, of_script
 from grain.queue.arrays import first_and_last, parse_array
 from grain.queue.errors import BadInput
 from grain.queue.records import ArraySpec, Dependency, Job
@@ -21,12 +23,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SHOWN = ("account", "partition", "qos", "comment", "wckey", "dependency", "nice", "gres")
-# What a shell sets for each program: its path, and where it starts.
-_OF_SHELL = ("_", "PWD")
-# A node has its own: InfiniBand needs a high one, and that of a login node is often low.
-_OF_NODE = "MEMLOCK"
-_OF_LOGIN = ("HOME", "LOGNAME", "SHELL", "USER")
-_PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 _J = re.compile(r"%\d*[jJ]", re.ASCII)
 # %j of a task is its plain number, which is that of the job and six digits.
 _PLAIN = "%A%6a"
@@ -56,41 +52,37 @@ class JobRefused(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True)
-class Around:
-    """The process that submits a job.
-
-    Attributes:
-        directory: its working directory.
-        environment: all variables.
-        umask: of the process.
-        host: name of the machine.
-        user: name of the user.
-        now: Unix seconds.
-        commands: the directory of these commands, which is on the job's PATH; "" for none.
-        limits: its soft limits by their names, such as ``NOFILE``.
-    """
-
-    directory: str
-    environment: Mapping[str, str]
-    umask: int
-    host: str
-    user: str
-    now: float
-    commands: str = ""
-    limits: Mapping[str, int] = field(default_factory=dict)
+class NotTranslated(ValueError):
+    """An option that is wrong, or that there is not here; the text is the end of a sentence."""
 
 
-def make_job(
-    given: Mapping[str, str], script: str, name: str, words: Sequence[str], around: Around
+def slurm_job(
+    given: Mapping[str, str],
+    around: SubmittedFrom,
+    *,
+    words: Sequence[str],
+    script: str = "",
+    name: str = "",
 ) -> Job:
-    """Return the job.
+    """Return the job that options of sbatch ask for, as `submit_options` and `make_job` do.
+
+    Raises:
+        BadUse, JobRefused: as `submit_options`.
+    """
+    own = SubmitOptions(
+        name=name.rpartition("/")[2] or "sbatch",
+        stdout="slurm-%A_%a.out" if "array" in given else "slurm-%j.out",
+    )
+    path = name if name.startswith("/") else ""
+    options = own | submit_options(given, around)
+    return make_job(options, around, words=words, script=script, script_name=path)
+
+
+def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOptions:
+    """Return what a submission asks for.
 
     Args:
         given: its options by their long names.
-        script: its text.
-        name: that of its file; "" for one from standard input.
-        words: its arguments.
         around: who submits it.
 
     Raises:
@@ -106,47 +98,64 @@ def make_job(
     array = _array(given)
     limit = _value(given, "time", values.time_limit, 0.0)
     warned = _value(given, "signal", values.warning, None)
-    default = "slurm-%A_%a.out" if array else "slurm-%j.out"
-    stdout = _place(given, "output", around, default)
+    stdout = _place(given, "output", around)
     stderr = _place(given, "error", around)
     if array:
-        stdout, stderr = _J.sub(_PLAIN, stdout), _J.sub(_PLAIN, stderr)
-    return Job(
-        name=given.get("job-name") or name.rpartition("/")[2] or "sbatch",
-        at=around.now,
-        host=around.host,
-        user=around.user,
-        directory=posixpath.normpath(
-            posixpath.join(around.directory, _place(given, "chdir", around))
-        ),
-        command=tuple(words),
-        script=script,
-        script_name=name if name.startswith("/") else "",
-        stdin=""
+        stdout, stderr = (text and _J.sub(_PLAIN, text) for text in (stdout, stderr))
+    hold = "hold" in given or given.get("priority") == "0"
+    return SubmitOptions(
+        name=given.get("job-name") or None,
+        request=_request(given, nodes, tasks, cores),
+        nodes=nodes,
+        timeout=limit or None,
+        signal=warned.signal if warned else None,
+        signal_before=warned.before if warned else None,
+        signal_to=warned.to if warned else None,
+        array=array,
+        after=_after(given["dependency"]) if "dependency" in given else None,
+        not_before=_begin(given, around.now) or None,
+        held=hold or None,
+        priority=-_nice(given) or None,
+        requeue=False if "no-requeue" in given else None,
+        directory=_place(given, "chdir", around),
+        stdin=None
         if given.get("input", "none").lower() == "none"
         else _place(given, "input", around),
-        environment=_environment(given, around),
-        umask=around.umask,
-        limits=_limits(given, around.limits),
-        request=_request(given, nodes, tasks, cores),
-        priority=-_nice(given),
         stdout=stdout,
-        stderr="" if stderr == stdout else stderr,
-        append=_open_mode(given) == "append",
-        array=array,
-        after=() if "dependency" not in given else _after(given["dependency"]),
-        not_before=_begin(given, around.now),
-        held="hold" in given or given.get("priority") == "0",
-        requeue="no-requeue" not in given,
-        timeout=limit,
-        signal=warned.signal if warned else 0,
-        signal_before=warned.before if warned else 0.0,
-        signal_to=warned.to if warned else "steps",
+        stderr=None if stderr == stdout else stderr,
+        append=_open_mode(given) == "append" or None,
+        **_environment(given, around),
+        limits=_limits(given, around.limits),
         options=_shown(given, nodes, tasks, around),
     )
 
 
-def _shown(given: Mapping[str, str], nodes: int, tasks: int, around: Around) -> dict[str, str]:
+def options_of_script(script: str, name: str, around: SubmittedFrom) -> SubmitOptions:
+    """Return what the lines ``#SBATCH`` of a script ask for.
+
+    Args:
+        script: its text.
+        name: that of its file, for messages.
+        around: who submits it.
+
+    Raises:
+        NotTranslated: there is one that is wrong, or that ``grain submit`` cannot obey.
+    """
+    try:
+        options = submit_options(merged([of_script(directives(script, name))]), around)
+    except BadUse as error:
+        text = str(error).splitlines()[0]
+        raise NotTranslated(text.removeprefix("sbatch: ").removeprefix("error: ")) from None
+    except JobRefused as error:
+        raise NotTranslated(f"{error} ({error.reason})") from None
+    ranks = (options.options or {}).get("ntasks")
+    signal = options.signal if options.timeout else None  # without a limit it is never sent
+    return replace(options, ranks=int(ranks) if ranks else None, options=None, signal=signal)
+
+
+def _shown(
+    given: Mapping[str, str], nodes: int, tasks: int, around: SubmittedFrom
+) -> dict[str, str]:
     """Return what is to be shown again, or is for the variables of the job."""
     shown = {name: given[name] for name in _SHOWN if given.get(name)}
     if nodes > 1 or "ntasks" in given or "ntasks-per-node" in given:
@@ -203,7 +212,7 @@ def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
 
 
 def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> dict[str, object]:
-    """Return what is asked for; memory is that of a node, and so is `cores`."""
+    """Return what is asked for on each node; `cores` are those of a node."""
     gpus = _gpus(given, nodes, -(-tasks // nodes))
     memory = (
         _value(given, "mem", values.megabytes, 0.0)
@@ -215,7 +224,7 @@ def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> di
         request["Memory"] = math.ceil(round(memory * _MB_IN_GB * 1e6, 3)) / 1e6
     if gpus:
         request["GPUs"] = gpus
-    return {"Gang": {"count": nodes, "of": request}} if nodes > 1 else request
+    return request
 
 
 def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
@@ -281,66 +290,33 @@ def _open_mode(given: Mapping[str, str]) -> str:
     raise BadUse("sbatch: error: Invalid --open-mode specification", 255)
 
 
-def _environment(given: Mapping[str, str], around: Around) -> dict[str, str]:
-    """Return the variables that ``--export`` lets through, with these commands on PATH."""
+def _environment(given: Mapping[str, str], around: SubmittedFrom) -> dict[str, Any]:
+    """Return what ``--export`` lets through, as options."""
     parts = _exported(given.get("export", "ALL"))
+    clean = "ALL" not in {part.upper() for part in parts}
     everything = passed_on(around.environment)
-    kinds = {part for part in parts if part.upper() in ("ALL", "NONE", "NIL")}
-    if "ALL" in {kind.upper() for kind in kinds}:
-        variables = dict(everything)
-    else:
-        variables = plain_environment(everything)
+    variables = {}
     for part in parts:
         name, equals, value = part.partition("=")
         if equals:
             variables[name] = value
-        elif part not in kinds and part in everything:
+        elif part.upper() not in ("ALL", "NONE", "NIL") and part in everything:
             variables[part] = everything[part]
-    path = variables.get("PATH", _PLAIN_PATH)
-    if around.commands and around.commands not in path.split(":"):
-        variables["PATH"] = f"{around.commands}:{path}"
-    return variables
+    return {"clean": clean or None, "variables": variables or None}
 
 
-def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a shell that go along with a job: all but two."""
-    return {name: value for name, value in environment.items() if name not in _OF_SHELL}
-
-
-def default_limits(limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits of a shell that go along with a job, unless the user names others."""
-    return {name: limit for name, limit in limits.items() if name != _OF_NODE}
-
-
-def expanded(text: str, environment: Mapping[str, str]) -> str:
-    """Return a path with ``~`` at its beginning, ``$NAME`` and ``${NAME}`` filled in.
-
-    In a line of a script no shell does so. Left as they are, they would become names of
-    directories.
-
-    Raises:
-        ValueError: a variable is not set, or it is in the home directory of another user.
-    """
-    if "$" not in text and not text.startswith("~"):
-        return text
-    from grain.config import expand_place
-    from grain.eventlog.names import with_home
-
-    return expand_place(text, with_home(environment))
-
-
-def _place(given: Mapping[str, str], option: str, around: Around, default: str = "") -> str:
-    text = given.get(option) or default
+def _place(given: Mapping[str, str], option: str, around: SubmittedFrom) -> str | None:
+    text = given.get(option)
     try:
-        return expanded(text, around.environment)
+        return expanded(text, around.environment) if text else None
     except ValueError as error:
         raise JobRefused("Unspecified error", f"--{option}={text}: {error}") from None
 
 
-def _limits(given: Mapping[str, str], limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits that ``--propagate`` names."""
+def _limits(given: Mapping[str, str], limits: Mapping[str, int]) -> dict[str, int] | None:
+    """Return the limits that ``--propagate`` names; None without it."""
     if "propagate" not in given:
-        return default_limits(limits)
+        return None
     names = [word.strip().upper() for word in (given["propagate"] or "ALL").split(",")]
     if "NONE" in names:
         return {}
@@ -348,12 +324,6 @@ def _limits(given: Mapping[str, str], limits: Mapping[str, int]) -> dict[str, in
     if "ALL" not in names and not limits.keys() >= set(names):
         raise BadUse(f'sbatch: error: --propagate="{given["propagate"]}" is not valid.', 255)
     return {name: limit for name, limit in limits.items() if "ALL" in names or name in names}
-
-
-def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a user who has just logged in, without those of their profile."""
-    variables = {name: environment[name] for name in _OF_LOGIN if name in environment}
-    return variables | {"PATH": _PLAIN_PATH}
 
 
 def _exported(text: str) -> list[str]:

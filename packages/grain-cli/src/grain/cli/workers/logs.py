@@ -6,7 +6,7 @@ import codecs
 import os
 import re
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePath
@@ -16,7 +16,7 @@ import click
 
 from grain.cli import completion
 from grain.cli.options import config_option, load_config
-from grain.cli.plugin import report_errors
+from grain.cli.plugin import Interrupted, report_errors
 from grain.cli.show import clean
 from grain.eventlog.files import open_plain
 
@@ -89,10 +89,21 @@ def logs(
             raise click.ClickException(f"nothing was written yet; the output goes to {where}")
         places = _show(files, lines)
         if follow:
-            try:
+            with _until_interrupted():
                 _follow(lambda: (file for one in matches for file in outputs(one)), places)
-            except KeyboardInterrupt:
-                return
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[None]:
+    """Have Ctrl-C say that what is followed goes on.
+
+    Raises:
+        Interrupted: on Ctrl-C.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted("the output is not followed any more; what writes it goes on") from None
 
 
 def _show_job(word: str, most: int, follow: bool) -> bool:
@@ -115,7 +126,7 @@ def _show_job(word: str, most: int, follow: bool) -> bool:
         )
     places = _show(there, most)
     if follow:
-        with suppress(KeyboardInterrupt):
+        with _until_interrupted():
             _follow(lambda: [file for file in files if file.is_file()], places)
     return True
 
@@ -162,13 +173,11 @@ def _show_task(
         if not found and not notes:
             raise click.ClickException(nothing_text(task, len(recorded)))
         return
-    try:
+    with _until_interrupted():
         while True:
             time.sleep(_POLL)
             for _, of_file in output.read(recorded):
                 click.echo(readable(b"".join(of_file)), nl=False)
-    except KeyboardInterrupt:
-        return
 
 
 def _log_of(config: Config, mission: str) -> tuple[StoredLog | None, list[str], str]:

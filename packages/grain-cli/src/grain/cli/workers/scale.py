@@ -14,7 +14,8 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 from grain.cli.workers.shapes import shape_option, shaped
 from grain.cli.workers.up import refuse_words
-from grain.edge.trust import naming, private_folder
+from grain.files.trust import private_folder
+from grain.files.whole import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

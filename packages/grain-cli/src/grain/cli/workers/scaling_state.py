@@ -11,8 +11,9 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from grain.edge.trust import check_private, private_folder
 from grain.eventlog.files import read_plain
+from grain.files.trust import check_private, private_folder
+from grain.files.whole import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,11 +45,8 @@ class ScalingState:
         """Write the state of a `Scaler`; a disk that is full is not a reason to end."""
         here = {"time": time.time(), "pid": os.getpid(), "host": socket.gethostname()}
         text = json.dumps({**here, **state, "lines": list(self._lines)})
-        new = self._path.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
-            new.touch(mode=0o600)
-            new.write_text(text, encoding="utf-8")
-            new.replace(self._path)
+            write_whole(self._path, text)
 
     def remove(self) -> None:
         """Remove the file."""

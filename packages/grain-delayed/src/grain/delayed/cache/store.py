@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.delayed.cache.key import Key
 from grain.delayed.errors import CacheError
 from grain.delayed.times import when
-from grain.edge.trust import make_folder
+from grain.files.trust import make_folder
+from grain.files.whole import whole_file
 from grain.worker.payload import acts, refusal
 
 if TYPE_CHECKING:
@@ -255,26 +256,9 @@ class Store:
 
     def _put(self, path: Path, parts: Sequence[bytes | memoryview]) -> None:
         aside = self.root / _TMP / f"{self._host}-{os.getpid()}-{os.urandom(6).hex()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(aside, flags, 0o600)
-        try:
-            try:
-                for part in parts:  # not joined: a result may be large
-                    view = memoryview(part)
-                    while view:
-                        view = view[os.write(fd, view) :]
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            try:
-                aside.rename(path)
-            except FileNotFoundError:  # the first result in this folder
-                path.parent.mkdir(mode=0o700, exist_ok=True)
-                aside.rename(path)
-        except BaseException:
-            with suppress(OSError):
-                aside.unlink()
-            raise
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with whole_file(path, aside=aside, sync=True) as file:
+            file.writelines(parts)  # not joined: a result may be large
 
     def _sweep(self) -> None:
         """Remove the files of missions that were killed while they wrote a result."""

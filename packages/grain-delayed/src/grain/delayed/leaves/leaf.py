@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from grain.delayed.graph import Outcome, TaskNode
     from grain.delayed.leaves.retry import Attempts, Retry
     from grain.delayed.leaves.snapshot import Snapshot
+    from grain.head.messages import FailedOn
     from grain.worker import Call
 
 
@@ -28,6 +29,7 @@ class Leaf:
         began: the time of the call, by the monotonic clock.
         ended: the outcome, while the cache writes it.
         first: the number of the first attempt; 0 before it.
+        failed_on: where attempts have failed.
     """
 
     node: TaskNode
@@ -43,6 +45,7 @@ class Leaf:
     error: Exception | None = None
     ended: Outcome | None = None
     first: int = 0
+    failed_on: tuple[FailedOn, ...] = ()
 
     def submitted(self, task: int) -> None:
         """Take the number of an attempt that was submitted."""

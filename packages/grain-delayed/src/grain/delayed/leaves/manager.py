@@ -31,11 +31,13 @@ from grain.delayed.cache.cache import ComputedResult
 from grain.delayed.cache.digest import Undigestible
 from grain.delayed.graph import TaskNode
 from grain.delayed.leaves.leaf import Leaf
-from grain.delayed.leaves.retry import Attempts, NextAttempt, RetryLines, asking, one_line
+from grain.delayed.leaves.retry import Attempts, GiveUp, NextAttempt, RetryLines, asking, one_line
 from grain.delayed.leaves.snapshot import Snapshots
 from grain.head import TaskCancelled
 from grain.head.events import TaskFailed
-from grain.resource import ZERO, Infeasible
+from grain.head.messages import AVOIDED
+from grain.head.needs.again import Larger, larger
+from grain.resource import ZERO, Infeasible, learns
 from grain.worker import Call
 from grain.worker.call import call_text, capture, name_of
 from grain.worker.payload import add_note
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import Retry
     from grain.head import Statistics
+    from grain.head.messages import FailedOn
     from grain.resource import Resource
 
 T = TypeVar("T")
@@ -70,6 +73,7 @@ class Submitter(Protocol):
         deliver: Callable[[Any], object],
         urgency: float = 0.0,
         retry_of: int = 0,
+        avoid: tuple[FailedOn, ...] = (),
     ) -> int:
         """Submit a call to the executor; return its number."""
 
@@ -85,6 +89,10 @@ class Submitter(Protocol):
     @property
     def failed_by(self) -> Resource:
         """The request of the leaf that has failed last: of alternatives the one that it had."""
+
+    @property
+    def failed_on(self) -> FailedOn | None:
+        """The place where that leaf has failed; None if no other differs from it."""
 
     @property
     def runs_in_process(self) -> bool:
@@ -152,7 +160,7 @@ class LeafManager:
                 return node
             if self._cache is not None and bound is not None:
                 key = self._key(caching, call, value, bound)
-        if key is None and policy.retry is None:
+        if key is None and policy.retry is None and not learns(res):
             node = TaskNode(self._mission.tasks, call.fn)
             node.number = self._mission.submit(res, call, node, urgency)
         else:
@@ -205,7 +213,7 @@ class LeafManager:
             if not isinstance(next_, NextAttempt):
                 _add_note(error, attempts.note(next_.note))
                 return ended
-            self._on_retry(call, retry, attempts, error, next_, ZERO)
+            self._on_retry(call, attempts, error, next_, ZERO, f"of {retry.retries + 1} ")
             await trio.sleep(next_.delay)
 
     def statistics(self, now: Statistics) -> Statistics:
@@ -283,8 +291,10 @@ class LeafManager:
         if leaf.attempts.keeps_its_place:
             urgency = min(math.nextafter(urgency, math.inf), sys.float_info.max)
         try:
+            # With another request, the place may not have been the reason.
+            avoid = leaf.failed_on if leaf.attempts.keeps_its_place else ()
             task = self._mission.submit(
-                leaf.attempts.request, leaf.attempt(), leaf, urgency, leaf.first
+                leaf.attempts.request, leaf.attempt(), leaf, urgency, leaf.first, avoid
             )
             leaf.submitted(task)
         except Exception as error:  # of the request or the arguments: an outcome like any other
@@ -313,21 +323,24 @@ class LeafManager:
             _add_note(leaf.error, note)
             self._resolve(leaf, outcome.Error(leaf.error))
             return
-        if leaf.retry is None or self._cancelled or not isinstance(error, Exception):
-            _add_note(error, attempts.note())
-            self._resolve(leaf, outcome.Error(error))
-            return
         by = self._mission.failed_by
         if by not in attempts.request.alternatives():  # it was not submitted
             by = attempts.request
-        next_ = leaf.retry.decide(attempts.count, by, error, self._random)
-        if not isinstance(next_, NextAttempt):
-            _add_note(error, attempts.note(next_.note))
+        next_: NextAttempt | GiveUp = GiveUp()
+        if isinstance(error, Exception) and not self._cancelled:
+            next_ = self._next(leaf, by, error)
+        if not isinstance(error, Exception) or not isinstance(next_, NextAttempt):
+            note = next_.note if isinstance(next_, GiveUp) else ""
+            _add_note(error, attempts.note(note))
             self._resolve(leaf, outcome.Error(error))
             return
+        failed_on = self._mission.failed_on
+        if failed_on is not None and failed_on not in leaf.failed_on and not next_.larger:
+            leaf.failed_on = (*leaf.failed_on, failed_on)[-AVOIDED:]
         if next_.request == by:
             next_ = next_._replace(request=attempts.request)  # with all alternatives, as before
-        self._on_retry(leaf.call, leaf.retry, attempts, error, next_, by)
+        limit = "" if leaf.retry is None else f"of {leaf.retry.retries + 1 + attempts.larger} "
+        self._on_retry(leaf.call, attempts, error, next_, by, limit)
         leaf.error = error
         self._more_failures -= 1
         self._mission.on_retry(leaf.node.number)
@@ -335,23 +348,39 @@ class LeafManager:
         self._backing_off[leaf] = None
         self._nursery.start_soon(self._submit_later, leaf, next_.delay)
 
+    def _next(self, leaf: Leaf, by: Resource, error: Exception) -> NextAttempt | GiveUp:
+        """Decide about an attempt that failed; one that had too little memory or time gets more."""
+        retry, attempts = leaf.retry, leaf.attempts
+        if retry is None or retry.escalate is None:
+            next_ = larger(by, error)
+            if isinstance(next_, Larger):
+                attempts.larger += 1
+                return NextAttempt(next_.request, 0.0, next_.what)
+            if next_ is not None:
+                return GiveUp(next_)
+        if retry is None:
+            return GiveUp()
+        return retry.decide(attempts.count - attempts.larger, by, error, self._random)
+
     def _on_retry(
         self,
         call: Call,
-        retry: Retry,
         attempts: Attempts,
         error: Exception,
         next_: NextAttempt,
         by: Resource,
+        limit: str,
     ) -> None:
         """Count and report an attempt that failed and is followed by another."""
         changed = "" if next_.request == attempts.request else asking(next_.request)
         attempts.failed(error, next_, by)
+        if next_.larger:
+            changed = f", with {next_.larger}"
         name = name_of(call.fn)
         line = self._retry_lines.line(
             name,
             error,
-            f"{name} failed ({one_line(error)}); attempt {attempts.count} of {retry.retries + 1} "
+            f"{name} failed ({one_line(error)}); attempt {attempts.count} {limit}"
             f"in {next_.delay:.1f} s{changed}",
         )
         if line is not None:

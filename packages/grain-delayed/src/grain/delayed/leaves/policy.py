@@ -34,6 +34,10 @@ class LeafPolicy(NamedTuple):
             )
 
 
+LEARNING = LeafPolicy(None, None)
+"""Of a function whose group learns its memory: a task that had too little is tried with more."""
+
+
 def make_policy(
     cache_hfn: Any, cache_version: Any, retries: Any, on: Any, escalate: Any, wait: Any
 ) -> LeafPolicy | None:

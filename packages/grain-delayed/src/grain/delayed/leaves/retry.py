@@ -50,10 +50,14 @@ _MISTAKES = (
 
 
 class NextAttempt(NamedTuple):
-    """The decision for another attempt: its request, and the seconds to wait before it."""
+    """The decision for another attempt: its request, and the seconds to wait before it.
+
+    ``larger`` names what is larger in it, as the last one had too little; else it is empty.
+    """
 
     request: Resource
     delay: float
+    larger: str = ""
 
 
 class GiveUp(NamedTuple):
@@ -175,11 +179,13 @@ def make_retry(retries: Any, on: Any, escalate: Any, wait: Any) -> Retry | None:
 class Attempts:
     """The attempts of one task so far: the request of the present one, and the failures before."""
 
-    __slots__ = ("_first", "_last", "_original", "count", "request")
+    __slots__ = ("_first", "_last", "_original", "count", "larger", "request")
 
     def __init__(self, request: Resource) -> None:
         self.request = self._original = request
         self.count = 1
+        # So many of them followed one that had too little memory or time.
+        self.larger = 0
         # A task may be retried very many times: only the first and the last failures are kept.
         self._first: list[str] = []
         self._last: deque[str] = deque(maxlen=_NOTED)
@@ -190,7 +196,8 @@ class Attempts:
         Args:
             by: what it had; of alternatives one.
         """
-        line = f"  attempt {self.count}: {one_line(error)}{asking(by)}"
+        needed = f"; it needed {next_.larger}" if next_.larger else ""
+        line = f"  attempt {self.count}: {one_line(error)}{asking(by)}{needed}"
         (self._first if len(self._first) < _NOTED else self._last).append(line)
         self.request = next_.request
         self.count += 1

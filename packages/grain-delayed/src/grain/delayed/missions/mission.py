@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from grain.delayed.missions.executor import MissionExecutor
     from grain.delayed.overload import Overload
     from grain.head import Statistics
+    from grain.head.messages import FailedOn
     from grain.head.run_log import RunLog
     from grain.resource import Resource
     from grain.worker import Call
@@ -107,11 +108,13 @@ class Mission:
         deliver: Callable[[Any], object],
         urgency: float = 0.0,
         retry_of: int = 0,
+        avoid: tuple[FailedOn, ...] = (),
     ) -> int:
         """Submit a call to the executor.
 
         Args:
             retry_of: the number of the first attempt of the same leaf; 0 if it is that.
+            avoid: where earlier attempts have failed.
 
         Returns:
             The number of the task, which the executor's `cancel` takes.
@@ -121,7 +124,7 @@ class Mission:
             self.advice.on_request(name_of(call.fn), res)
         after = 0 if self._run_log is None else woken_by.get()
         task = self.executor.submit_call(
-            res, call, deliver, priority=self._priority, urgency=urgency, after=after
+            res, call, deliver, priority=self._priority, urgency=urgency, after=after, avoid=avoid
         )
         if self._total is not None and not retry_of:
             self._total.note(name_of(call.fn))
@@ -150,6 +153,11 @@ class Mission:
     def failed_by(self) -> Resource:
         """The request of the leaf that has failed last: of alternatives the one that it had."""
         return self.executor.failed_by
+
+    @property
+    def failed_on(self) -> FailedOn | None:
+        """The place where that leaf has failed; None if no other differs from it."""
+        return self.executor.failed_on
 
     @property
     def runs_in_process(self) -> bool:

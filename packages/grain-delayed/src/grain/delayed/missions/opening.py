@@ -77,7 +77,7 @@ async def mission(
         progress: if not false, progress is shown on standard error: as one line if that is a
             terminal, else as a log line now and then.
         warn_queued: when more tasks than this wait to be started, a warning says so once, and how
-            to limit them (docs/limits.md). None: never.
+            to limit them (docs/delayed.md). None: never.
         cache: the directory that holds the results of functions with `cache_hfn`; by default
             ``GRAIN_CACHE``, or `head.cache` of the configuration, or .grain-cache in the current
             directory. False: none.

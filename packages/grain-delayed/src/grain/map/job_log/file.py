@@ -6,7 +6,7 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from grain.edge.trust import open_output
+from grain.files.trust import open_output
 from grain.map.errors import ResultLogError
 from grain.map.job_log.entries import HEADER, History, JobLogEntry, read_line
 

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 
 from grain.edge.address import BridgeAddress, parse_address
 from grain.edge.errors import AddressError, ExposedFile, ForeignFile, MeetingError
-from grain.edge.trust import make_folder, naming
 from grain.eventlog.names import state_folder, with_home
+from grain.files.trust import make_folder
+from grain.files.whole import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,11 +138,7 @@ def without_key(address: str, env: Mapping[str, str] = os.environ) -> str:
     make_folder(folder)
     path = folder / f"{hashlib.sha256(key).hexdigest()[:16]}.key"
     if not path.exists():
-        aside = folder / f".{secrets.token_hex(8)}"
-        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with naming(path), os.fdopen(fd, "w") as file:
-            file.write(_text(key) + "\n")
-        aside.replace(path)
+        write_whole(path, _text(key) + "\n")
     return replace(where, key=f"@{path}").text
 
 

@@ -17,7 +17,7 @@ from grain.edge.connecting.handshake_limiter import HANDSHAKE, Handshakes
 from grain.edge.connecting.peer import GreetedStream, Peer
 from grain.edge.connecting.race import Route, race
 from grain.edge.errors import Attempt, EdgeError
-from grain.edge.meeting.host import process_here
+from grain.edge.meeting.block import process_here
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import MEMBER, dialling_context
 from grain.edge.transports.listening import accept_forever

@@ -32,13 +32,14 @@ from grain.edge.errors import (
     NoEdgeFile,
     StaleEdgeFile,
 )
+from grain.edge.meeting.block import process_here
 from grain.edge.meeting.disk import Disk
-from grain.edge.meeting.host import PeerProcess, process_here, start_time, this_process
 from grain.edge.meeting.meeting import Meeting
 from grain.edge.messages import CORE, PROTOCOL, Codec, Hello
 from grain.edge.transports import unix
 from grain.edge.transports.liveness import Presence, stopped_words
 from grain.edge.version import package_version
+from grain.files.processes import PeerProcess, start_time, this_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

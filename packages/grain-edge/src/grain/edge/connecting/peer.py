@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from grain.edge.errors import Attempt
     from grain.edge.framing.channel import WireChannel
     from grain.edge.framing.frames import FrameDecoder
-    from grain.edge.meeting.host import PeerProcess
     from grain.edge.messages import Codec, Hello, Welcome
     from grain.edge.transports.heartbeat import Heartbeat
     from grain.edge.transports.liveness import Presence
+    from grain.files.processes import PeerProcess
 
 
 @dataclass(frozen=True)

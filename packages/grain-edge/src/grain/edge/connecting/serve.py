@@ -29,24 +29,24 @@ from grain.edge.connecting.dial import Dialler
 from grain.edge.connecting.offers import OFFERS, Leadership, Offer
 from grain.edge.connecting.routes import ALL_TRANSPORTS, DIRECT
 from grain.edge.errors import Attempt, CannotServe, MeetingError, Refused, Superseded
-from grain.edge.meeting.block import MeetingRecord
+from grain.edge.meeting.block import MeetingRecord, process_here
 from grain.edge.meeting.disk import Disk
-from grain.edge.meeting.host import process_here, this_process
 from grain.edge.meeting.meeting import WATCH, Meeting
 from grain.edge.messages import CORE, PROTOCOL, Codec, Hello, Welcome
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import make_credentials
 from grain.edge.transports.interfaces import wanted
 from grain.edge.version import package_version
+from grain.files.processes import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from grain.edge.connecting.peer import GreetedStream, Peer
-    from grain.edge.meeting.host import ProcessIdentity
     from grain.edge.meeting.place import MeetingPlace
     from grain.edge.transports.heartbeat import Heartbeat
     from grain.edge.transports.identity import Credential
+    from grain.files.processes import ProcessIdentity
 
 FROZEN = 60.0
 """Seconds without an answer that a living head on this host may take."""

@@ -24,5 +24,4 @@ Map:
 - ``notify``: changes of a file, as far as the kernel reports them
 - ``files``: files and directories that only this user may touch
 - ``disk``: threads with deadlines
-- ``host``: the identity of this process
 """

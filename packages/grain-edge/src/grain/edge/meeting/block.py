@@ -1,4 +1,4 @@
-"""The content of the meeting file: the head, and how it is reached. Pure functions.
+"""The content of the meeting file: the head, and how it is reached.
 
 Theory of operation. The file is one block of 4096 bytes, rewritten in place, never renamed over:
 on NFS a renamed-over file is missing for readers meanwhile if the writer's host has it open
@@ -21,10 +21,15 @@ from __future__ import annotations
 
 import struct
 import zlib
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from grain.edge.errors import MeetingError, NotAnEdgeFile, OtherVersion, TornEdgeFile
+from grain.files.processes import PeerProcess, this_process
+
+if TYPE_CHECKING:
+    from grain.edge.messages import Hello, Welcome
 
 SIZE = 4096
 FORMAT = 1
@@ -64,6 +69,17 @@ class MeetingRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     authority: str = ""
     certificate: str = ""
     key: str = ""
+
+
+def process_here(greeting: Hello | Welcome | MeetingRecord) -> PeerProcess | None:
+    """Return the process of a peer, by how it introduces itself.
+
+    None if this process cannot see it.
+    """
+    me = this_process()
+    if not greeting.start or (greeting.boot, greeting.space) != (me.boot, me.space):
+        return None
+    return PeerProcess(greeting.pid, greeting.start)
 
 
 def encode_block(record: MeetingRecord, package: str) -> bytes:

@@ -8,7 +8,7 @@ id: the filesystem's word is all there is.
 """
 
 # ruff: noqa: PTH101, PTH102, PTH108
-# No pathlib where names differ each time: it interns them (see `grain.edge.meeting.host`).
+# No pathlib where names differ each time: it interns them (see `grain.files.processes`).
 
 from __future__ import annotations
 

@@ -26,11 +26,10 @@ import trio
 
 from grain.edge.errors import MeetingError, MeetingTaken, NoEdgeFile, Superseded, TornEdgeFile
 from grain.edge.meeting import files
-from grain.edge.meeting.block import SIZE, MeetingRecord, decode_block, encode_block
-from grain.edge.meeting.host import process_here
+from grain.edge.meeting.block import SIZE, MeetingRecord, decode_block, encode_block, process_here
 from grain.edge.meeting.notify import file_changes
-from grain.edge.trust import make_folder
 from grain.edge.version import package_version
+from grain.files.trust import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from trio.socket import SocketType
 
-    from grain.edge.meeting.host import PeerProcess
+    from grain.files.processes import PeerProcess
 
 ANSWERS = 60.0
 """Seconds since the last acknowledgement after which a kernel counts as cut off."""

@@ -19,7 +19,7 @@ import trio
 from grain.edge.errors import LinkedFile, MeetingError, MeetingTaken, NotAuthenticated
 from grain.edge.machine.peer_user import is_own, peer_of
 from grain.edge.meeting import files
-from grain.edge.meeting.host import is_stopped
+from grain.files.processes import is_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -33,6 +33,7 @@ from grain.head.collapse import collapsing
 from grain.head.gnaw.counting import SharedResources
 from grain.head.gnaw.pool import PoolSize, keep_pool, pool_size, withdraw_pool
 from grain.head.hub.hub import GRACE, MAX_SILENCE
+from grain.head.needs import store as needs_file
 from grain.head.service import CODEC, HubService
 from grain.worker.logs import STANDARD_ERROR, LogFile, log_to
 
@@ -171,6 +172,12 @@ async def run_gnaw(
                 service.hub.scheduler.cluster.open()
             task_status.started(serving)
             nursery.start_soon(service.run)
+            if (edge := parse_address(serving.address).edge) is not None:
+                path = Path(f"{edge}.d", needs_file.NAME)
+                needs = service.hub.scheduler.needs
+                if why := needs_file.load(path, needs):
+                    _log.warning("%s", why)
+                nursery.start_soon(needs_file.keep, path, needs)
             nursery.start_soon(shared.keep_counting, service.dispatch, service.on_uncounted)
             nursery.start_soon(_until_signal, nursery.cancel_scope)
             if metrics:

@@ -14,8 +14,8 @@ from typing import Literal
 
 import trio
 
-from grain.edge.trust import python_command
 from grain.eventlog.names import home_folder
+from grain.files.trust import python_command
 from grain.worker.logs import STANDARD_ERROR
 
 AGAIN = 60.0

@@ -42,6 +42,7 @@ Map:
 - ``tasks/``: the way of a task: waiting, runs, outcomes
 - ``missions``: registration, absence, return and departure of missions
 - ``workers``: joining, absence, return and departure of workers
+- ``fair_share``: turns of missions of equal priority
 - ``functions``: which functions of missions were sent to which workers; not where they ran
 - ``reports``: what missions learn of workers, of requests that none can meet, of troubles
   here

@@ -10,6 +10,7 @@ from grain.edge.questions import (
     CallAnswer,
     FoundAnswer,
     LoadAnswer,
+    NeedRow,
     ProgramsAnswer,
     TaskCounts,
     WhyAnswer,
@@ -258,6 +259,8 @@ class Hub:
         alone = self.quarantine.ready(now)
         leases = [self.runs.start_alone(task, emptied, now) for task, emptied in alone]
         starts = self.scheduler.dispatch(now) + self.lanes.start_asked(now)
+        if self.scheduler.places.news:
+            self._reports.on_set_aside()
         leases += [self.runs.start(start, now) for start in starts]
         started: dict[tuple[Link | None, str, int], list[int]] = {}
         seated: list[tuple[Link | None, Seated]] = []
@@ -523,6 +526,21 @@ class Hub:
             answer = self.answer_why(mission, ask.task, now)
         self._outgoing.post(link, Answer(ask.about, ask.number), pack(answer))
 
+    def needs(self, forget: str = "") -> list[NeedRow]:
+        """Return the groups that learn how much memory to ask for, by name.
+
+        Args:
+            forget: a pattern of names, as for files: those are forgotten, and returned as they
+                were; "" for none.
+        """
+        stated = self.scheduler.learning()
+        needs = self.scheduler.needs
+        names = [name for name in sorted(needs.groups) if not forget or fnmatchcase(name, forget)]
+        rows = [needs.row(name, stated.get(name)) for name in names]
+        if forget:
+            self.scheduler.forget_needs(names)
+        return rows
+
     def load(self) -> LoadAnswer:
         """Return how many cores tasks were given, how many there are, and how many compute.
 
@@ -551,6 +569,8 @@ class Hub:
                 return demand(self.registry, self.waiting, now)
             case "load":
                 return self.load()
+            case "needs":
+                return self.needs(ask.pattern)
         return None
 
 

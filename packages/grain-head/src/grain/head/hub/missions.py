@@ -51,6 +51,7 @@ from grain.head.messages import (
     Synced,
 )
 from grain.head.scheduler.outlived import given_up, never_began
+from grain.head.scheduler.places import WHOLE, RunPlace
 from grain.head.validation import request_of
 from grain.worker.messages import LANE, DefineFunction
 
@@ -63,7 +64,8 @@ if TYPE_CHECKING:
     from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.waiting import Waiting
-    from grain.head.messages import Ask, Crash
+    from grain.head.messages import Ask, Crash, FailedOn
+    from grain.head.scheduler.state import TaskQueue
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
 
@@ -279,12 +281,16 @@ class Missions:
         has_run = task is not None or message.worker != "" or message.crashes != ()
         if task is None:
             task = mission.tasks[message.task] = TaskRecord(mission, message.task)
-        queue = task.queue = self._scheduler.current(mission.requests[message.request])
+        queue = self._scheduler.current(mission.requests[message.request])
+        if message.avoid:
+            queue = self._avoiding(queue, message.avoid)
+        task.queue = queue
         task.request = message.request
         task.urgency = message.urgency or 0.0  # one object for most of them
         shares, priority = self._registry.shares, queue.priority
         # A lane starts while nothing waits: it takes no turn, and a refused one loses none.
-        again = has_run or function[0] is LANE
+        # Nor does a task that is tried again.
+        again = has_run or function[0] is LANE or message.avoid != ()
         task.age = shares.age_again(priority) if again else shares.age(mission.share, priority)
         task.function = function[0]
         task.arguments = arguments
@@ -361,6 +367,21 @@ class Missions:
         elif lease.scheduler_id is not None and not lease.alone:
             assert task.queue is not None
             self._scheduler.on_reclassified(lease.scheduler_id, task.queue, task.age)
+
+    def _avoiding(self, queue: TaskQueue, failed_on: tuple[FailedOn, ...]) -> TaskQueue:
+        """Return the queue for a task that has failed on some workers: it goes elsewhere first."""
+        workers = self._registry.workers
+        known = (
+            (workers[one.worker].number, one.gpus) for one in failed_on if one.worker in workers
+        )
+        avoid = {RunPlace(worker, gpu) for worker, gpus in known for gpu in gpus or (WHOLE,)}
+        return self._scheduler.queue(
+            queue.request,
+            queue.priority,
+            queue.share,
+            queue.interpreter,
+            avoid=tuple(sorted(avoid)),
+        )
 
     def _has_reported(self, worker: str) -> bool:
         """Return True if a worker has reported to this head what it has, or will not any more."""
@@ -490,6 +511,8 @@ class Missions:
         for task in list(reversed(mission.tasks.values())):  # the youngest first, as above
             self._outcomes.discard(task)
         del self._missions[mission.id]
+        self._scheduler.on_owner_left(mission.number)
+        mission.set_aside.clear()
         mission.functions.clear()
         self._functions.on_changed()
         if mission.connection:  # else it never came

@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import Answer
-from grain.head.scheduler.fair_share import FairShare
+from grain.head.hub.fair_share import FairShare
 from grain.worker.messages import AckRuns, Disconnect, Revoke
 
 if TYPE_CHECKING:
@@ -151,6 +151,20 @@ class Registry:
     def wall_time(self, now: float) -> float:
         """Return a time as seconds since Unix' epoch."""
         return self._wall + now
+
+    def all_troubles(self) -> list[str]:
+        """Return sentences on what keeps this head, or places, from working as they should."""
+        aside = (why for one in self.missions.values() for _, why in self.set_aside(one))
+        return list(dict.fromkeys((*self.troubles.values(), *aside)))
+
+    def set_aside(self, mission: MissionRecord) -> list[tuple[str, str]]:
+        """Return the places that are set aside for a mission now, each with a sentence on why."""
+        places = self.scheduler.places
+        return [
+            (what, why)
+            for what, (place, why) in mission.set_aside.items()
+            if places.is_aside(place, mission.number)
+        ]
 
     def remove_worker(self, worker: WorkerRecord) -> None:
         """Remove a worker, and remember that it was here."""

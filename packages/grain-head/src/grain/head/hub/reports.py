@@ -35,6 +35,7 @@ from grain.head.messages import (
     WorkerEnded,
     WorkerFacts,
 )
+from grain.head.scheduler.places import set_aside_texts
 from grain.resource import to_data
 
 if TYPE_CHECKING:
@@ -83,9 +84,28 @@ class MissionReports:
             if mission.synced:
                 self._outgoing.post(mission.link, Trouble(what, why))
 
+    def on_set_aside(self) -> None:
+        """Report places that were set aside to the missions whose tasks have failed there."""
+        news, self._scheduler.places.news = self._scheduler.places.news, []
+        missions = {mission.number: mission for mission in self._registry.missions.values()}
+        for one in news:
+            mission = missions.get(one.owner)
+            worker = self._registry.numbered.get(one.place.worker)
+            if mission is None or worker is None:
+                continue
+            function = mission.function_names.get(one.function, "") if one.seconds else ""
+            what, why = set_aside_texts(one, worker.unique_name, function)
+            if why:
+                mission.set_aside[what] = one.place, why
+            else:
+                mission.set_aside.pop(what, None)
+            if mission.synced:
+                self._outgoing.post(mission.link, Trouble(what, why))
+
     def on_synced(self, mission: MissionRecord) -> None:
-        """Report the troubles of the head to a mission that has come."""
-        for what, why in self._registry.troubles.items():
+        """Report the troubles of the head, and its own, to a mission that has come."""
+        aside = self._registry.set_aside(mission)
+        for what, why in (*self._registry.troubles.items(), *aside):
             self._outgoing.post(mission.link, Trouble(what, why))
 
     # ---- requests that no worker can meet
@@ -129,7 +149,7 @@ class MissionReports:
             if mission.link is None:
                 continue
             for number, before in mission.requests.items():
-                key = before.priority, before.request, before.share, before.interpreter, 0.0
+                key = before.priority, before.request, before.share, before.interpreter, 0.0, ()
                 queue = self._scheduler.queues.get(key)
                 if queue is not None and queue.waiting:
                     self._update(mission, number, queue, now)
@@ -237,6 +257,9 @@ class MissionReports:
             # It counts only for as long as that process goes on.
             self._expect(self._scheduler.workers[worker.number], self._scaled_until)
         for mission in self._registry.missions.values():
+            for what, (place, _) in list(mission.set_aside.items()):
+                if place.worker == worker.number:
+                    del mission.set_aside[what]
             if worker.id in mission.workers:
                 mission.workers.remove(worker.id)
                 handed_back = worker.handed_back.get(mission.id, 0)

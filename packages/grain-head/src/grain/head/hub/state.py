@@ -18,7 +18,7 @@ import msgspec
 from grain.edge.mission_ids import lasting_name, lasts
 from grain.edge.version import Versions
 from grain.head.events import Pace
-from grain.head.scheduler.fair_share import Share
+from grain.head.hub.fair_share import Share
 from grain.head.scheduler.numbered import Numbered
 from grain.head.scheduler.outlived import lasts_too_long
 from grain.worker.logs import Allowance
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from grain.eventlog.usage import Report
     from grain.head.messages import Crash, Ending, Outlook, Unschedulable
+    from grain.head.scheduler.places import RunPlace
     from grain.head.scheduler.state import TaskQueue
     from grain.worker.messages import Attempt
 
@@ -169,6 +170,8 @@ class MissionRecord(PeerRecord):
     retried: int = 0
     # The rate at which its tasks end, for display; looked at with each tick.
     pace: Pace = field(default_factory=Pace)
+    # The places that were set aside for it, by name, each with the sentence that says why.
+    set_aside: dict[str, tuple[RunPlace, str]] = field(default_factory=dict)
     # How far it is, as it estimates itself; None if it has not said so on this link.
     outlook: Outlook | None = None
     # The queues for the requests of this link, by number; `Scheduler.current` has what follows one.
@@ -259,6 +262,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
             no state of its own: such a task stays leased until its worker has ended the run.
         report: of the worker on the run whose outcome it is: opaque.
         kept_by: the worker that keeps the outcome, by id, and the run that it is of.
+        gpus: those that its run had, if it has failed.
     """
 
     crashes: tuple[Crash, ...] = ()
@@ -269,6 +273,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     outcome: Payload = None
     report: Report = b""
     kept_by: tuple[str, Attempt] | None = None
+    gpus: tuple[int, ...] = ()
 
 
 NO_COURSE = TaskCourse()

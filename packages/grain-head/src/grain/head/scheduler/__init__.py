@@ -22,6 +22,9 @@ The policy:
 6.  Some kinds belong to the whole cluster. An alternative that asks for more of them than is free
     is closed, and holds back no one (``cluster``).
 7.  After every ``dispatch``, no task waits that could start.
+8.  Where tasks fail that succeed elsewhere is set aside, and a task that has failed goes elsewhere
+    first (``places``). Both bar places for a queue, as long as others can serve it
+    (`WorkerAccount.lets`).
 
 Why it is fast: the scheduler decides between a few queues, and looks for room once per *level*,
 that is, once for all workers that have the same interpreter and the same resources free. Which
@@ -56,6 +59,6 @@ Map:
 - ``apart``: workers that could not reach each other
 - ``cluster``: what the scheduler owns for the whole cluster, such as licences, and who gets it
 - ``outlived``: which tasks have crashed or outlived their workers too often, what time they need
-- ``fair_share``: turns of missions of equal priority
+- ``places``: workers and devices where tasks fail, and which of them are set aside
 - ``explain``: why a task does not run
 """

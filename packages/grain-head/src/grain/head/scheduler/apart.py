@@ -4,7 +4,8 @@ A gang begins when all members have joined its root. If one has not, the two are
 no gang has both. That time doubles with each further failure of the pair, so another try costs
 little, and a network that is mended is used again. A worker that has failed with two others is
 left out of all gangs for longer: the fault is likely its own, and tasks would soon have tried it
-often enough to fail.
+often enough to fail. It is chosen all the same where too few others are there, with or without
+room: one host behind a firewall has others fail with two, which may still reach the rest.
 
 When the time is over, gangs still take other workers first, until one with that pair has begun.
 """
@@ -15,7 +16,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Container, Iterable
 
 T = TypeVar("T")
 
@@ -86,34 +87,60 @@ class ApartWorkers:
         """True if any pair has failed."""
         return bool(self._failed)
 
-    def choose(self, workers: Iterable[T], count: int, number: Callable[[T], int]) -> list[T]:
+    def choose(
+        self,
+        workers: Iterable[T],
+        count: int,
+        number: Callable[[T], int],
+        serving: Iterable[T] | None = None,
+    ) -> list[T]:
         """Return so many workers, or fewer, of which no two are apart.
 
         Args:
             workers: some, in the order of preference; those that have failed go last.
+            count: how many are wanted.
             number: returns the number of one.
+            serving: all that could be members at some time. If too few of these are not left out,
+                those that are left out count as the others.
         """
-        if not self._failed:
+        if not self._failed or count == 1:
             return [one for one, _ in zip(workers, range(count), strict=False)]
+        left_out: Collection[int] = self._left_out
+        if left_out and serving is not None:
+            most = self._together(serving, count, number, left_out)
+            left_out = left_out if len(most) == count else ()
+        return self._together(workers, count, number, left_out)
+
+    def _together(
+        self,
+        workers: Iterable[T],
+        count: int,
+        number: Callable[[T], int],
+        left_out: Container[int],
+    ) -> list[T]:
         partners = self._partners
         chosen: list[T] = []
         numbers: set[int] = set()
         for one in sorted(workers, key=lambda one: len(partners.get(number(one), ()))):
             own = number(one)
-            apart = own in self._left_out or not numbers.isdisjoint(self._apart.get(own, ()))
+            apart = own in left_out or not numbers.isdisjoint(self._apart.get(own, ()))
             if len(chosen) < count and not apart:
                 chosen.append(one)
                 numbers.add(own)
         return chosen
 
-    def reasons(self, now: float) -> list[tuple[str, float]]:
-        """Return why workers are apart, and for how many more seconds."""
-        out = self._left_out
-        ends = [
-            (failed.why, max(failed.until, *(out.get(one, 0.0) for one in pair)))
-            for pair, failed in self._failed.items()
-        ]
-        return [(why, until - now) for why, until in ends if until > now]
+    def reasons(self, now: float) -> list[str]:
+        """Return why gangs avoid workers, and for how many more seconds."""
+        reasons = []
+        for pair, failed in self._failed.items():
+            until = max(self._left_out.get(one, 0.0) for one in pair)
+            if failed.until > now:
+                reasons.append(
+                    f"{failed.why}: no task has both for another {failed.until - now:.0f} s"
+                )
+            elif until > now:
+                reasons.append(f"{failed.why}: tasks take others for another {until - now:.0f} s")
+        return reasons
 
     def are_apart(self, one: int, other: int) -> bool:
         """Return True if no gang has both workers now."""

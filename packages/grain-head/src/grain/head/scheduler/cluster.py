@@ -318,12 +318,16 @@ class OthersUse:
     - to the most that was in use besides all that tasks held, of the last `SETTLED`. Without that,
       what others give back while one task ends and another begins would be lost for good.
 
+    In all it falls by no more than the number in use has fallen. So tasks that have held theirs for
+    longer than `SETTLED` may take them yet, unless others have given back meanwhile, or tasks have.
+
     Attributes:
         number: how many others use; 0 before the first answer.
     """
 
     def __init__(self) -> None:
         self.number = 0
+        self._fallen = 0  # how far the number in use has fallen, and this one has not
         self._answers: deque[_Answer] = deque()
         self._besides: deque[tuple[float, int]] = deque()
 
@@ -338,6 +342,7 @@ class OthersUse:
         ours = sum(held.values())
         if self._answers:
             last = self._answers[-1]
+            self._fallen += max(last.used - used, 0)
             taken = max(_taken_still(last, held), min(used - self.number, ours))
         else:  # what tasks hold by now, they held under an earlier scheduler
             taken = min(used, ours)
@@ -346,7 +351,10 @@ class OthersUse:
         besides_taken = max(one.used - _taken_still(one, held) for one in self._answers)
         besides_held = max(number for _, number in self._besides)
         most = max(self.number, used - taken)
-        self.number = max(min(most, used, besides_taken, besides_held), 0)
+        least = self.number - self._fallen
+        before = self.number
+        self.number = max(min(most, used, max(min(besides_taken, besides_held), least)), 0)
+        self._fallen -= max(before - self.number, 0)
 
 
 def _taken_still(answer: _Answer, held: Mapping[int, int]) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from grain.head.scheduler.places import WHOLE
 from grain.resource import ZERO
 from grain.resource.figures import counted
 
@@ -61,6 +62,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         return Explanation(task, "running", (since,))
     queue = asked.queue
     reasons = [f"it asks for {queue.request.ask()}"]
+    reasons += [scheduler.needs.explain(one.stated) for one in queue.alternatives if one.learns]
     if queue.interpreter:
         reasons.append(
             f"it needs {queue.interpreter}, as its function or an argument travels by value"
@@ -78,8 +80,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         reasons += _standing(scheduler, queue, now)
     reasons += _members(scheduler, queue, now)
     if queue.gangs:
-        apart = scheduler.apart.reasons(now)
-        reasons += [f"{why}: no task has both for another {left:.0f} s" for why, left in apart]
+        reasons += scheduler.apart.reasons(now)
     if not scheduler.workers:
         reasons.append("no worker is here")
     alike: dict[str, list[str]] = {}
@@ -115,7 +116,8 @@ def _members(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
                 worker.give_back()
                 free = worker.supply.free
                 if not worker.draining and one.fits(worker.shape.interpreter, free):
-                    able[worker.in_common(one.same)] += worker.has_time(one, now)
+                    may = worker.has_time(one, now) and worker.lets(one)
+                    able[worker.in_common(one.same)] += may
                 if worker.supply.total.request(one.space):
                     ever[worker.in_common(one.same)] += 1
             most = max(able.values(), default=0)
@@ -286,6 +288,15 @@ def _why_not(queue: TaskQueue, worker: WorkerAccount, now: float) -> str:
     )
 
 
+def _why_barred(queue: TaskQueue, worker: WorkerAccount) -> str:
+    """Return why the tasks of a queue do not start on what is free of a worker."""
+    gpus = [place.gpu for place in queue.avoid if place.worker == worker.id]
+    if gpus:
+        where = "there" if WHOLE in gpus else f"on GPU {', '.join(map(str, gpus))}"
+        return f"not now: it has failed {where}, and goes elsewhere first"
+    return "not now: a part or all of it is set aside, as tasks fail there that succeed elsewhere"
+
+
 def _why_not_by(one: Alternative, worker: WorkerAccount, now: float) -> str:
     """Return the reason why the oldest task of a queue does not run by an alternative."""
     left = worker.end - now
@@ -298,6 +309,8 @@ def _why_not_by(one: Alternative, worker: WorkerAccount, now: float) -> str:
     if worker.draining:
         return "it takes no more tasks"
     worker.give_back()
+    if not worker.lets(one):
+        return _why_barred(one.queue, worker)
     if not worker.supply.free.request(one.space):
         return f"not now, free is {worker.supply.free!r} of {worker.supply.total!r}"
     reservation = worker.reservation

@@ -201,5 +201,5 @@ class ReservedWorkers:
         for mask, group in self._groups.items():
             if mask & by.bit:
                 for worker in group.values():
-                    if worker.has_time(by, now):
+                    if worker.has_time(by, now) and worker.lets(by):
                         yield worker

@@ -18,14 +18,18 @@ from typing import TYPE_CHECKING
 from grain.head.scheduler.apart import ApartWorkers
 from grain.head.scheduler.index import LevelIndex, ReservedWorkers
 from grain.head.scheduler.state import Shape, Task, TaskQueue, limits_of
-from grain.resource import Supply
+from grain.resource import Supply, learned
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from grain.head.needs.groups import Needs
     from grain.head.scheduler.cluster import ClusterPool
+    from grain.head.scheduler.places import RunPlace
     from grain.head.scheduler.state import Alternative, Level, WorkerAccount
     from grain.resource import Resource, RunTimes
+
+    QueueKey = tuple[int, Resource, int, str, float, tuple[RunPlace, ...]]
 
 # So many queues without tasks are kept.
 _IDLE = 256
@@ -35,9 +39,11 @@ class QueueTable:
     """All queues, by request and by rank, and the workers that their requests fit.
 
     Attributes:
-        by_request: the queues by priority, request, owner, interpreter and the seconds seen.
+        by_request: the queues by priority, request, owner, interpreter, the seconds seen and the
+            places that they avoid.
         by_identity: by the identity of the request object that a queue holds: most submissions
             bring the same object again, and comparing requests costs more than all else.
+        avoiding: the number of queues whose tasks avoid places.
         by_bit: the alternatives of all queues by their bit.
         outlived: the queues whose tasks have outlived workers, by their bit.
         order: the queues with waiting tasks: (-priority, age of the oldest task, queue), sorted.
@@ -57,13 +63,15 @@ class QueueTable:
             returned something, or their resources are no longer reserved.
     """
 
-    def __init__(self, run_times: RunTimes, cluster: ClusterPool) -> None:
+    def __init__(self, run_times: RunTimes, needs: Needs, cluster: ClusterPool) -> None:
         self._run_times = run_times
+        self._needs = needs
         self.cluster = cluster
         self._free_bits: list[int] = []
         self._by_priority: dict[int, int] = {}  # the bits of all queues of a priority
-        self.by_request: dict[tuple[int, Resource, int, str, float], TaskQueue] = {}
+        self.by_request: dict[QueueKey, TaskQueue] = {}
         self.by_identity: dict[int, TaskQueue] = {}
+        self.avoiding = 0
         self.by_bit: dict[int, Alternative] = {}
         self.outlived: dict[int, TaskQueue] = {}
         self.order: list[tuple[int, int, TaskQueue]] = []
@@ -92,8 +100,16 @@ class QueueTable:
             and queue.seen == seen
         ):
             return queue
-        equal = self.by_request.get((priority, request, share, interpreter, seen))
-        return equal or self._new(request, priority, share, interpreter, seen)
+        key = priority, request, share, interpreter, seen, ()
+        return self.by_request.get(key) or self._new(key)
+
+    def avoiding_queue(self, queue: TaskQueue, avoid: tuple[RunPlace, ...]) -> TaskQueue:
+        """Return the queue for tasks that ask for the same and avoid some places."""
+        key = (
+            *(queue.priority, queue.request, queue.share, queue.interpreter, queue.seen),
+            avoid,
+        )
+        return self.by_request.get(key) or self._new(key)
 
     def enter(self, queue: TaskQueue, head: Task) -> bool:
         """Put a queue into the order of service by its oldest task; return as `set_open`."""
@@ -195,6 +211,39 @@ class QueueTable:
                 # Shorter limits may suit workers that were out of the question.
                 self.untried |= one.bit & self.nonempty
 
+    def learn(self, group: str | None = None) -> list[TaskQueue]:
+        """Set the memory of requests to what their group needs now; of all groups for None.
+
+        Returns:
+            The queues whose amounts are others now: their reservations are for the old ones.
+        """
+        changed: dict[int, TaskQueue] = {}
+        for one in self.by_bit.values():
+            memory = learned(one.stated) if one.learns else None
+            if memory is None or group not in (None, memory.group) or not one.set_memory():
+                continue
+            queue = one.queue
+            changed[queue.bit] = queue
+            self.levels.remove_alternative(one)
+            one.heap.clear()
+            self.levels.add_alternative(one)
+            for shape in self.shapes.values():
+                queue.serving_shapes -= bool(shape.mask & queue.bits)
+                shape.mask &= ~one.bit
+                queue.serving_shapes += bool(shape.mask & queue.bits)
+                self._try(one, shape)
+            self.untried |= one.bit & self.nonempty
+        if changed:
+            self._on_fits_changed()
+        return list(changed.values())
+
+    def _on_fits_changed(self) -> None:
+        """Let reserved workers be looked at again: their masks know nothing of new fits."""
+        for worker in self.reserved:
+            if worker.reservation is not None:
+                worker.reservation.beside_mask = None
+            self.open_to_all(worker)
+
     def startable(self, worker: WorkerAccount) -> tuple[Level, int]:
         """Return the level of what a worker has free, and the bits that it lets start.
 
@@ -267,9 +316,8 @@ class QueueTable:
             one.least = least
         self.untried |= queue.bits & self.nonempty
 
-    def _new(
-        self, request: Resource, priority: int, share: int, interpreter: str, seen: float
-    ) -> TaskQueue:
+    def _new(self, key: QueueKey) -> TaskQueue:
+        priority, request, share, interpreter, seen, avoid = key
         if len(self.by_request) - len(self.order) > _IDLE:
             self._discard_unused()
         bits: list[int] = []
@@ -277,24 +325,31 @@ class QueueTable:
             new = 1 << len(self.by_bit) + len(bits)
             bits.append(self._free_bits.pop() if self._free_bits else new)
         queue = TaskQueue(
-            request, priority, bits, self._run_times, self.cluster.kinds, share, interpreter, seen
+            request,
+            priority,
+            bits,
+            self._run_times,
+            self._needs,
+            self.cluster.kinds,
+            share,
+            interpreter,
+            seen,
+            avoid,
         )
         self.by_bit.update((one.bit, one) for one in queue.alternatives)
         self.gangs |= queue.gangs
-        self.by_request[priority, request, share, interpreter, seen] = queue
+        self.by_request[key] = queue
+        self.avoiding += bool(avoid)
         if seen:
             self.outlived[queue.bit] = queue
-        self.by_identity.setdefault(id(request), queue)
+        if not avoid:
+            self.by_identity.setdefault(id(request), queue)
         for one in queue.alternatives:
             for shape in self.shapes.values():
                 self._try(one, shape)
             self.levels.add_alternative(one)
         self._by_priority[priority] = self._by_priority.get(priority, 0) | queue.bits
-        for worker in self.reserved:
-            # The bit masks know nothing of the new queue.
-            if worker.reservation is not None:
-                worker.reservation.beside_mask = None
-            self.open_to_all(worker)
+        self._on_fits_changed()
         return queue
 
     def _discard_unused(self) -> None:
@@ -302,6 +357,7 @@ class QueueTable:
         for key, queue in list(self.by_request.items()):
             if not queue.running and not queue.seats and queue.rank is None:
                 del self.by_request[key]
+                self.avoiding -= bool(queue.avoid)
                 self.gangs &= ~queue.gangs
                 self.outlived.pop(queue.bit, None)
                 self._by_priority[queue.priority] &= ~queue.bits

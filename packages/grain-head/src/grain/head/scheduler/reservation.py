@@ -39,7 +39,9 @@ def best_reservation(
     best_key = (math.inf, math.inf)
     for worker in workers:
         for by in queue.alternatives:
-            if by.count > 1 or not by.bit & queue.open & worker.shape.mask:
+            if by.count > 1 or not by.bit & queue.open:
+                continue
+            if not worker.could_serve(by, queue.barred):
                 continue
             reservation, missing = reservation_on(by, worker, now)
             key = (reservation.start, missing)
@@ -71,7 +73,13 @@ def reservation_on(by: Alternative, worker: WorkerAccount, now: float) -> tuple[
 
 
 def beside_task(by: Alternative, worker: WorkerAccount) -> Supply:
-    """Return an account of what the worker has beside the task, all else being free."""
+    """Return an account of what the worker has beside the task, all else being free.
+
+    What is barred for the task counts as used: others may as well be where it can go.
+    """
     future = Supply(worker.supply.total)
+    barred = by.queue.barred
+    if barred is not None:
+        future.take_out(barred.get(worker.id, 0))
     future.alloc_whole(by.space)
     return future

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from heapq import heappop
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
+from grain.head.needs.groups import Needs
 from grain.head.scheduler.cluster import ClusterPool, unowned
 from grain.head.scheduler.numbered import Numbered
+from grain.head.scheduler.places import WHOLE, FailingPlaces, RunPlace, bar, places_of
 from grain.head.scheduler.queues import QueueTable
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.scheduler.state import (
@@ -18,14 +20,17 @@ from grain.head.scheduler.state import (
     Task,
     TaskQueue,
     WorkerAccount,
+    serving_gang,
     split_time,
 )
-from grain.resource import ZERO, Cores, RunTimes, Supply
+from grain.resource import ZERO, Cores, RunTimes, Supply, learned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
+    from grain.head.needs.groups import MemoryUse
     from grain.head.scheduler.apart import ApartWorkers
+    from grain.head.scheduler.queues import QueueKey
     from grain.resource import Resource
 
 NEARLY = 0.8
@@ -33,6 +38,12 @@ NEARLY = 0.8
 
 # Cancelled tasks at the end of a queue are dropped at once where it is longer than this.
 _LONG_QUEUE = 64
+
+# Between two ages that follow each other, for tasks that are tried again.
+_AGES = 1 << 20
+
+# The queues whose tasks avoid places: each costs what another request costs.
+_AVOIDING = 64
 
 
 class Scheduler:
@@ -50,7 +61,9 @@ class Scheduler:
         workers: the workers, by id.
         taken: of running tasks that had several alternatives the one that they run by, by id.
         cluster: as the argument.
+        places: those where tasks fail.
         run_times: the run times of groups, see `grain.resource.WTime`.
+        needs: the memory that groups need, see `grain.resource.Memory`.
     """
 
     def __init__(
@@ -61,15 +74,24 @@ class Scheduler:
         cluster: ClusterPool | None = None,
     ) -> None:
         self.cluster = cluster or ClusterPool()
+        self.places = FailingPlaces()
         self.run_times = RunTimes()
+        self.needs = Needs()
         self.tasks: Numbered[Task] = Numbered()
         self.workers: dict[int, WorkerAccount] = {}
         self.taken: dict[int, Alternative] = {}
-        self._queues = QueueTable(self.run_times, self.cluster)
+        self._queues = QueueTable(self.run_times, self.needs, self.cluster)
         self._guard = guard(self.workers, self._queues, max_overtakes)
         self._last_age = 0
+        self._last_again = 0
         self._last_seat = 0
         self._waiting = 0
+        # True if a place is set aside, or may be barred for a queue.
+        self._some_barred = False
+        # The last time that is known, and the one from which workers may have too little time left
+        # to serve a queue in place of those that are barred.
+        self._now = -math.inf
+        self._bars_lapse = math.inf
         # The number of running tasks whose end is known (`Task.until`): while there are none, no
         # reservation can have a known start.
         self._bounded = 0
@@ -118,7 +140,10 @@ class Scheduler:
         )
         self._queues.unplaced[worker] = new
         self._guard.on_worker_open()
+        self._on_shapes()
         self._require(self._queues.outlived.values())
+        self._now = now
+        self._bar()
 
     def on_worker_draining(self, worker: int) -> None:
         """Start no more tasks on a worker; its running tasks go on."""
@@ -126,6 +151,7 @@ class Scheduler:
         draining.draining = True
         self._queues.withdraw(draining)
         self._guard.lose(draining.reservation)
+        self._bar()
 
     def on_worker_back(self, worker: int) -> None:
         """Start tasks on a worker again that was draining; without effect on any other."""
@@ -134,6 +160,7 @@ class Scheduler:
             back.draining = False
             self._queues.open_to_all(back)
             self._guard.on_worker_open()
+            self._bar()
 
     def on_apart(self, one: int, other: int, why: str, now: float) -> None:
         """Put two workers into no gang together for a time, as they did not reach each other.
@@ -177,7 +204,10 @@ class Scheduler:
         if self._queues.apart.on_left(worker):
             self._try_gangs()
         self._guard.on_worker_left()
+        self._on_shapes()
         self._require(self._queues.outlived.values())
+        self.places.forget_worker(worker)
+        self._bar()
         again = sorted(lost.tasks.values(), key=lambda task: task.age)
         for task in reversed(again):
             self.taken.pop(task.id, None)
@@ -199,6 +229,7 @@ class Scheduler:
         share: int = 0,
         interpreter: str = "",
         seen: float = 0.0,
+        avoid: tuple[RunPlace, ...] = (),
     ) -> TaskQueue:
         """Return the queue of a request, for `on_submitted`; it is new if there was none.
 
@@ -213,10 +244,25 @@ class Scheduler:
             interpreter: the interpreter that the tasks need; empty if any will do.
             seen: the seconds that they were seen to run for, and more, if they have outlived a
                 worker; else 0.
+            avoid: where they have failed, ascending. They wait for another place as long as a
+                worker is here that has one, and else go anywhere. Where many others do so already,
+                they do not.
         """
         queue = self._queues.get(request, priority, share, interpreter, seen)
+        if avoid or self._some_barred:
+            queue = self._elsewhere(queue, avoid)
         if seen:
             self._require((queue,))
+        return queue
+
+    def _elsewhere(self, queue: TaskQueue, avoid: tuple[RunPlace, ...]) -> TaskQueue:
+        """Return the queue for tasks of a queue that avoid some places."""
+        if queue.rank is None:
+            self._bar_queue(queue)
+        # What is set aside now will be tried again, so that makes no difference.
+        if avoid and self._queues.avoiding < _AVOIDING and self._barred(queue, avoid, {}):
+            queue = self._queues.avoiding_queue(queue, avoid)
+            self._bar_queue(queue)
         return queue
 
     def current(self, queue: TaskQueue) -> TaskQueue:
@@ -226,7 +272,90 @@ class Scheduler:
         """
         if queue.rank is not None:
             return queue
-        return self.queue(queue.request, queue.priority, queue.share, queue.interpreter, queue.seen)
+        return self.queue(
+            queue.request, queue.priority, queue.share, queue.interpreter, queue.seen, queue.avoid
+        )
+
+    # ---- places where tasks fail
+
+    def on_outcome(self, task: int, function: Hashable, now: float, *, failed: bool) -> None:
+        """Take in how a run has ended by itself, before `on_finished`: see `FailingPlaces`.
+
+        It need not be told of runs that have succeeded while ``places.watches`` is False.
+
+        Args:
+            function: what the owner of the task has called.
+        """
+        ran = self.tasks[task]
+        if ran.worker is None or (self.taken.get(task) or ran.queue.alternatives[0]).count > 1:
+            return
+        what = ran.queue.share, function, places_of(ran.worker.id, ran.held), now - ran.started
+        if self.places.on_failed(*what, now) if failed else self.places.on_succeeded(*what):
+            self._now = now
+            self._bar()
+
+    def on_owner_left(self, share: int) -> None:
+        """Forget where the tasks of an owner have failed."""
+        if self.places.forget_owner(share):
+            self._bar()
+
+    def _bar(self) -> None:
+        """Keep tasks from the places that are set aside, or that they avoid, and from no others."""
+        if self._some_barred or self.places.some_aside or self._queues.avoiding:
+            self._some_barred = self.places.some_aside
+            self._bars_lapse = math.inf
+            for queue in self._queues.by_request.values():
+                self._bar_queue(queue)
+
+    def _bar_queue(self, queue: TaskQueue) -> None:
+        aside = self.places.barred(queue.share) if self.places.some_aside else {}
+        barred = self._barred(queue, queue.avoid, aside)
+        self._some_barred |= barred is not None
+        if barred != queue.barred:
+            before, queue.barred = queue.barred, barred
+            self._queues.untried |= queue.open & self._queues.nonempty
+            self._guard.on_barred(queue, before)
+
+    def _barred(
+        self, queue: TaskQueue, avoid: Sequence[RunPlace], aside: Mapping[int, int]
+    ) -> Mapping[int, int] | None:
+        """Return what is barred for the tasks of a queue: as much as others can serve without.
+
+        A task that has failed on two GPUs of a worker avoids all of it, if other workers are here.
+        """
+        choices = [aside]
+        if avoid:
+            devices, workers = dict(aside), dict(aside)
+            times = Counter(place.worker for place in avoid)
+            for place in avoid:
+                if place.worker in self.workers:
+                    bar(workers, place if times[place.worker] == 1 else RunPlace(place.worker))
+                    if place.gpu != WHOLE:
+                        bar(devices, place)
+            choices = [workers, devices, aside]
+        for barred in choices:
+            if not barred or self._some_serve(queue, barred):
+                return barred or None
+        return None
+
+    def _some_serve(self, queue: TaskQueue, barred: Mapping[int, int]) -> bool:
+        """Return True if workers can serve the tasks of a queue without what is barred.
+
+        They have time for them now; when that of one of them is too short, it is asked again.
+        """
+        for by in queue.alternatives:
+            able = (
+                worker.end - by.need
+                for worker in self.workers.values()
+                if not worker.draining
+                and worker.has_time(by, self._now)
+                and worker.could_serve(by, barred)
+            )
+            ends = list(islice(able, by.count))
+            if len(ends) == by.count:
+                self._bars_lapse = min(self._bars_lapse, *ends)
+                return True
+        return False
 
     def _require(self, queues: Iterable[TaskQueue]) -> None:
         """Set what tasks need that have outlived workers, by the lives of the workers here."""
@@ -241,7 +370,7 @@ class Scheduler:
             least = NEARLY * longest if alike else queue.seen
             if least != queue.least:
                 self._queues.require(queue, least)
-                self._guard.on_limits_changed()
+                self._on_limits_changed()
 
     def on_submitted(
         self,
@@ -264,8 +393,8 @@ class Scheduler:
                 urgency changes nothing for other queues, and so for other owners.
             record: what the `Task` has as its record, while it waits and while it runs.
         """
-        if age is None:
-            age = self._last_age = self._last_age + 1
+        if age is None and (not queue.avoid or (age := self._age_again(queue)) is None):
+            age = self._last_age = self._last_age + _AGES
         elif queue.tasks and age < queue.tasks[-1].age:
             new = self.tasks[task] = Task(task, queue, age, urgency, record)
             self._requeue(new)
@@ -278,6 +407,17 @@ class Scheduler:
         if queue.rank is None:
             self._queues.enter(queue, new)
             self._queues.untried |= queue.open
+
+    def _age_again(self, queue: TaskQueue) -> int | None:
+        """Return the age of a task that is tried again: before those that wait for the same."""
+        plain = self._queues.get(
+            queue.request, queue.priority, queue.share, queue.interpreter, queue.seen
+        )
+        head = plain.head()
+        if head is None:
+            return None
+        self._last_again = self._last_again % (_AGES - 1) + 1
+        return head.age - _AGES + self._last_again
 
     def start_alone(
         self, task: int, by: Alternative, workers: Sequence[int], age: int, now: float
@@ -368,12 +508,15 @@ class Scheduler:
         running.age = age
         queue.running += 1
 
-    def on_finished(self, task: int, now: float, *, measured: bool = True) -> None:
+    def on_finished(
+        self, task: int, now: float, *, measured: bool = True, use: MemoryUse | None = None
+    ) -> None:
         """Remove a task whose run has ended; everything that it held is free again.
 
         Args:
             measured: whether the time that it took counts for its group; false for a run that was
                 stopped.
+            use: what it has used, for a group that learns; None if that is not known.
         """
         ended = self.tasks.pop(task)
         worker = ended.worker
@@ -395,10 +538,44 @@ class Scheduler:
             measured
             and wtime is not None
             and wtime.group is not None
-            and self.run_times.record(wtime.group, now - ended.started)
+            and self.run_times.record(wtime.group, now - ended.started, wtime.learn)
         ):
             self._queues.estimate(wtime.group)
-            self._guard.on_limits_changed()
+            self._on_limits_changed()
+        if by.learns:
+            # What it held is not for the next one, which may ask for another amount.
+            worker.open_to_all = True
+            if use is not None:
+                group = self.needs.on_ended(by.stated, ended.held, use, now - ended.started)
+                if group is not None:
+                    self._on_learned(group)
+
+    def learning(self) -> dict[str, Resource]:
+        """Return by group a request that names it, of the queues that are here."""
+        found: dict[str, Resource] = {}
+        for queue in self._queues.by_request.values():
+            for one in queue.alternatives if queue.learns else ():
+                memory = learned(one.stated)
+                if memory is not None and memory.group is not None and memory.tried[0] == 1:
+                    found.setdefault(memory.group, one.stated)
+        return found
+
+    def forget_needs(self, groups: Iterable[str]) -> None:
+        """Forget what groups have learned: they ask again as if no run had ended."""
+        for group in groups:
+            self.needs.forget(group)
+            self._on_learned(group)
+
+    def _on_shapes(self) -> None:
+        """Let groups ask for their part of other workers than before."""
+        if self.needs.on_workers(shape.sample.total for shape in self._queues.shapes.values()):
+            self._on_learned()
+
+    def _on_learned(self, group: str | None = None) -> None:
+        """Let the queues of a group, or of all, ask for other amounts than before."""
+        for queue in self._queues.learn(group):
+            for reservation in list(queue.reservations):
+                self._guard.lose(reservation)
 
     def on_cancelled(self, task: int) -> Task | None:
         """Remove a waiting task that is not wanted any more.
@@ -553,8 +730,9 @@ class Scheduler:
         """Return a queue that is only asked what fits where."""
         bits = [0] * len(request.alternatives())
         return TaskQueue(
-            request, 0, bits, self.run_times, self.cluster.kinds, interpreter=interpreter
-        )
+            request, 0, bits, self.run_times, self.needs, self.cluster.kinds,
+            interpreter=interpreter,
+        )  # fmt: skip
 
     def _why_never(self, one: Alternative, worker: WorkerAccount, now: float) -> str | None:
         """Return why a worker can never run a task by an alternative; None if it could."""
@@ -592,16 +770,17 @@ class Scheduler:
     def next_time(self) -> float:
         """The time of the next `dispatch` that may start something without another event.
 
-        Tasks wait until then for their first alternative. ``math.inf`` if there are none.
+        Tasks wait until then for their first alternative, for a place that is set aside, or for
+        workers in place of such a one, which have too little time from then on. ``math.inf`` if
+        there are none.
         """
-        return self._queues.next_opening()
+        # A second later, so that no rounding leaves them the time.
+        lapse = self._bars_lapse + 1.0 if self._some_barred else math.inf
+        return min(self._queues.next_opening(), self.places.due, lapse)
 
     @property
-    def queues(self) -> Mapping[tuple[int, Resource, int, str, float], TaskQueue]:
-        """The queues by priority, request, owner, interpreter and the seconds seen.
-
-        Idle ones are soon forgotten.
-        """
+    def queues(self) -> Mapping[QueueKey, TaskQueue]:
+        """The queues as `QueueTable.by_request` has them; idle ones are soon forgotten."""
         return self._queues.by_request
 
     @property
@@ -637,6 +816,9 @@ class Scheduler:
         queues = self._queues
         if now >= queues.apart.next_end and queues.apart.on_time(now):
             self._try_gangs()
+        self._now = now
+        if self._some_barred and (self.places.try_again(now) or now > self._bars_lapse):
+            self._bar()
         if queues.patient:
             self._open_alternatives(now)
         if self.cluster.changed:
@@ -735,7 +917,7 @@ class Scheduler:
             # A gang needs what its other members have, too.
             if first.only is not by or by.count > 1 or not worker.has_time(by, now):
                 return False
-            if not by.bit & first.open:
+            if not by.bit & first.open or first.barred is not None:
                 return False
             worker.returned.pop()
             starts.append(self._start(by, worker, now, held))
@@ -760,7 +942,10 @@ class Scheduler:
                     if (
                         fitting & by.bit
                         and worker.has_time(by, now)
-                        and (worker.reservation is None or self._guard.permits(by, worker, now))
+                        and (
+                            (worker.reservation is None and queue.barred is None)
+                            or self._guard.permits(by, worker, now)
+                        )
                     ):
                         return by
             if self._bounded:
@@ -824,8 +1009,11 @@ class Scheduler:
             able.append(worker)
             if len(able) == by.count and not apart.known:
                 return able
-        for able in found.values() if apart.known else ():
-            members = apart.choose(able, by.count, lambda one: one.id)
+        if not apart.known:
+            return ()
+        serving = serving_gang(by, self.workers.values(), now)
+        for common, able in found.items():
+            members = apart.choose(able, by.count, lambda one: one.id, serving[common])
             if len(members) == by.count:
                 return members
         return ()
@@ -856,7 +1044,9 @@ class Scheduler:
         task = queue.tasks.popleft()
         limit = by.limits.hard
         if held is None:
-            held = worker.supply.alloc(by.space)
+            # Most often nothing is barred, and each call counts here.
+            free = queue.barred is None
+            held = worker.supply.alloc(by.space) if free else worker.allocate(by)
         self._waiting -= 1
         reservation = worker.reservation
         self._occupy(task, by, worker, now, held)
@@ -872,6 +1062,9 @@ class Scheduler:
         allocation = self._with_limits(task.id, task.held, by)
         if self.cluster.changed:
             self._share_out(now)
+        trials = self.places.trials
+        if trials and self.places.on_started(queue.share, places_of(worker.id, held), now):
+            self._bar()
         return Start(
             worker.id,
             task.id,
@@ -887,7 +1080,7 @@ class Scheduler:
         """Give a member of a gang its allocation, by a task of its own."""
         self._last_seat -= 1
         seat = self.tasks[self._last_seat] = Task(self._last_seat, by.queue, root.age)
-        self._occupy(seat, by, worker, now, worker.supply.alloc(by.space))
+        self._occupy(seat, by, worker, now, worker.allocate(by))
         return seat
 
     def _occupy(
@@ -951,6 +1144,11 @@ class Scheduler:
         if self._queues.rerank(queue):
             self._guard.on_opened(queue)
         self._guard.on_head_changed(queue)
+
+    def _on_limits_changed(self) -> None:
+        """Take in that tasks may need other times now."""
+        self._guard.on_limits_changed()
+        self._bars_lapse = -math.inf
 
     def _uncount_run(self, task: Task) -> None:
         """Count a run no more."""

@@ -43,7 +43,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from grain.head.scheduler.reservation import beside_task, best_reservation, reservation_on
-from grain.head.scheduler.state import Reservation
+from grain.head.scheduler.state import Reservation, serving_gang
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 MAX_OVERTAKES = 64
 """The number of times that a task may be overtaken before a worker is reserved for it, where run
-times are not known; docs/fairness.md shows the cost of other values, and test_makespan.py
+times are not known; tools/bench/fairness.py shows the cost of other values, and test_makespan.py
 holds it."""
 
 MORE_OVERTAKES, FEW_WORKERS = 32, 4
@@ -101,10 +101,13 @@ class StarvationGuard:
     def permits(self, by: Alternative, worker: WorkerAccount, now: float) -> bool:
         """Return True if a reservation with a known start lets the oldest task start by a request.
 
-        Sticky reservations are considered by `QueueTable.startable`, at less cost.
+        False as well where the worker is barred for the task. Sticky reservations are considered by
+        `QueueTable.startable`, at less cost.
         """
         reservation = worker.reservation
         queue = by.queue
+        if queue.barred is not None and not worker.lets(by):
+            return False
         if reservation is None or reservation.sticky or reservation.queue is queue:
             return True
         assert queue.rank is not None
@@ -154,7 +157,8 @@ class StarvationGuard:
 
         Called before a task behind it is started, so that this one cannot push the start back.
         """
-        if not queue.reservations and not queue.reservation_sought:
+        # Where a part of a worker is barred, nothing says when the rest of it is free.
+        if queue.barred is None and not queue.reservations and not queue.reservation_sought:
             queue.reservation_sought = True
             sample = islice(self._reservable(queue), _SAMPLE)
             reservation = best_reservation(queue, sample, now)
@@ -170,7 +174,7 @@ class StarvationGuard:
         for _, _, queue in self._queues.order:
             if queue is taker.queue:
                 return
-            if not mask & queue.open:
+            if not mask & queue.open or not _could_serve(queue, worker):
                 continue
             age = taker.age
             if queue.priority != taker.queue.priority:
@@ -202,7 +206,11 @@ class StarvationGuard:
             if queue is reservation.queue:
                 if worker.has_time(reservation.by, now) and reservation.by.bit & queue.open:
                     return
-            elif mask & queue.open & ~queue.gangs and self._due(queue, _tasks_of(queue)):
+            elif (
+                mask & queue.open & ~queue.gangs
+                and _could_serve(queue, worker)
+                and self._due(queue, _tasks_of(queue))
+            ):
                 another = _sticky_on_best(queue, (worker,), now)
                 if another is not None:
                     self._release(reservation)
@@ -254,6 +262,18 @@ class StarvationGuard:
         """Let a queue look for a worker again of which other alternatives are open now."""
         queue.reservation_sought = False
         self._openings += 1
+
+    def on_barred(self, queue: TaskQueue, before: Mapping[int, int] | None) -> None:
+        """End the reservations of workers of which another part is barred than before.
+
+        What may run beside the task is another question then. The queue looks for workers again.
+        """
+        old, new = before or {}, queue.barred or {}
+        for reservation in list(queue.reservations):
+            worker = reservation.worker.id
+            if old.get(worker) != new.get(worker) and reservation in queue.reservations:
+                self.end(reservation)
+        self.on_opened(queue)
 
     def on_closed(self, queue: TaskQueue) -> None:
         """End the reservations for alternatives that the oldest task of a queue does not take."""
@@ -380,7 +400,8 @@ class StarvationGuard:
             return False
         rank = -queue.priority, queue.age_at(place)
         later = self._reserved_after(rank)
-        if not queue.reservations and self._reserve_earliest(queue, later, now):
+        known = not queue.reservations and queue.barred is None
+        if known and self._reserve_earliest(queue, later, now):
             return True
         for by in queue.opened():
             if by.count > 1:
@@ -426,31 +447,27 @@ class StarvationGuard:
             party: the reservations that it has.
             later: the ids of the workers that are reserved for tasks that come after it.
         """
-        serving: dict[str, list[WorkerAccount]] = {}
-        able: dict[str, list[tuple[tuple[int, int], WorkerAccount]]] = {}
-        for worker in self._workers.values():
-            if worker.draining or not by.bit & worker.shape.mask or not worker.has_time(by, now):
-                continue
-            common = worker.in_common(by.same)
-            serving.setdefault(common, []).append(worker)
-            reservation = worker.reservation
-            if reservation is None:
-                choice = 1
-            elif reservation.party is party:
-                choice = 0
-            elif worker.id in later:
-                choice = 2
-            else:
-                continue
-            able.setdefault(common, []).append(((choice, len(worker.tasks)), worker))
         best: list[tuple[tuple[int, int], WorkerAccount]] = []
         choose = self._queues.apart.choose
-        for common, some in able.items():
-            if len(choose(serving[common], by.count, lambda one: one.id)) == by.count:
-                some.sort(key=lambda one: one[0])
-                few = choose(some, by.count, lambda one: one[1].id)
-                if not best or _worth(few) > _worth(best):
-                    best = few
+        for serving in serving_gang(by, self._workers.values(), now).values():
+            if len(choose(serving, by.count, lambda one: one.id, serving)) < by.count:
+                continue
+            some: list[tuple[tuple[int, int], WorkerAccount]] = []
+            for worker in serving:
+                reservation = worker.reservation
+                if reservation is None:
+                    choice = 1
+                elif reservation.party is party:
+                    choice = 0
+                elif worker.id in later:
+                    choice = 2
+                else:
+                    continue
+                some.append(((choice, len(worker.tasks)), worker))
+            some.sort(key=lambda one: one[0])
+            few = choose(some, by.count, lambda one: one[1].id, [((0, 0), one) for one in serving])
+            if not best or _worth(few) > _worth(best):
+                best = few
         return [worker for _, worker in best]
 
     def _reserved_after(self, rank: tuple[int, float]) -> set[int]:
@@ -474,7 +491,8 @@ class StarvationGuard:
         """Yield the workers that could be reserved for the tasks of a queue."""
         able = queue.open
         for worker in self._workers.values():
-            if worker.reservation is None and not worker.draining and worker.shape.mask & able:
+            free = worker.reservation is None and not worker.draining
+            if free and worker.shape.mask & able and _could_serve(queue, worker):
                 yield worker
 
     def _add_settled(self, reservation: Reservation) -> None:
@@ -505,6 +523,12 @@ class StarvationGuard:
         reservation.worker.reservation = None
         if reservation.queue.shared:
             self._queues.cluster.changed = True
+
+
+def _could_serve(queue: TaskQueue, worker: WorkerAccount) -> bool:
+    """Return True unless a worker is barred for the tasks of a queue."""
+    barred = queue.barred
+    return barred is None or any(worker.could_serve(by, barred) for by in queue.opened())
 
 
 def _tasks_of(queue: TaskQueue) -> int:
@@ -540,7 +564,7 @@ def _able(queue: TaskQueue, worker: WorkerAccount, now: float) -> Iterator[Alter
     return (
         by
         for by in queue.opened()
-        if by.count == 1 and by.bit & worker.shape.mask and worker.has_time(by, now)
+        if by.count == 1 and worker.could_serve(by, queue.barred) and worker.has_time(by, now)
     )
 
 

@@ -16,12 +16,16 @@ from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime
+from grain.head.needs.again import replaced
+from grain.head.scheduler.places import WHOLE
+from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime, learned
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from grain.head.needs.groups import Needs
+    from grain.head.scheduler.places import RunPlace
     from grain.resource import Resource, RunTimes
 
 
@@ -93,7 +97,10 @@ class Alternative:
         interpreter: that of the queue.
         wtime: the part of the request that limits the time, if any.
         shared: the part that the scheduler owns for the whole cluster, if any.
-        space: the rest of the request.
+        needs: the groups that learn how much memory to ask for.
+        stated: the rest of the request.
+        learns: True if that names a group that learns its memory.
+        space: the same, with the memory that the group asks for now.
         count: the number of workers at once that it asks for; more than 1 for a gang.
         same: what the members of a gang have in common: ``"group"`` or ``"job"``.
         limits: the time limits in seconds, estimated where the request names a group.
@@ -111,9 +118,12 @@ class Alternative:
     interpreter: str
     run_times: InitVar[RunTimes]
     kinds: InitVar[frozenset[str]]
+    needs: Needs
     least: float = 0.0
     wtime: WTime | None = field(init=False)
     shared: Resource | None = field(init=False)
+    stated: Resource = field(init=False)
+    learns: bool = field(init=False)
     space: Resource = field(init=False)
     limits: Limits = field(init=False)
     count: int = 1
@@ -127,7 +137,21 @@ class Alternative:
             request = request.member
         self.wtime, space = split_time(request)
         self.space, self.shared = divided(space, kinds)
+        self.stated = self.space
+        self.learns = learned(self.space) is not None
         self.limits = limits_of(self.wtime, run_times)
+        self.set_memory()
+
+    def set_memory(self) -> bool:
+        """Set the amount of memory to what its group needs now; return True if it is another."""
+        memory = learned(self.stated)
+        if memory is None:
+            return False
+        space = replaced(self.stated, memory.given(self.needs.amount(self.stated)))
+        if space == self.space:
+            return False
+        self.space = space
+        return True
 
     def fits(self, interpreter: str, free: Resource) -> bool:
         """Return True if tasks can run by it on workers of an interpreter that have this free."""
@@ -175,11 +199,15 @@ class TaskQueue:
             because they have bytecode; empty if any will do.
         seen: the seconds that its tasks were seen to run for, and more, as they have outlived their
             workers; 0 for all others.
+        avoid: places where its tasks have failed, which go elsewhere first.
+        barred: these, and those that are set aside for its owner, as far as other workers can serve
+            it: by worker, a mask of its GPUs, or `WHOLE`; None for most queues.
         alternatives: the requests of which each task takes one, the first choice first.
         only: the alternative, if there is but one; else None.
         bits: the bits of all alternatives.
         gangs: the bits of those that ask for several workers at once.
         shared: the bits of those that ask for resources of the whole cluster.
+        learns: True if one of them learns its memory, so that its amount may change.
         closed: the bits of those among them for which there is not enough free, as
             `ClusterPool.share_out` says.
         open: the bits of those that its oldest task takes now: ``bits``, or the first one's while
@@ -212,15 +240,19 @@ class TaskQueue:
     priority: int
     own_bits: InitVar[Sequence[int]]
     run_times: InitVar[RunTimes]
+    needs: InitVar[Needs]
     kinds: InitVar[frozenset[str]] = frozenset()
     share: int = 0
     interpreter: str = ""
     seen: float = 0.0
+    avoid: tuple[RunPlace, ...] = ()
+    barred: Mapping[int, int] | None = None
     alternatives: tuple[Alternative, ...] = field(init=False)
     only: Alternative | None = field(init=False)
     bits: int = field(init=False)
     gangs: int = field(init=False)
     shared: int = field(init=False)
+    learns: bool = field(init=False)
     closed: int = 0
     open: int = field(init=False)
     prefer: float = field(init=False)
@@ -240,17 +272,24 @@ class TaskQueue:
     _asked: str = ""
 
     def __post_init__(
-        self, own_bits: Sequence[int], run_times: RunTimes, kinds: frozenset[str]
+        self,
+        own_bits: Sequence[int],
+        run_times: RunTimes,
+        needs: Needs,
+        kinds: frozenset[str],
     ) -> None:
         requests = self.request.alternatives()
         self.alternatives = tuple(
-            Alternative(self, index, request, bit, self.interpreter, run_times, kinds, self.seen)
+            Alternative(
+                self, index, request, bit, self.interpreter, run_times, kinds, needs, self.seen
+            )
             for index, (request, bit) in enumerate(zip(requests, own_bits, strict=True))
         )
         self.only = self.alternatives[0] if len(requests) == 1 else None
         self.prefer = self.request.prefer if isinstance(self.request, Either) else 0.0
         self.bits = self.open = reduce(or_, (one.bit for one in self.alternatives))
         self.gangs = sum(one.bit for one in self.alternatives if one.count > 1)
+        self.learns = any(one.learns for one in self.alternatives)
         self.shared = sum(one.bit for one in self.alternatives if one.shared is not None)
 
     @property
@@ -393,6 +432,39 @@ class WorkerAccount:
     def has_time(self, by: Alternative, now: float) -> bool:
         """Return True if the worker has enough time left for an alternative, and any at all."""
         return self.end > now and self.end >= now + by.need
+
+    def lets(self, by: Alternative) -> bool:
+        """Return True if the tasks of a queue may start here now by an alternative that fits.
+
+        They may not where the place is barred for them, or what else is free is not enough.
+        """
+        barred = by.queue.barred
+        if barred is None or self.id not in barred:
+            return True
+        mask = barred[self.id]
+        if mask == WHOLE:
+            return False
+        with self.supply.without(mask):
+            return self.supply.free.request(by.space)
+
+    def could_serve(self, by: Alternative, barred: Mapping[int, int] | None) -> bool:
+        """Return True if it has enough in all for an alternative, without what is barred of it."""
+        if not by.bit & self.shape.mask:
+            return False
+        mask = 0 if barred is None else barred.get(self.id, 0)
+        if mask <= 0:
+            return mask == 0
+        whole = Supply(self.supply.total)
+        with whole.without(mask):
+            return whole.free.request(by.space)
+
+    def allocate(self, by: Alternative) -> Resource:
+        """Take what an alternative asks for, without what is barred for the tasks of its queue."""
+        barred = by.queue.barred
+        if barred is None or self.id not in barred:
+            return self.supply.alloc(by.space)
+        with self.supply.without(barred[self.id]):
+            return self.supply.alloc(by.space)
 
     def give_back(self) -> None:
         """Make free in the supply what ended runs held."""
@@ -538,6 +610,18 @@ class Reservation:
 
     def _ends_before(self, by: Alternative, now: float) -> bool:
         return self.start != math.inf and now + by.limits.hard <= self.start
+
+
+def serving_gang(
+    by: Alternative, workers: Iterable[WorkerAccount], now: float
+) -> dict[str, list[WorkerAccount]]:
+    """Return the workers that could be members if they were empty, by what they have in common."""
+    serving: dict[str, list[WorkerAccount]] = {}
+    for worker in workers:
+        serves = not worker.draining and worker.could_serve(by, by.queue.barred)
+        if serves and worker.has_time(by, now):
+            serving.setdefault(worker.in_common(by.same), []).append(worker)
+    return serving
 
 
 def split_time(resource: Resource) -> tuple[WTime | None, Resource]:

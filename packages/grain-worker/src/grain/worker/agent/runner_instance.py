@@ -12,7 +12,7 @@ import trio
 
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
-from grain.edge.trust import python_command
+from grain.files.trust import python_command
 from grain.worker.agent.listener import RunnerDeath
 from grain.worker.messages import (
     AskEnding,

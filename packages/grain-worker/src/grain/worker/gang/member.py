@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import pickle
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -59,10 +60,11 @@ async def keep(control: str, silence: float) -> bool:
 
 
 async def _serve(root: FramedChannel, tasklet: JsonLines) -> None:
-    async def until_tasklet_has_gone(scope: trio.CancelScope) -> None:
+    async def serve_tasklet(scope: trio.CancelScope) -> None:
         try:
             while True:
-                await tasklet.receive()
+                told = await tasklet.receive()
+                _post(root, CallEnded(told["call"], told["ends"]))
         except ControlError:
             scope.cancel()
 
@@ -75,7 +77,7 @@ async def _serve(root: FramedChannel, tasklet: JsonLines) -> None:
         door = RankDoor(nursery)
         nursery.start_soon(door.serve)
         _post(root, MemberPlace(**slurm_place(door.name)))
-        nursery.start_soon(until_tasklet_has_gone, nursery.cancel_scope)
+        nursery.start_soon(serve_tasklet, nursery.cancel_scope)
         try:
             while True:
                 for message, payload in await root.receive():
@@ -89,15 +91,21 @@ async def _serve(root: FramedChannel, tasklet: JsonLines) -> None:
                     elif isinstance(message, OutputTaken):
                         programs.take(message.number, message.stream)
                     elif isinstance(message, EndCall):
-                        nursery.start_soon(_end_call, root, door, message.call)
+                        nursery.start_soon(_end_call, root, tasklet, door, message)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError):
             pass  # the root has ended, or is lost
         nursery.cancel_scope.cancel()
 
 
-async def _end_call(root: FramedChannel, door: RankDoor, call: int) -> None:
-    await door.end_call(call)
-    _post(root, CallEnded(call))
+async def _end_call(
+    root: FramedChannel, tasklet: JsonLines, door: RankDoor, order: EndCall
+) -> None:
+    await door.end_call(order.call)
+    if not order.failed:
+        _post(root, CallEnded(order.call))
+        return
+    with suppress(ControlError):  # it has gone, and this process ends
+        await tasklet.send(failed=order.call)
 
 
 def _post(root: FramedChannel, message: Message, payload: bytes | None = None) -> None:

@@ -67,13 +67,17 @@ class GangMembers:
         finally:
             with trio.CancelScope(shield=True):
                 await self._settle(call)
+        if call.failed:
+            # Perhaps since a member was lost: then this is not the end of the run.
+            await trio.lowlevel.checkpoint_if_cancelled()
 
     async def _settle(self, call: GangCall) -> None:
         # It takes some 20 s at most, as a lost member cancels the run. When one is lost, it does
         # not wait: the end of the run ends all seats.
         if not self._is_lost:
             with suppress(ControlError):  # the process has gone; then seats end all by themselves
-                await self._lines.send(settle=True, call=call.number, doors=self.uses_doors)
+                ended = {"call": call.number, "doors": self.uses_doors, "failed": call.failed}
+                await self._lines.send(settle=True, **ended)
                 await call.settled.wait()
         del self._calls[call.number]
 
@@ -102,6 +106,7 @@ class GangCall:
 
     Attributes:
         scope: of its block.
+        failed, refused: see there.
         settled: set when nothing of it is left.
     """
 
@@ -112,6 +117,7 @@ class GangCall:
         self.number = number
         self.variables: Mapping[str, str] = {CALL: str(number), **launchers}
         self.refused = ""
+        self.failed = False
         self.scope = trio.CancelScope()
         self.settled = trio.Event()
 
@@ -142,6 +148,7 @@ class GangCall:
         await ended.wait()
         outcome = self._outcomes[number]
         if isinstance(outcome, ExternalError):
+            self.failed = True
             raise type(outcome)(replace(outcome.failure, member=index))
         return outcome
 

@@ -153,15 +153,25 @@ class MemberPlace(Message, frozen=True):
 
 
 class EndCall(Message, frozen=True):
-    """An order to end all ranks of a call that came by the door; no more are taken in."""
+    """An order to end all ranks of a call that came by the door; no more are taken in.
+
+    Attributes:
+        failed: True to be told if the worker of the member is being ended, as the call has failed.
+    """
 
     call: int
+    failed: bool = False
 
 
 class CallEnded(Message, frozen=True):
-    """A report that nothing of such a call is left."""
+    """A report that nothing of such a call is left.
+
+    Attributes:
+        ends: True if the worker of the member is being ended: the call has not failed by itself.
+    """
 
     call: int
+    ends: bool = False
 
 
 def heartbeat(silence: float) -> Heartbeat:

@@ -14,7 +14,7 @@ from grain.worker.gang.messages import JOIN, SILENCE
 from grain.worker.gang.session import Seat, keep_seat, lead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from grain.worker.messages import MemberOpen
 
@@ -63,6 +63,6 @@ class RootPart:
         return await lead(invited, functools.partial(fn, *args, **kwargs))
 
 
-def seat_call(announce: Callable[[bytes], object]) -> Call:
+def seat_call(announce: Callable[[bytes], object], ends: Callable[[], Awaitable[bool]]) -> Call:
     """Return the call that keeps a seat; see `keep_seat`."""
-    return Call(keep_seat, (announce,), {})
+    return Call(keep_seat, (announce, ends), {})

@@ -10,11 +10,13 @@ Lines from the tasklet:
 - ``run``: the number of a program and that of its ``call``, the member ``on`` which it runs, and
   the order; answered with its ``outcome`` when nothing of it is left
 - ``settle``: the ``call`` has ended; answered by ``settled`` when nothing that it has started is
-  left on any member. ``doors`` is true if ranks may have come by these
+  left on any member. ``doors`` is true if ranks may have come by these. If it has ``failed``, all
+  members have said first that their workers are not being ended
 
 The first line to the tasklet has the command ``rsh``, and the root's place in Slurm.
 A line ``refused``, with a ``call``, says that a member lacks what a launcher wants there, and why.
-A line ``lost``, with index and reason, says that a member is lost. It is the last one.
+A line ``lost``, with index and reason, says that a member is lost; with ``ends``, that its worker
+is being ended. It is the last one.
 """
 
 from __future__ import annotations
@@ -68,6 +70,9 @@ if TYPE_CHECKING:
     from grain.worker.gang.control import JsonLines
     from grain.worker.gang.programs import Outcome
 
+LEAVES = "its worker is being ended"
+"""The reason why a member is lost that says so when a call has failed."""
+
 _LONGEST_LINE = 4096  # bytes in which the first line of what a program writes is looked for
 
 
@@ -111,6 +116,8 @@ class Root:
         # Of calls that end, the members on which ranks may be left.
         self._ending: dict[int, set[int]] = {}
         self._ended: dict[int, trio.Event] = {}
+        # The member whose worker is being ended, by calls that have failed.
+        self._leaving: dict[int, int] = {}
         # Calls that have ended: what is ordered for them comes too late.
         self._settled: set[int] = set()
         self._running: defaultdict[int, set[_Spawned]] = defaultdict(set)
@@ -127,7 +134,9 @@ class Root:
                 elif "run" in line:
                     self._run(line)
                 elif "settle" in line:
-                    self._nursery.start_soon(self._settle, line["call"], line["doors"])
+                    self._nursery.start_soon(
+                        self._settle, line["call"], line["doors"], line["failed"]
+                    )
         except ControlError:
             self._nursery.cancel_scope.cancel()
 
@@ -144,19 +153,23 @@ class Root:
         with suppress(ControlError):
             await self._tasklet.send(run=number, call=spawned.call, outcome=outcome)
 
-    async def _settle(self, call: int, doors: bool) -> None:
+    async def _settle(self, call: int, doors: bool, failed: bool) -> None:
         self._settled.add(call)
         for spawned in list(self._running[call]):
             spawned.end()
-        if doors:
+        if doors or failed:
             self._ending[call] = {*self._channels}
             ended = self._ended[call] = trio.Event()
             for channel in self._channels.values():
-                _post(channel, EndCall(call))
+                _post(channel, EndCall(call, failed))
             await self.door.end_call(call)
             if self._channels:
                 await ended.wait()  # a member that is lost ends the run
             del self._ended[call], self._ending[call]
+        if call in self._leaving:
+            with suppress(ControlError):
+                await self._tasklet.send(lost=self._leaving[call], why=LEAVES, ends=True)
+            return
         for spawned in list(self._running[call]):
             await spawned.over.wait()
         del self._running[call]
@@ -198,7 +211,7 @@ class Root:
         assert not isinstance(payload, Pieces)  # it has travelled
         data = bytes(payload or b"")  # type: ignore[call-overload]
         if isinstance(message, CallEnded):
-            self._on_call_ended(index, message.call)
+            self._on_call_ended(index, message)
         elif isinstance(message, ProgramOutput):
             self._on_output(message.number, message.stream, data)
         elif isinstance(message, ProgramExited):
@@ -210,8 +223,11 @@ class Root:
     def _on_output(self, number: int, stream: int, data: bytes) -> None:
         self._spawned[number].written.send_nowait((stream, data))
 
-    def _on_call_ended(self, index: int, call: int) -> None:
+    def _on_call_ended(self, index: int, message: CallEnded) -> None:
+        call = message.call
         self._ending[call].discard(index)
+        if message.ends:
+            self._leaving.setdefault(call, index)
         if not self._ending[call]:
             self._ended[call].set()
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import trio
 
 from grain import GVAR
-from grain.edge.trust import python_command
+from grain.files.trust import python_command
 from grain.resource import Member, RootAllocation
 from grain.worker.errors import ExternalError, MemberLost
 from grain.worker.external import run_external
@@ -46,13 +47,19 @@ class Seat(NamedTuple):
     invitation: bytes
 
 
-async def keep_seat(announce: Callable[[bytes], object], *, silence: float = SILENCE) -> None:
+async def keep_seat(
+    announce: Callable[[bytes], object],
+    ends: Callable[[], Awaitable[bool]],
+    *,
+    silence: float = SILENCE,
+) -> None:
     """Keep a seat until the root has ended or is lost; nothing of its programs is left then.
 
     Cancellation ends them, too.
 
     Args:
         announce: called with the invitation, which the root needs.
+        ends: returns True if this worker is being ended; called when the root's call has failed.
         silence: seconds without a sign of life after which the root is lost.
 
     Raises:
@@ -62,13 +69,17 @@ async def keep_seat(announce: Callable[[bytes], object], *, silence: float = SIL
     failed: Exception | None = None
     name, listener = listen()
 
-    async def await_invitation() -> None:
+    async def serve_process() -> None:
+        # The process ends if this connection does.
         async with await accept(listener) as lines:
             announce(base64.b85decode((await lines.receive())["invitation"]))
-            await trio.sleep_forever()  # the process ends if this connection does
+            with suppress(ControlError):  # it has ended
+                while True:
+                    call = (await lines.receive())["failed"]
+                    await lines.send(call=call, ends=await ends())
 
     async with listener, trio.open_nursery() as nursery:
-        nursery.start_soon(await_invitation)
+        nursery.start_soon(serve_process)
         try:
             await _process("member", name, silence)
         except ExternalError as error:
@@ -205,7 +216,7 @@ class GangLeader:
                     if len(self._addresses) == len(self._seats):
                         self._joined.set()
                 elif "lost" in line:
-                    self.lose(line["lost"], line["why"])
+                    self.lose(line["lost"], line["why"], ends=line.get("ends", False))
                 else:
                     gang.on_line(line)
         except ControlError:  # the process has ended: `keep_process` knows why, and cancels all
@@ -217,13 +228,13 @@ class GangLeader:
             gang.on_lost()
         run.cancel()
 
-    def lose(self, index: int, why: str) -> None:
+    def lose(self, index: int, why: str, *, ends: bool = False) -> None:
         """Note the loss of a member; only the first one counts, as others follow from it."""
         joined = self._joined.is_set()
         worker = self._seats[index - 1].name if index else ""
         name = worker or "this worker"
         if self.lost is None:
-            self.lost = MemberLost(index, name, why, joined=joined, worker=worker)
+            self.lost = MemberLost(index, name, why, joined=joined, worker=worker, ends=ends)
 
 
 async def _process(module: str, control: str, silence: float) -> None:

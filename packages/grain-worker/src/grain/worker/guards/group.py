@@ -84,6 +84,11 @@ class GroupMemory:
         self._peak = max(self._peak, self._used, total - max(cached_before, self._cached))
         return self._peak - self._base
 
+    @property
+    def used(self) -> float:
+        """The bytes in use at the last look, but for what was there at the begin."""
+        return self._used - self._base
+
     def _read(self) -> int:
         """Read what is in use, and what the kernel could drop; return the peak of both since then.
 

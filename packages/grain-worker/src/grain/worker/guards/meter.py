@@ -15,6 +15,8 @@ where it has one at all, CPU time that `wait4` misses. Points 1 to 3 and 5 are f
    last reading.
 4. Looks come after `FIRST` seconds, then `FACTOR` times later each, up to `LAST`; later where they
    would take too much time, see `Budget`.
+   Where a program may have so much memory and no more (`Limit`), they come every `CLOSE` seconds
+   while it has nearly that.
 5. Files in the program's scratch directory count, too, where that is in memory (tmpfs).
 6. What a process has read and written is added to its parent's when that reaps it, as its CPU time
    is. So `wait4` tells it, in blocks of 512 bytes.
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
 FIRST, FACTOR, LAST = 0.1, 1.5, 2.0
 
+CLOSE, NEARLY = 0.2, 0.8
+"""Seconds between two looks at a program that has this part of what it may have, at most."""
+
 SHARE = 0.004
 """The share of one CPU that the looks of all supervisors of a fork server may take, as far as they
 can measure it; with what they cannot, it is half a percent."""
@@ -51,6 +56,9 @@ SMALL = 50_000
 
 BLOCK = 512
 """Bytes of a block in the figures of `wait4`."""
+
+SCARCE = 0.05
+"""The part of a node's memory that is left when it is short of it."""
 
 _STACK = 25  # startstack (proc(5)), counted from behind the command
 
@@ -109,9 +117,36 @@ class Meter:
         self._kills = kills
         self.begin(time.monotonic())
 
-    def begin(self, began: float) -> None:
-        """Begin with a program that is started at this time, by the monotonic clock."""
+    @property
+    def exceeded(self) -> bool:
+        """True if the program has had more memory than it may have, in two looks in a row.
+
+        One may have met a moment in which processes were being forked.
+        """
+        return self._over > 1
+
+    @staticmethod
+    def is_scarce() -> bool:
+        """Return True if the node is so short of memory that the kernel may soon end something."""
+        try:
+            text = read_all("/proc/meminfo")
+        except OSError:
+            return False
+        total = kibibytes(text, b"MemTotal:")
+        return 0 < kibibytes(text, b"MemAvailable:") < SCARCE * total
+
+    def begin(self, began: float, most: float | None = None) -> None:
+        """Begin with a program.
+
+        Args:
+            began: when it is started, by the monotonic clock.
+            most: the KiB that it may have; None for as many as it gets.
+        """
         self.looks = 0
+        # KiB at the last look; and how many looks in a row have found more than it may have.
+        self.used = 0.0
+        self._over = 0
+        self._most = most
         self._pause = FIRST
         self._peak = 0.0
         self._scratch: bytes | None = None
@@ -142,11 +177,17 @@ class Meter:
         pids = None if in_group else below(os.getpid())
         if in_group or pids is not None:
             self.looks += 1
-        if pids is not None and (len(pids) > 1 or self._scratch is not None):
+        if pids is not None and (
+            len(pids) > 1 or self._scratch is not None or self._most is not None
+        ):
             dear = self._add_up(pids, now)
         self._cpu = time.process_time()
         self._budgets.listing.pay(self._cpu - began - dear, now)
         self._pause = min(self._pause * FACTOR, LAST)
+        if self._most is not None:
+            self._over = self._over + 1 if self.used > self._most else 0
+            if self.used > NEARLY * self._most:
+                self._pause = min(self._pause, CLOSE)
         self.due = max(now + self._pause, self._budgets.listing.affordable_at())
 
     def _look_at_group(self) -> bool:
@@ -155,6 +196,7 @@ class Meter:
             return False
         try:
             self._peak = self._memory.look() / 1024
+            self.used = self._memory.used / 1024
         except (OSError, ValueError):
             self._abandon_group()
             return False
@@ -173,9 +215,11 @@ class Meter:
             private = kibibytes(status, b"\nRssAnon:")
             sizes[pid] = private, kibibytes(status, b"\nVmRSS:") - private
         total, cost = sum(map(sum, sizes.values())), 0.0
-        if total > 1.1 * self._peak:
+        # Nobody is ended for pages that were counted repeatedly.
+        if total > 1.1 * self._peak or (self._most is not None and total > self._most):
             total, cost = self._without_shared(sizes, now)
-        self._peak = max(self._peak, total + self._size_of_files())
+        self.used = total + self._size_of_files()
+        self._peak = max(self._peak, self.used)
         return cost
 
     def _size_of_files(self) -> float:

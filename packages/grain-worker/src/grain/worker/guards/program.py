@@ -209,7 +209,7 @@ def open_output(path: bytes, flags: int) -> int:
     """Open a file for writing, through no link that another user has made; return its descriptor.
 
     Where others may write they could lead us to a file of our own. It is the same as
-    `grain.edge.trust.open_output`, which cannot be imported here.
+    `grain.files.trust.open_output`, which cannot be imported here.
 
     Raises:
         CannotStart: it is such a link.

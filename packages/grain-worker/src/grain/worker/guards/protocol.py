@@ -13,7 +13,8 @@ also after one of these. The supervisor reports by one marshalled tuple, which b
 - `ENDED`, wait status, seconds, whether the program ended before it was told to, user and system
   seconds, max RSS in KiB, peak memory in bytes, how that was measured, how the CPU time was, bytes
   read and written, processes that the kernel has killed in its control group for want of memory,
-  whether that group is its own, last bytes of stderr
+  whether that group is its own, last bytes of stderr, whether it was ended as it had more memory
+  than it may have
 - `FAILED`, the step of the start that failed, its errno, the path concerned: there is no process
 - `STUCK`, pids: these processes survive SIGKILL. The supervisor still waits for them.
 
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
             append: True for each of these files to append to it; otherwise it is emptied first.
             scratch: the directory to make a scratch directory in; None for no scratch directory.
             warned: True to have SIGUSR1 and SIGUSR2 at their defaults, instead of ignored.
+            most: the KiB of memory that it may have, before it is ended; None for no limit.
             shell: of a job, the umask and the soft limits (by the numbers of `resource`, -1 for
                 none) of the shell from which it was submitted; None for those of the guards. The
                 directories of its outputs are made, and sh runs a file without a #! line.
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
         grace: float
         scratch: bytes | None
         warned: bool
+        most: float | None
         shell: tuple[int, dict[int, int]] | None
 
 

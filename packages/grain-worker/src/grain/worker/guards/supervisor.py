@@ -82,7 +82,7 @@ class Supervisor:
         defaults = self.defaults | WARNINGS if request["warned"] else self.defaults
         program = Program(request, stdin, defaults)
         began = time.monotonic()
-        self.meter.begin(began)
+        self.meter.begin(began, request["most"])
         try:
             # The program inherits this process's affinity: posix_spawn(3) has no attribute for it.
             bind(request["cpus"] or self.home)
@@ -103,7 +103,7 @@ class Supervisor:
             return failure.report
         finally:
             program.close()
-        return (ENDED, status, seconds, by_itself, *measured, tail)
+        return (ENDED, status, seconds, by_itself, *measured, tail, self.meter.exceeded)
 
 
 def bind(cpus: list[int]) -> None:

@@ -42,7 +42,8 @@ def wait_until_gone(
         main: the pid of the main process, a child of this one.
         began: the time of its start, by the monotonic clock.
         grace: seconds between SIGTERM and SIGKILL.
-        meter: looks at the tree when it is due, until the tree is asked to end.
+        meter: looks at the tree when it is due, until the tree is asked to end. A tree with more
+            memory than it may have is ended.
 
     Returns:
         The wait status of the main process; the seconds it took; True if it ended before anything
@@ -72,10 +73,17 @@ def wait_until_gone(
                 by_itself = phase is TreePhase.RUNNING
             continue
         now = time.monotonic()
-        if phase is TreePhase.RUNNING and (status is not None or caller.order is not Order.RUN):
+        exceeded = False if meter is None else meter.exceeded
+        if phase is TreePhase.RUNNING and (
+            status is not None or exceeded or caller.order is not Order.RUN
+        ):
             # A stopped process acts on SIGTERM only when it continues.
             signal_below(signal.SIGTERM, signal.SIGCONT)
-            kill_at = now + (min(grace, HURRY_GRACE) if caller.order is Order.HURRY else grace)
+            if caller.order is Order.HURRY or (
+                meter is not None and exceeded and meter.is_scarce()
+            ):
+                grace = min(grace, HURRY_GRACE)  # or the kernel may end others in its place
+            kill_at = now + grace
             phase = TreePhase.GRACE
         if phase is TreePhase.GRACE and (now >= kill_at or caller.order is Order.KILL):
             kill_at = min(kill_at, now)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from grain.edge.meeting.host import start_time
+from grain.files.processes import start_time
 from grain.queue.records import Ended
 from grain.resource.figures import signal_name
 from grain.worker.errors import (

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import trio
 
 from grain import GVAR
-from grain.edge.meeting.host import this_process
-from grain.edge.trust import open_output
 from grain.eventlog.causes import decisive_line_of
+from grain.files.processes import this_process
+from grain.files.trust import open_output
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue

@@ -20,8 +20,8 @@ import trio
 
 from grain.edge.errors import EdgeError
 from grain.edge.invitation import invite
-from grain.edge.trust import private_folder, python_command, remove_files
 from grain.eventlog.names import state_folder
+from grain.files.trust import private_folder, python_command, remove_files
 from grain.worker.errors import UsageError
 from grain.worker.launch.part import CODEC, PART, NodePart, SignalReceived
 from grain.worker.launch.places import LAUNCHERS, places, remote, srun, system_of

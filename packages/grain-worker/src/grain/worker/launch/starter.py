@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import msgspec
 
-from grain.edge.trust import check_private, python_command
+from grain.files.trust import check_private, python_command
 from grain.worker.launch.part import PART, NodePart
 from grain.worker.launch.places import environment
 

@@ -139,11 +139,19 @@ class RunAccount:
         """Note that the run has ended, and nothing of it is left."""
         self.ended = time.time()
 
-    def report(self, host: str, worker: str, cpus: tuple[int, ...] | None = None) -> RunReport:
+    def report(
+        self,
+        host: str,
+        worker: str,
+        cpus: tuple[int, ...] | None = None,
+        *,
+        exceeded: bool = False,
+    ) -> RunReport:
         """Return the report on a run that has ended.
 
         Args:
             cpus: the result of `cpus_of` for its resources, where that is at hand.
+            exceeded: True if it failed as it needed more memory than it had.
         """
         return RunReport(
             started=self.started,
@@ -154,6 +162,7 @@ class RunAccount:
             cpus=cpus_of(self.res) if cpus is None else cpus,
             usage=self.usage,
             members=members_of(self.res),
+            exceeded=exceeded,
         )
 
 

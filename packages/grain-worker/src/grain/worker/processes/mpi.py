@@ -89,13 +89,18 @@ class Members(Protocol):
 class MembersCall(Protocol):
     """A call of a tasklet whose programs may be on all members.
 
+    If it has failed and the worker of a member is being ended, or is lost, the run ends with it,
+    and is cancelled when the block ends.
+
     Attributes:
         variables: by which its programs are known, and find the members.
         refused: why a member cannot run what a launcher wants; "" if none has refused.
+        failed: True if one of its programs has failed.
     """
 
     variables: Mapping[str, str]
     refused: str
+    failed: bool
 
     async def run(
         self,

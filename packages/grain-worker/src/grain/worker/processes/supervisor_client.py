@@ -50,6 +50,7 @@ class ProgramExit(NamedTuple):
             meanwhile, as memory ran out.
         own_group: True if no other program is in that group.
         tail: the last bytes of stderr where that went to a file, if the program failed.
+        exceeded: True if it was ended as it had more memory than it may have.
     """
 
     status: int
@@ -66,6 +67,7 @@ class ProgramExit(NamedTuple):
     oom_kills: int
     own_group: bool
     tail: bytes
+    exceeded: bool
 
 
 class StartFailure(NamedTuple):

@@ -25,7 +25,7 @@ import trio
 
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
-from grain.edge.trust import search_working_directory
+from grain.files.trust import search_working_directory
 from grain.worker.logs import Allowance
 from grain.worker.messages import Ready
 from grain.worker.processes.account import attempt_of

@@ -17,6 +17,7 @@ import outcome
 import trio
 
 from grain.eventlog.causes import decisive_line_of
+from grain.resource import Memory
 from grain.worker.call import run_call
 from grain.worker.errors import (
     ExternalError,
@@ -25,6 +26,7 @@ from grain.worker.errors import (
     PayloadError,
     all_behind,
     command_line,
+    note_memory,
 )
 from grain.worker.messages import (
     LANE,
@@ -310,7 +312,8 @@ class _Execution(Generic[Arriving, Departing]):
         from grain.worker.gang.part import RootPart, seat_call  # seldom needed
 
         if gang.index:
-            return seat_call(partial(self._announce, attempt))
+            ends = partial(self.ask_ending, attempt, signal.SIGTERM)
+            return seat_call(partial(self._announce, attempt), ends)
         part = self._gangs[attempt] = RootPart(call, gang.size)
         return part.call()
 
@@ -365,8 +368,7 @@ class _Execution(Generic[Arriving, Departing]):
         account = RunAccount(res, run.attempt)
         try:
             ended = await self._call(run, call, res, settings, None, account)
-            if type(ended) is outcome.Error:
-                returned = await self.ask_ending(run.attempt, signal_behind(ended.error))
+            returned = await self._is_handed_back(run.attempt, ended)
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
@@ -389,10 +391,8 @@ class _Execution(Generic[Arriving, Departing]):
         scope: trio.CancelScope,
     ) -> None:
         account = RunAccount(res, run.attempt)
-        returned = False
         ended = await self._call(run, call, res, settings, scope, account)
-        if type(ended) is outcome.Error:
-            returned = await self.ask_ending(run.attempt, signal_behind(ended.error))
+        returned = await self._is_handed_back(run.attempt, ended)
         self._end(run, ended, call, account, returned=returned)
         self._start_successor(run)
 
@@ -418,6 +418,14 @@ class _Execution(Generic[Arriving, Departing]):
             account,
             interruptible=self._interruptible,
         )
+
+    async def _is_handed_back(self, attempt: Attempt, ended: Outcome | None) -> bool:
+        """Return True if a run has failed as its worker, or that of a member, is being ended."""
+        if type(ended) is not outcome.Error:
+            return False
+        if isinstance(ended.error, MemberLost) and ended.error.ends:
+            return True
+        return await self.ask_ending(attempt, signal_behind(ended.error))
 
     async def ask_ending(self, attempt: Attempt, signal: int) -> bool:
         """Ask the agent if the worker is being ended, as a run has failed; see `worker_ends`."""
@@ -466,6 +474,9 @@ class _Execution(Generic[Arriving, Departing]):
         report: object = b""
         if account is not None:
             account.close()
+            memory = account.res.get(Memory) if lost is not None else None
+            if isinstance(memory, Memory) and lost is not None:
+                note_memory(lost, memory.M)
             report = self._translation.encode_report(account, ended)
         if self._on_ended is not None:
             self._on_ended(attempt)

@@ -11,7 +11,7 @@ import outcome
 from grain.eventlog.usage import BRIEF, encode_report
 from grain.resource import ResourceError, from_data
 from grain.worker.call import Call, name_of
-from grain.worker.errors import PayloadError
+from grain.worker.errors import PayloadError, exceeded_memory
 from grain.worker.messages import DefineFunction, Ended
 from grain.worker.payload import Payloads, failed
 from grain.worker.processes.account import cpus_of
@@ -157,7 +157,8 @@ class WireTranslation:
         entry = self._cpus.get(id(res))
         if entry is None or entry[0] is not res:
             entry = self._cpus[id(res)] = res, cpus_of(res)
-        return encode_report(account.report(self._host, self._worker, entry[1]))
+        exceeded = type(ended) is outcome.Error and exceeded_memory(ended.error)
+        return encode_report(account.report(self._host, self._worker, entry[1], exceeded=exceeded))
 
     def encode(self, ended: Outcome, call: Call | None) -> tuple[WireBytes, bool]:
         """See `Translation.encode`; an outcome that is too large to travel fails the task."""

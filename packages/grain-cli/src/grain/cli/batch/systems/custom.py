@@ -19,7 +19,7 @@ from grain.cli.batch.scripts.directives import gpus_of, refuse_gpus
 from grain.cli.batch.scripts.shell import body
 from grain.cli.streams import remedy
 from grain.config import ConfigError, Mistake, format_walltime
-from grain.edge.trust import write_script
+from grain.files.whole import write_script
 
 if TYPE_CHECKING:
     import datetime

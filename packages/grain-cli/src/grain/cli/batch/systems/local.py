@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
@@ -22,10 +21,13 @@ from grain.cli.batch.scripts.shell import own_file
 from grain.cli.batch.systems.ssh import free_words
 from grain.cli.streams import file_trouble
 from grain.edge.machine.cpu_locks import taken_cpus
-from grain.edge.trust import open_appended, private_folder, write_script
+from grain.files.processes import PeerProcess, start_time
+from grain.files.trust import open_appended, private_folder
+from grain.files.whole import write_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from grain.cli.batch.base import BatchJob
 
@@ -102,7 +104,7 @@ class Local:
             )
         # It outlives this command, which does not wait for it.
         process.returncode = 0
-        return f"{socket.gethostname()}:{process.pid}:{start_time(process.pid)}"
+        return f"{socket.gethostname()}:{process.pid}:{start_time(process.pid) or 0}"
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """Check which processes are alive; those of other hosts are unknown."""
@@ -112,8 +114,9 @@ class Local:
         host, pid, start = process.rsplit(":", 2)
         if host != socket.gethostname():
             return JobState(JobPhase.UNKNOWN, f"it was started on {host}", host)
-        alive = start_time(int(pid)) == start
-        return JobState(JobPhase.RUNNING, node=host) if alive else JobState(JobPhase.GONE)
+        if PeerProcess(int(pid), int(start)).alive:
+            return JobState(JobPhase.RUNNING, node=host)
+        return JobState(JobPhase.GONE)
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Return nothing: a process is started or not, and never in doubt."""
@@ -144,14 +147,3 @@ def divide(free: list[int], n: int, cores: int | None) -> list[tuple[int, ...]]:
 def _workers(n: int, cores: int | None) -> str:
     workers = "a worker" if n == 1 else f"{n} workers"
     return workers if not cores else f"{workers} with {cores}{'' if n == 1 else ' each'}"
-
-
-def start_time(pid: int) -> str:
-    """Return the start of a process in clock ticks since boot; empty if it is dead or a zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    # The name in parentheses may contain spaces and parentheses: the fields count after it.
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in "ZX" else fields[19]

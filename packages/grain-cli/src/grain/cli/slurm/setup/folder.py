@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.system_commands import MARK
-from grain.edge.trust import private_folder, write_script
 from grain.eventlog.names import state_folder
+from grain.files.trust import private_folder
+from grain.files.whole import write_script
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -168,7 +168,7 @@ class Overview:
             more_queues=max(waiting - len(queues), 0),
             failures=[self._failure(failed, own) for failed in self._failed(now)],
             lost=[self._lost(worker) for worker in self._registry.lost_workers],
-            troubles=list(self._registry.troubles.values()),
+            troubles=self._registry.all_troubles(),
             cluster=cluster_state(self._registry),
         )
 

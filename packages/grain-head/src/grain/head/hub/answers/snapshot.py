@@ -81,7 +81,7 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
             for mission, at in reversed(registry.ended_missions)
         ],
         versions=_versions(registry.versions),
-        troubles=list(registry.troubles.values()),
+        troubles=registry.all_troubles(),
         cluster=cluster_state(registry),
     )
 

@@ -227,6 +227,18 @@ class Gangs:
                 gang.crash = (lease, ended.detail)
             if not root.revoked:
                 self._outgoing.revoke(root)
+        origin = gang.origin
+        if (
+            ended is not None
+            and ended.status == "returned"
+            and gang.crash is None
+            and gang.again is not None
+            and origin is not None
+            and origin.task is not None
+            and origin.lost == lease.worker.name
+        ):
+            # The root has told of it before: it is not a crash that this worker ends.
+            gang.again = partial(self._outcomes.run_again, origin, origin.task, None)
         self._settle(gang, now)
 
     def _settle(self, gang: GangRecord, now: float) -> None:

@@ -66,7 +66,11 @@ class LaneTable:
         queue = task.queue
         assert queue is not None
         only = queue.only
-        plain = only is not None and only.wtime is None and not (queue.shared or queue.gangs)
+        plain = (
+            only is not None
+            and only.wtime is None
+            and not (queue.shared or queue.gangs or queue.learns)
+        )
         if has_run or not plain:
             self._outcomes.resolve(task, "crashed")
         else:

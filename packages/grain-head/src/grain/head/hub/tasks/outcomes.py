@@ -166,12 +166,14 @@ class Outcomes:
         outcome: Payload = None,
         kept_by: tuple[str, Attempt] | None = None,
         report: Report = b"",
+        gpus: tuple[int, ...] = (),
     ) -> None:
         """End a task, and its other runs, and deliver its outcome.
 
         Args:
             kept_by: the worker that keeps the outcome, by id, and the run that it is of.
             report: of the worker on that run.
+            gpus: those that it had, if it has failed.
         """
         self._waiting.withdraw(task)
         if task.lease is not None:
@@ -185,7 +187,9 @@ class Outcomes:
             self._forget_retracted(task, report)
             return
         # It waits no more, nor is it retracted: of what was before, only its crashes are left.
-        task.course = TaskCourse(before.crashes, False, "", False, ending, outcome, report, kept_by)
+        task.course = TaskCourse(
+            before.crashes, False, "", False, ending, outcome, report, kept_by, gpus
+        )
         mission = task.mission
         mission.unconfirmed += 1
         if outcome is not None:
@@ -203,7 +207,7 @@ class Outcomes:
         course = task.course
         assert course.ending is not None
         crashes = course.crashes if course.ending == "crashed" else ()
-        message = Resolved(task.number, course.ending, crashes, course.report)
+        message = Resolved(task.number, course.ending, crashes, course.report, course.gpus)
         self._outgoing.post(task.mission.link, message, course.outcome)
 
     def on_confirmed(self, mission: MissionRecord, number: int, *, retried: bool = False) -> None:

@@ -98,7 +98,7 @@ class Prefetch:
         queue = self._scheduler.sole_queue()
         if queue is None or queue.only is None or queue.only.wtime is not None:
             return
-        if queue.shared:
+        if queue.shared or queue.learns or queue.barred is not None:
             return
         depth = (
             _MOST

@@ -132,26 +132,31 @@ class Quarantine:
         for by in queue.alternatives:
             if not self._scheduler.cluster.gives(by):
                 continue  # licences are to become free first, and meanwhile no worker is kept
-            able: dict[str, list[tuple[int, int, WorkerRecord]]] = {}
-            for worker in self._workers.values():
+            for serving in self._serving(by, now).values():
                 # A suspect that runs is not in `waiting`, but its worker is not free.
-                if taken is not None and (
-                    worker.number in taken or any(x.alone for x in worker.leases.values())
-                ):
-                    continue
-                if self._suffices(worker, by, now):
-                    scheduled = self._scheduler.workers[worker.number]
-                    common = "" if by.count == 1 else scheduled.in_common(by.same)
-                    some = (len(worker.leases), worker.number, worker)
-                    able.setdefault(common, []).append(some)
-            for workers in able.values():
-                apart = self._scheduler.apart
-                few = apart.choose(sorted(workers), by.count, lambda one: one[1])
+                able = [
+                    worker
+                    for worker in serving
+                    if taken is None
+                    or not (worker.number in taken or any(x.alone for x in worker.leases.values()))
+                ]
+                able.sort(key=lambda worker: (len(worker.leases), worker.number))
+                few = self._scheduler.apart.choose(able, by.count, _number, serving)
                 if len(few) == by.count:
-                    key = sum(runs for runs, _, _ in few), by.index
+                    key = sum(len(worker.leases) for worker in few), by.index
                     if best is None or key < best[0]:
-                        best = key, EmptiedWorkers(by, tuple(worker for _, _, worker in few))
+                        best = key, EmptiedWorkers(by, tuple(few))
         return None if best is None else best[1]
+
+    def _serving(self, by: Alternative, now: float) -> dict[str, list[WorkerRecord]]:
+        """Return the workers that could serve a task if they were empty, by what is in common."""
+        serving: dict[str, list[WorkerRecord]] = {}
+        for worker in self._workers.values():
+            if self._suffices(worker, by, now):
+                scheduled = self._scheduler.workers[worker.number]
+                common = "" if by.count == 1 else scheduled.in_common(by.same)
+                serving.setdefault(common, []).append(worker)
+        return serving
 
     def _claimed(self, task: TaskRecord, now: float) -> set[int]:
         """Return the workers that a gang is to have when suspects have ended there."""
@@ -162,14 +167,15 @@ class Quarantine:
         return {worker.number for worker in claim.workers}
 
     def _suffice(self, emptied: EmptiedWorkers, task: TaskRecord, now: float) -> bool:
-        together = self._scheduler.apart.choose(
-            emptied.workers, emptied.by.count, lambda worker: worker.number
-        )
-        if len(together) < emptied.by.count:
+        by, workers = emptied.by, emptied.workers
+        if not all(self._suffices(worker, by, now) for worker in workers):
             return False
-        return self._scheduler.cluster.gives(emptied.by, task) and all(
-            self._suffices(worker, emptied.by, now) for worker in emptied.workers
-        )
+        if by.count > 1:
+            common = self._scheduler.workers[workers[0].number].in_common(by.same)
+            serving = self._serving(by, now)[common]
+            if len(self._scheduler.apart.choose(workers, by.count, _number, serving)) < by.count:
+                return False
+        return self._scheduler.cluster.gives(by, task)
 
     def _suffices(self, worker: WorkerRecord, by: Alternative, now: float) -> bool:
         scheduled = self._scheduler.workers.get(worker.number)
@@ -193,3 +199,7 @@ class Quarantine:
             # It may have left meanwhile, and another record may have its id.
             if self._workers.get(worker.id) is worker and worker.takes_runs:
                 self._scheduler.on_worker_back(worker.number)
+
+
+def _number(worker: WorkerRecord) -> int:
+    return worker.number

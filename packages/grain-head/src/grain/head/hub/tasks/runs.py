@@ -15,10 +15,13 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from grain.eventlog.usage import decode_report
 from grain.head.errors import BadMessage
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS, FailedTask, LeaseRecord, TaskRecord
 from grain.head.messages import Started
+from grain.head.needs.groups import MemoryUse
 from grain.head.scheduler.outlived import never_began
+from grain.head.scheduler.places import gpus_of
 from grain.head.scheduler.state import split_time
 from grain.head.validation import check_attempt, resources_of
 from grain.resource import to_data
@@ -205,6 +208,7 @@ class Runs:
         *,
         measured: bool = False,
         work: float | None = None,
+        use: MemoryUse | None = None,
     ) -> None:
         """Free what a run held, or pass it on to its successor.
 
@@ -217,7 +221,7 @@ class Runs:
         self._lanes.on_over(lease)
         if successor is None:
             del self.holding[scheduler_id]
-            self._scheduler.on_finished(scheduler_id, now, measured=measured)
+            self._scheduler.on_finished(scheduler_id, now, measured=measured, use=use)
             return
         # For the scheduler the same task goes on, with the resources that it has; but its time
         # counts from now.
@@ -250,13 +254,28 @@ class Runs:
                 self._outgoing.acknowledge(worker.link, ended.attempt)
             return
         measured = ended.status in ("value", "error") and not (lease.member or lease.lane)
+        gpus: tuple[int, ...] = ()
+        use = self._use(lease, ended, now)
+        # A run that needed more memory than it had says nothing of its place.
+        tells = measured and not (use is not None and use.exceeded)
+        if tells and (ended.status == "error" or self._scheduler.places.watches):
+            gpus = self._note_outcome(lease, now, failed=ended.status == "error")
         work = ended.report if isinstance(ended.report, float) else None
-        self._end(lease, now, measured=measured, work=work)
+        self._end(lease, now, measured=measured, work=work, use=use)
         if lease.member:
             self._outgoing.acknowledge(worker.link, ended.attempt)
             self.gangs.on_seat_ended(lease, ended, now)
             return
-        self._on_outcome(worker, lease, task, ended, payload, now)
+        self._on_outcome(worker, lease, task, ended, payload, gpus, now)
+
+    def _note_outcome(self, lease: LeaseRecord, now: float, *, failed: bool) -> tuple[int, ...]:
+        """Note where a run has ended by itself; return the GPUs that it had."""
+        if lease.scheduler_id is None or lease.task is None:
+            return ()
+        wanted = lease.current and not lease.task.retracted
+        if wanted and not lease.alone:
+            self._scheduler.on_outcome(lease.scheduler_id, lease.task.function, now, failed=failed)
+        return gpus_of(self._scheduler.tasks[lease.scheduler_id].held)
 
     def _on_outcome(
         self,
@@ -265,6 +284,7 @@ class Runs:
         task: TaskRecord | None,
         ended: RunEnded,
         payload: Payload,
+        gpus: tuple[int, ...],
         now: float,
     ) -> None:
         """Take what a run of a task, or the root of its gang, has come to."""
@@ -273,7 +293,9 @@ class Runs:
             self._outgoing.acknowledge(worker.link, ended.attempt)
         elif ended.status == "value" or (ended.status == "error" and lease.current):
             kept_by = worker.id, ended.attempt
-            self._outcomes.resolve(task, ended.status, payload, kept_by, ended.report)
+            if ended.status == "value":
+                gpus = ()
+            self._outcomes.resolve(task, ended.status, payload, kept_by, ended.report, gpus)
             seen = (task, worker.name, lease.began, now, ended.detail)
             if not lease.lane:
                 self._registry.ended_tasks.append(seen)
@@ -340,8 +362,31 @@ class Runs:
         mission = self._registry.missions.get(ended.mission)
         return None if mission is None else mission.tasks.get(ended.task)
 
+    @staticmethod
+    def _use(lease: LeaseRecord, ended: RunEnded, now: float) -> MemoryUse | None:
+        """Return the memory that a run has used, if its group learns from it.
+
+        A run that failed for another reason may have needed more later.
+        """
+        queue = None if lease.task is None else lease.task.queue
+        if queue is None or not queue.learns or lease.member:
+            return None
+        report = decode_report(ended.report, now)
+        if report is None or not (report.exceeded or ended.status == "value"):
+            return None
+        usage = report.usage
+        if not report.exceeded and usage.measured_by == "none":
+            return None
+        return MemoryUse(usage.peak_memory, report.exceeded)
+
     def _end(
-        self, lease: LeaseRecord, now: float, *, measured: bool, work: float | None = None
+        self,
+        lease: LeaseRecord,
+        now: float,
+        *,
+        measured: bool,
+        work: float | None = None,
+        use: MemoryUse | None = None,
     ) -> None:
         del lease.worker.leases[lease.attempt]
         if lease.task is not None and lease.task.mission.beside:
@@ -349,7 +394,7 @@ class Runs:
         if measured and lease.task is not None:
             task = lease.task
             self._outcomes.on_runs_ended(task.mission, task.function, now - lease.began)
-        self._free(lease, now, measured=measured, work=work)
+        self._free(lease, now, measured=measured, work=work, use=use)
 
     # ---- adoption: what workers and missions report when they connect
 

@@ -85,7 +85,12 @@ class Waiting:
                 self._quarantine.add(task)
                 return
             queue = task.queue = self._scheduler.queue(
-                queue.request, queue.priority, queue.share, queue.interpreter, seen(crashes)
+                queue.request,
+                queue.priority,
+                queue.share,
+                queue.interpreter,
+                seen(crashes),
+                queue.avoid,
             )
         self.queue_up(task, queue)
 

@@ -1,0 +1,8 @@
+"""Files and processes of this user, where other users may write, too.
+
+Map:
+
+- ``trust``: code, logs and folders where other users may write
+- ``whole``: files that appear whole or not at all
+- ``processes``: the identity of a process, by which files and greetings name it
+"""

@@ -1,0 +1,260 @@
+"""What the tasks of one group have needed, and what the next one asks for.
+
+A guard bounds what learning may cost. It compares the GB s of all attempts that have ended, those
+that failed included, with what the finished runs would have taken at the maximum. While they are
+more, the group asks for the maximum. So it takes at most what a fixed maximum would have taken,
+its first eight runs, and what is under way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import NamedTuple
+
+from grain.head.needs.ladder import DOUBLED, Need, ladder, next_amount
+from grain.head.needs.slope import Sized, power
+
+LAST = 64
+"""So many of the last finished runs count."""
+HEADROOM = 1.2
+"""A run needs its peak times this."""
+GUARDED = 8
+"""The guard holds from so many finished runs on."""
+SELDOM = 8
+"""With more than `LAST` finished runs, what is asked for changes once in so many."""
+_LEAST = 0.01
+"""GB: no run asks for less, as the smallest program has as much."""
+_OBEDIENT = 4
+_ALIKE = 1.1
+_DIFFER = 1.5
+
+
+class Terms(NamedTuple):
+    """What a request in a group is worth on the workers that are here.
+
+    Attributes:
+        share: GB of a worker that belong to the cores of the task.
+        maximum: GB that no attempt goes beyond: what the request states, or the largest worker's.
+        size: of the problem, in any unit; 0 if none is stated.
+        worker: GB of the worker; infinite if none is here.
+    """
+
+    share: float
+    maximum: float
+    size: float = 0.0
+    worker: float = math.inf
+
+
+class FinishedRun(NamedTuple):
+    """A run that had enough memory: its peak and its amount in GB, its seconds, its size or 0.
+
+    ``first`` is True if it was the first attempt of its task.
+    """
+
+    peak: float
+    amount: float
+    seconds: float
+    size: float = 0.0
+    first: bool = True
+
+
+@dataclass
+class Group:
+    """The tasks of a group.
+
+    Attributes:
+        name: of the group.
+        runs: its last finished runs, the oldest first.
+        finished: the number of all finished runs.
+        exceeded: the number of attempts that needed more memory than they had.
+        spent: GB s of all attempts that have ended.
+        fixed: GB s that the finished runs would have taken at the maximum.
+        obeys: True if the programs use a fixed part of whatever they are given, as those do that
+            are told their memory. Their peaks teach nothing, so the group asks for the maximum.
+    """
+
+    name: str
+    runs: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST))
+    finished: int = 0
+    exceeded: int = 0
+    spent: float = 0.0
+    fixed: float = 0.0
+    obeys: bool = False
+    # Attempts that had too little, of tasks that have not finished yet. Of tasks that never come
+    # back some may stay, until others push them out.
+    _failed: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST))
+    _rungs: dict[Terms, tuple[float, ...]] = field(default_factory=dict)
+
+    # ---- what happened
+
+    def on_finished(self, run: FinishedRun, maximum: float, after: float = 0.0) -> bool:
+        """Count a run that had enough memory; return True if amounts may be others now.
+
+        Args:
+            run: it.
+            maximum: of its request, in GB.
+            after: the GB that were too little for the attempt before it; 0 for a first attempt.
+        """
+        self._forget(after)
+        self.runs.append(run._replace(first=not after))
+        self.finished += 1
+        self.spent += run.amount * run.seconds
+        self.fixed += maximum * run.seconds
+        if self.finished > LAST and self.finished % SELDOM:
+            return False
+        self.obeys = self.obeys or self._use_what_they_get()
+        self._rungs.clear()
+        return True
+
+    def on_exceeded(
+        self, amount: float, seconds: float, size: float = 0.0, after: float = 0.0
+    ) -> bool:
+        """Count an attempt that needed more than it had; return True if amounts may be others.
+
+        Args:
+            amount: what it had, in GB.
+            seconds: how long it ran.
+            size: as of `Terms`.
+            after: as of `on_finished`.
+        """
+        self._forget(after)
+        # It has needed all of it, and needs twice as much as far as anyone knows.
+        self._failed.append(FinishedRun(DOUBLED * amount, amount, seconds, size))
+        self.exceeded += 1
+        self.spent += amount * seconds
+        if self.finished > LAST and self.exceeded % SELDOM:
+            return False
+        self._rungs.clear()
+        return True
+
+    def _forget(self, failed: float) -> None:
+        """Forget the attempt with this amount, as its task has had another one."""
+        for k, one in enumerate(self._failed):
+            if one.amount == failed:
+                del self._failed[k]
+                return
+
+    # ---- what is asked for
+
+    @property
+    def guarded(self) -> bool:
+        """True while learning has cost more than the maximum would have."""
+        return self.finished >= GUARDED and self.spent > self.fixed
+
+    def amount(self, terms: Terms) -> float:
+        """Return the GB that a first attempt asks for."""
+        if self.obeys or self.guarded:
+            return terms.maximum
+        rungs = self.rungs(terms)
+        return min(rungs[0] if rungs else _rounded(terms.share), terms.maximum)
+
+    def amount_after(self, terms: Terms, failed: float, attempt: int) -> float | None:
+        """Return the GB for an attempt after one that had too little; None after the maximum.
+
+        Args:
+            terms: of the request.
+            failed: what the last attempt had, in GB.
+            attempt: the number of the one to come; the second is 2.
+        """
+        if self.obeys or self.guarded:
+            return terms.maximum if failed < terms.maximum else None
+        return next_amount(self.rungs(terms), failed, attempt, terms.maximum)
+
+    def rungs(self, terms: Terms) -> tuple[float, ...]:
+        """Return the ladder of a request, in GB; empty while nothing is known."""
+        rungs = self._rungs.get(terms)
+        if rungs is None:
+            needs = self._needs(terms)
+            rungs = self._rungs[terms] = ladder(needs, terms.share, terms.maximum, terms.worker)
+        return rungs
+
+    def explain(self, terms: Terms) -> str:
+        """Return in one line what a first attempt asks for, and why."""
+        asked = self.amount(terms)
+        asks = f"{self.name} asks for {_gb(asked)} GB"
+        if self.obeys:
+            return (
+                f"{asks}, its maximum: its programs use the same part of whatever they are given, "
+                "so nothing can be learned"
+            )
+        if self.guarded:
+            return (
+                f"{asks}, its maximum: with less, its runs and their failed attempts have taken "
+                f"more memory in all ({self.spent / self.fixed:.2f} times)"
+            )
+        rungs = self.rungs(terms)
+        if not rungs:
+            return f"{asks}, the share of its cores: no run of it has ended yet{self._then(terms)}"
+        if not self.runs:
+            failed = f"{len(self._failed)} {'tasks' if len(self._failed) > 1 else 'task'}"
+            return f"{asks}: {failed} had too little, and none has finished yet{self._then(terms)}"
+        peaks = sorted(run.peak * self._scale(run, terms.size) for run in self.runs)
+        enough = sum(peak <= asked for peak in peaks)
+        runs = "1 run" if len(peaks) == 1 else f"{len(peaks)} runs"
+        scaled = f" at size {terms.size:g}" if self.power and terms.size else ""
+        return (
+            f"{asks}{scaled}: {enough} of {runs} needed no more (median {_gb(median(peaks))}, "
+            f"largest {_gb(peaks[-1])}){self._then(terms)}"
+        )
+
+    @property
+    def power(self) -> float:
+        """The power by which its needs grow with size; 0 if sizes play no part."""
+        return power([Sized(run.peak, run.size) for run in self.runs if run.size])
+
+    # ---- details
+
+    def _needs(self, terms: Terms) -> list[Need]:
+        seen = [*self.runs, *self._failed]
+        if not seen:
+            return []
+        b = self.power if terms.size else 0.0
+        needs = [
+            Need(_rounded(headroom * run.peak * _scaled(run.size, terms.size, b)), run.seconds)
+            for runs, headroom in ((self.runs, HEADROOM), (self._failed, 1.0))
+            for run in runs
+        ]
+        # Nobody knows the largest need to come: one imaginary run stands for it.
+        largest = max(need.amount for need in needs)
+        needs.append(Need(DOUBLED * largest, fmean(need.seconds for need in needs)))
+        return needs
+
+    def _scale(self, run: FinishedRun, size: float) -> float:
+        return _scaled(run.size, size, self.power if size else 0.0)
+
+    def _then(self, terms: Terms) -> str:
+        later, amount, attempt = [], self.amount(terms), 2
+        while (after := self.amount_after(terms, amount, attempt)) is not None:
+            later.append(_gb(after))
+            amount, attempt = after, attempt + 1
+        return f"; then {', then '.join(later)}" if later else ""
+
+    def _use_what_they_get(self) -> bool:
+        """Return True if the runs used the same part of amounts that differ by half.
+
+        Amounts that follow from peaks say nothing: later attempts are at rungs, which are made of
+        peaks, and so are the amounts for sizes.
+        """
+        runs = [run for run in self.runs if run.amount and run.peak and run.first and not run.size]
+        if len(runs) < _OBEDIENT:
+            return False
+        parts = [run.peak / run.amount for run in runs]
+        amounts = [run.amount for run in runs]
+        return max(parts) <= _ALIKE * min(parts) and max(amounts) >= _DIFFER * min(amounts)
+
+
+def _scaled(own: float, other: float, b: float) -> float:
+    return (other / own) ** b if b and own and other else 1.0
+
+
+def _rounded(amount: float) -> float:
+    """Return an amount rounded up to three digits: requests that differ by less are one."""
+    digits = 2 - math.floor(math.log10(amount)) if amount > 0 else 0
+    return max(math.ceil(round(amount * 10.0**digits, 6)) / 10.0**digits, _LEAST)
+
+
+def _gb(amount: float) -> str:
+    return f"{amount:.3g}" if amount < 1000 else f"{amount:.0f}"

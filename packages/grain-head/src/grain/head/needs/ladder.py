@@ -1,0 +1,125 @@
+"""The ladder: the amounts of memory to ask for, one after the other, at the least cost.
+
+A task asks for the first amount, the *rung*. If it needs more, its run is lost, and it asks for the
+next one. Few and high rungs waste memory in each run; many and low ones waste runs. Which rungs
+cost least follows exactly from the runs so far, by dynamic programming over their needs. Tovar et
+al. (IEEE TPDS 29, 2018, "A Job Sizing Strategy for High-Throughput Scientific Workflows") choose a
+first allocation by the same cost, with one retry at the maximum; the ladder has any number of them.
+
+Memory alone is not the cost. An attempt keeps cores busy as well, so each counts as if it also had
+the *share*: the memory of a worker that belongs to the cores of the task. And what is left of a
+worker may be too little for one more task: of 8 GB, tasks with 4.7 GB take all. So an amount counts
+as the part of a worker that it is in effect, and the parts 1/2, 1/3, ... are among the rungs.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MOST_NEEDS = 16
+"""Amounts among which rungs are chosen."""
+STEP = 1.25
+"""The next amount after a failure is larger by this factor at least."""
+DOUBLED = 2.0
+"""The factor where no rung is known above the amount that failed."""
+LAST_ATTEMPT = 5
+"""The attempt that gets the maximum."""
+
+
+class Need(NamedTuple):
+    """What one run needs: an amount in GB, for some seconds."""
+
+    amount: float
+    seconds: float
+
+
+def ladder(
+    needs: Iterable[Need], share: float, maximum: float, worker: float = math.inf
+) -> tuple[float, ...]:
+    """Return the rungs in GB, ascending; empty if there are no needs.
+
+    Args:
+        needs: of the runs so far. Amounts above the maximum count as the maximum.
+        share: GB of a worker that belong to the cores of the task.
+        maximum: no rung is above it. The last rung covers all needs, not necessarily the maximum.
+        worker: GB of a worker; infinite to count each amount as it is.
+    """
+    ordered = sorted((min(amount, maximum), seconds) for amount, seconds in needs)
+    if not ordered:
+        return ()
+    candidates = _thinned(sorted({amount for amount, _ in ordered}))
+    if worker < math.inf:
+        candidates = _with_parts(candidates, worker)
+    # The seconds of the runs that need this candidate or more.
+    amounts = [amount for amount, _ in ordered]
+    behind = [0.0]
+    for _, seconds in reversed(ordered):
+        behind.append(behind[-1] + seconds)
+    behind.reverse()
+    above = [0.0, *candidates[:-1]]
+    left = [behind[bisect_right(amounts, lower)] for lower in above]
+    # best[j]: the least cost of the runs that need candidate j or more, if all smaller rungs have
+    # failed them. Candidate i as the next rung costs all of them one attempt; those that need more
+    # go on from candidate i + 1.
+    attempt = [in_effect(amount, worker) + share for amount in candidates]  # its cost for a second
+    best = [math.inf] * len(candidates) + [0.0]
+    chosen = [0] * len(candidates)
+    for j in reversed(range(len(candidates))):
+        for i in range(j, len(candidates)):
+            cost = attempt[i] * left[j] + best[i + 1]
+            if cost < best[j]:
+                best[j], chosen[j] = cost, i
+    rungs, j = [], 0
+    while j < len(candidates):
+        rungs.append(candidates[chosen[j]])
+        j = chosen[j] + 1
+    return tuple(rungs)
+
+
+def next_amount(
+    rungs: Sequence[float], failed: float, attempt: int, maximum: float
+) -> float | None:
+    """Return the amount to ask for after an attempt that needed more than it had.
+
+    Args:
+        rungs: the ladder as it is now.
+        failed: what the attempt had, in GB.
+        attempt: the number of the attempt to come; the second is 2.
+        maximum: the largest amount, in GB.
+
+    Returns:
+        GB, more than ``failed``; None if that was the maximum already.
+    """
+    if failed >= maximum:
+        return None
+    if attempt >= LAST_ATTEMPT:
+        return maximum
+    at = bisect_left(rungs, STEP * failed)
+    amount = rungs[at] if at < len(rungs) else DOUBLED * failed
+    return min(amount, maximum)
+
+
+def in_effect(amount: float, worker: float) -> float:
+    """Return the part of a worker that a task with an amount takes, if all others have as much."""
+    if not 0 < amount <= worker < math.inf:
+        return amount
+    return worker / math.floor(worker / amount)
+
+
+def _with_parts(candidates: list[float], worker: float) -> list[float]:
+    """Return ascending amounts with the largest part of a worker below each of them."""
+    parts = {worker / (math.floor(worker / amount) + 1) for amount in candidates if amount > 0}
+    return sorted({*candidates, *(part for part in parts if part > candidates[0])})
+
+
+def _thinned(amounts: Sequence[float]) -> list[float]:
+    """Return so many of ascending amounts, evenly by rank, and the largest among them."""
+    count = len(amounts)
+    if count <= MOST_NEEDS:
+        return list(amounts)
+    return [amounts[(k + 1) * count // MOST_NEEDS - 1] for k in range(MOST_NEEDS)]

@@ -1,0 +1,156 @@
+"""The file that keeps what groups have learned, so that the next scheduler knows it.
+
+It is ``needs.json`` in the directory beside the meeting file. A scheduler reads it as it starts,
+and writes it again when something was learned, whole or not at all. One that cannot be read is put
+aside and named; nothing else depends on it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from grain.files.trust import mistrust
+from grain.files.whole import write_whole
+from grain.head.needs.group import LAST, FinishedRun, Group
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from grain.head.needs.groups import Needs
+
+NAME = "needs.json"
+VERSION = 1
+EACH = 10.0
+"""Seconds between two looks whether something was learned."""
+
+_log = logging.getLogger("grain.head")
+
+
+class Unreadable(Exception):
+    """A file of needs cannot be used; the text says why, and what to do."""
+
+
+class StoredGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A group, as `Group` has it; of its runs the last ones."""
+
+    name: str
+    runs: tuple[FinishedRun, ...]
+    finished: int
+    exceeded: int
+    spent: float
+    fixed: float
+    obeys: bool
+
+
+class StoredNeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All groups, with the version of this form."""
+
+    version: int
+    groups: tuple[StoredGroup, ...]
+
+
+class _Version(msgspec.Struct, frozen=True):
+    version: int
+
+
+def encode(needs: Needs) -> bytes:
+    """Return the groups as the content of the file."""
+    stored = tuple(
+        StoredGroup(
+            one.name, tuple(one.runs), one.finished, one.exceeded, one.spent, one.fixed, one.obeys
+        )
+        for one in needs.groups.values()
+        if one.finished or one.exceeded
+    )
+    return msgspec.json.format(msgspec.json.encode(StoredNeeds(VERSION, stored)), indent=1)
+
+
+def decode(data: bytes) -> list[Group]:
+    """Return the groups in the content of a file.
+
+    Raises:
+        Unreadable: it is torn, or of another version.
+    """
+    try:
+        version = msgspec.json.decode(data, type=_Version).version
+    except msgspec.MsgspecError as error:
+        raise Unreadable(f"it is damaged ({error})") from None
+    if version != VERSION:
+        raise Unreadable(f"it is of version {version}, and this Grain reads version {VERSION}")
+    try:
+        stored = msgspec.json.decode(data, type=StoredNeeds)
+    except msgspec.MsgspecError as error:
+        raise Unreadable(f"it is damaged ({error})") from None
+    return [
+        Group(
+            one.name,
+            deque(one.runs, maxlen=LAST),
+            one.finished,
+            one.exceeded,
+            one.spent,
+            one.fixed,
+            one.obeys,
+        )
+        for one in stored.groups
+    ]
+
+
+def load(path: Path, needs: Needs) -> str:
+    """Let groups know what a file has of them.
+
+    Returns:
+        Why the file was put aside, and where; "" if it was read, or there is none.
+
+    Raises:
+        OSError: it cannot be read or put aside.
+    """
+    try:
+        data, status = path.read_bytes(), path.lstat()
+    except FileNotFoundError:
+        return ""
+    why = mistrust(path, status)
+    if not why:
+        try:
+            needs.groups.update((group.name, group) for group in decode(data))
+        except Unreadable as error:
+            why = f"{path}: {error}"
+    if not why:
+        return ""
+    aside = path.with_name(f"{path.name}.unreadable")
+    path.replace(aside)
+    return (
+        f"{why}; so groups learn their memory anew. It is kept as {aside.name}: remove it when you "
+        "do not need it"
+    )
+
+
+async def keep(path: Path, needs: Needs) -> None:
+    """Keep a file true to what groups learn, until it is cancelled; then for the last time."""
+    written = needs.changes
+    failed = False
+    try:
+        while True:
+            await trio.sleep(EACH)
+            if needs.changes == written:
+                continue
+            now = needs.changes
+            try:
+                await trio.to_thread.run_sync(partial(write_whole, path, encode(needs)))
+            except OSError as error:
+                if not failed:
+                    _log.warning("what groups have learned is not kept: %s", error)
+                failed = True
+            else:
+                written, failed = now, False
+    finally:
+        if needs.changes != written and not failed:
+            try:
+                write_whole(path, encode(needs))
+            except OSError as error:
+                _log.warning("what groups have learned is not kept: %s", error)

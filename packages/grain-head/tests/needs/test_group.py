@@ -1,0 +1,153 @@
+"""What groups ask for, what that may cost, and how they say it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.head.needs.group import GUARDED, LAST, SELDOM, FinishedRun, Group, Terms
+
+TERMS = Terms(share=4, maximum=32)
+
+
+def seen(*peaks: float, seconds: float = 100, amount: float = 32) -> Group:
+    group = Group("opt")
+    for peak in peaks:
+        group.on_finished(FinishedRun(peak, amount, seconds), TERMS.maximum)
+    return group
+
+
+def run(group: Group, peak: float, seconds: float, lost: float = 1.0) -> list[float]:
+    """Run a task with as many attempts as it needs; return the amounts."""
+    asked = [group.amount(TERMS)]
+    before = 0.0
+    while asked[-1] < peak:
+        group.on_exceeded(asked[-1], lost * seconds, after=before)
+        before = asked[-1]
+        amount = group.amount_after(TERMS, asked[-1], len(asked) + 1)
+        assert amount is not None
+        asked.append(amount)
+    group.on_finished(FinishedRun(peak, asked[-1], seconds), TERMS.maximum, before)
+    return asked
+
+
+def test_nothing_known_it_asks_for_the_share_of_its_cores_then_doubles() -> None:
+    group = Group("opt")
+    assert group.amount(TERMS) == 4
+    assert group.explain(TERMS) == (
+        "opt asks for 4 GB, the share of its cores: no run of it has ended yet; then 8, then 16, "
+        "then 32"
+    )
+
+
+def test_an_attempt_that_failed_counts_until_its_task_has_finished() -> None:
+    group = Group("opt")
+    group.on_exceeded(4, 50)
+    assert group.amount(TERMS) == 16  # it needs 8 at least, and perhaps twice as much
+    assert group.explain(TERMS) == (
+        "opt asks for 16 GB: 1 task had too little, and none has finished yet; then 32"
+    )
+    group.on_exceeded(16, 50, after=4)
+    assert group.rungs(TERMS) == (32,)
+    group.on_finished(FinishedRun(17, 32, 100), 32, after=16)
+    assert group.rungs(TERMS) == (20.4, 32) or group.rungs(TERMS) == (32,)
+    assert "too little" not in group.explain(TERMS)
+
+
+def test_attempts_of_tasks_that_never_come_back_are_pushed_out() -> None:
+    group = Group("opt")
+    for amount in range(1, 10 * LAST):
+        group.on_exceeded(float(amount), 50)
+    assert len(group._failed) == LAST
+
+
+def test_it_says_what_it_asks_for_and_why() -> None:
+    group = seen(*[1.0] * 30, *[2.0] * 25, *[5.5] * 3)
+    assert group.explain(TERMS) == (
+        "opt asks for 2.4 GB: 55 of 58 runs needed no more (median 1, largest 5.5); then 6.6, "
+        "then 13.2, then 26.4, then 32"
+    )
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 32), st.floats(1, 1e4), st.floats(0.01, 1)), max_size=120)
+)
+def test_learning_costs_no_more_than_the_maximum_its_first_runs_and_one_under_way(
+    tasks: list[tuple[float, float, float]],
+) -> None:
+    group = Group("opt")
+    costs = []
+    for peak, seconds, lost in tasks:
+        before = group.spent
+        asked = run(group, peak, seconds, lost)
+        assert max(asked) <= TERMS.maximum
+        assert len(asked) <= 5
+        costs.append(group.spent - before)
+        allowed = group.fixed + sum(costs[:GUARDED]) + max(costs)
+        assert group.spent <= allowed * (1 + 1e-9)
+
+
+def test_while_it_has_cost_more_than_the_maximum_it_asks_for_that() -> None:
+    group = Group("opt")
+    for _ in range(GUARDED):
+        for before, amount in ((0, 8), (8, 16), (16, 31)):
+            group.on_exceeded(amount, 100, after=before)
+        group.on_finished(FinishedRun(31.5, 32, 100), 32, 31)
+    assert group.guarded
+    assert group.amount(TERMS) == 32
+    assert group.amount_after(TERMS, 4, 2) == 32
+    assert group.amount_after(TERMS, 32, 2) is None
+    assert group.explain(TERMS) == (
+        "opt asks for 32 GB, its maximum: with less, its runs and their failed attempts have taken "
+        "more memory in all (2.72 times)"
+    )
+
+
+def test_programs_that_use_what_they_are_given_teach_nothing() -> None:
+    group = Group("orca")
+    for amount in (4, 4, 6, 8):
+        group.on_finished(FinishedRun(0.75 * amount, amount, 60), 32)
+    assert group.obeys
+    assert group.amount(TERMS) == 32
+    assert "use the same part of whatever they are given" in group.explain(TERMS)
+
+
+def test_rungs_that_follow_from_peaks_are_not_taken_for_obedience() -> None:
+    group = Group("opt")
+    for task in range(100):
+        run(group, 1.5 if task % 3 else 12, 60)
+    assert not group.obeys
+    assert group.rungs(TERMS)[:2] == pytest.approx((1.8, 14.4))
+
+
+def test_beyond_64_runs_it_learns_once_in_eight() -> None:
+    group = seen(*[1.0] * LAST)
+    changed = [group.on_finished(FinishedRun(3.0, 4, 100), 32) for k in range(2 * SELDOM)]
+    assert [k + 1 for k, now in enumerate(changed) if now] == [SELDOM, 2 * SELDOM]
+
+
+def test_it_forgets_what_is_long_ago() -> None:
+    group = seen(*[20.0] * 10, *[1.0] * (LAST + SELDOM))
+    assert group.amount(TERMS) == pytest.approx(1.2)
+
+
+def test_needs_grow_with_size() -> None:
+    group = Group("opt")
+    for size in (10, 20, 40, 80, 15, 30):
+        group.on_finished(FinishedRun((size / 20) ** 2, 32, 60, size), 32)
+    assert group.power == pytest.approx(2)
+    assert group.amount(TERMS._replace(size=60)) == pytest.approx(1.2 * 9)
+    assert group.explain(TERMS._replace(size=60)).startswith(
+        "opt asks for 10.8 GB at size 60: 6 of"
+    )
+    # Without a size, they count as they are.
+    assert group.amount(TERMS) < 1.2 * 16
+
+
+def test_sizes_that_explain_nothing_play_no_part() -> None:
+    group = Group("opt")
+    for size, peak in ((10, 3.0), (20, 1.0), (40, 3.1), (80, 1.1), (15, 1.0)):
+        group.on_finished(FinishedRun(peak, 32, 60, size), 32)
+    assert group.power == 0
+    assert group.amount(TERMS._replace(size=1000)) == group.amount(TERMS)

@@ -1,0 +1,88 @@
+"""The ladder costs least, and its laws hold for any runs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.head.needs.ladder import LAST_ATTEMPT, MOST_NEEDS, Need, ladder, next_amount
+
+AMOUNTS = st.floats(0.01, 500)
+NEEDS = st.lists(st.builds(Need, AMOUNTS, st.floats(0.1, 1e5)), min_size=1, max_size=80)
+
+
+def cost(rungs: tuple[float, ...], needs: list[Need], share: float) -> float:
+    """Return what the runs take if each climbs these rungs until it has enough."""
+    total = 0.0
+    for need in needs:
+        for rung in rungs:
+            total += (rung + share) * need.seconds
+            if need.amount <= rung:
+                break
+    return total
+
+
+@given(st.lists(st.builds(Need, AMOUNTS, st.floats(0.1, 1e3)), min_size=1, max_size=6), AMOUNTS)
+def test_no_other_sequence_of_needs_costs_less(needs: list[Need], share: float) -> None:
+    amounts = sorted({need.amount for need in needs})
+    others = (
+        (*chosen, amounts[-1])
+        for count in range(len(amounts))
+        for chosen in combinations(amounts[:-1], count)
+    )
+    least = min(cost(one, needs, share) for one in others)
+    assert cost(ladder(needs, share, 1e9), needs, share) == pytest.approx(least)
+
+
+@given(NEEDS, st.floats(0, 100), AMOUNTS)
+def test_rungs_ascend_to_the_largest_need_and_never_above_the_maximum(
+    needs: list[Need], share: float, maximum: float
+) -> None:
+    rungs = ladder(needs, share, maximum)
+    assert list(rungs) == sorted(set(rungs))
+    assert rungs[-1] == min(max(need.amount for need in needs), maximum)
+    assert len(rungs) <= MOST_NEEDS
+
+
+def test_with_nothing_known_there_is_no_rung() -> None:
+    assert ladder([], 4, 32) == ()
+
+
+def test_a_few_large_needs_have_a_rung_of_their_own_and_a_dear_share_takes_it_away() -> None:
+    needs = [Need(1.0, 60)] * 20 + [Need(10.0, 60)] * 2
+    assert ladder(needs, share=1, maximum=32) == (1.0, 10.0)
+    assert ladder(needs, share=1000, maximum=32) == (10.0,)
+
+
+@given(NEEDS, AMOUNTS, AMOUNTS, AMOUNTS)
+def test_five_attempts_at_most_each_with_more_than_the_last_up_to_the_maximum(
+    needs: list[Need], share: float, first: float, maximum: float
+) -> None:
+    amount: float | None = min(first, maximum)
+    asked = []
+    while amount is not None:
+        asked.append(amount)
+        amount = next_amount(ladder(needs, share, maximum), amount, len(asked) + 1, maximum)
+    assert len(asked) <= LAST_ATTEMPT
+    assert asked == sorted(set(asked))
+    assert asked[-1] == maximum
+
+
+@pytest.mark.parametrize(
+    ("failed", "attempt", "amount"),
+    [
+        (1.0, 2, 1.25),  # exactly a quarter more
+        (1.01, 2, 4.0),  # 1.25 is not a quarter more
+        (4.0, 2, 8.0),  # no rung above: doubled
+        (20.0, 2, 32),
+        (1.0, 5, 32),
+        (32, 2, None),
+    ],
+)
+def test_after_a_failure_the_first_rung_a_quarter_above_it_else_double(
+    failed: float, attempt: int, amount: float | None
+) -> None:
+    assert next_amount((1.0, 1.25, 4.0), failed, attempt, maximum=32) == amount

@@ -1,0 +1,98 @@
+"""The file of what groups have learned: read again, and put aside where it cannot be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from grain.head.needs import store
+from grain.head.needs.group import FinishedRun, Terms
+from grain.head.needs.groups import MemoryUse, Needs
+from grain.resource import Memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TERMS = Terms(4, 32)
+
+
+def learned() -> Needs:
+    needs = Needs()
+    group = needs.group("opt")
+    for peak in range(100):
+        group.on_finished(FinishedRun(1 + peak / 100, 8, 60), 32)
+    group.on_exceeded(4, 10)
+    needs.group("asked for only")
+    return needs
+
+
+def test_what_is_read_asks_as_what_was_written(tmp_path: Path) -> None:
+    path, again = tmp_path / "needs.json", Needs()
+    path.write_bytes(store.encode(learned()))
+    assert store.load(path, again) == ""
+    assert again.groups.keys() == {"opt"}
+    old, new = learned().group("opt"), again.group("opt")
+    assert (old.finished, old.exceeded, old.spent, old.fixed) == (
+        new.finished,
+        new.exceeded,
+        new.spent,
+        new.fixed,
+    )
+    assert list(old.runs) == list(new.runs)
+
+
+def test_no_file_is_nothing_to_say(tmp_path: Path) -> None:
+    assert store.load(tmp_path / "needs.json", Needs()) == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "it is damaged"),
+        (store.encode(learned())[:-40], "it is damaged"),
+        (b'{"version": 2, "new": 1}', "it is of version 2, and this Grain reads version 1"),
+        (b'{"version": 1, "groups": [{"name": 3}]}', "it is damaged"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_put_aside_and_named(
+    tmp_path: Path, content: bytes, why: str
+) -> None:
+    path, needs = tmp_path / "needs.json", Needs()
+    path.write_bytes(content)
+    told = store.load(path, needs)
+    assert told.startswith(f"{path}: {why}")
+    assert "It is kept as needs.json.unreadable" in told
+    assert (tmp_path / "needs.json.unreadable").read_bytes() == content
+    assert not path.exists()
+    assert not needs.groups
+
+
+def test_a_file_that_anybody_may_write_is_not_believed(tmp_path: Path) -> None:
+    path, needs = tmp_path / "needs.json", Needs()
+    path.write_bytes(store.encode(learned()))
+    path.chmod(0o666)
+    assert "every user may write to" in store.load(path, needs)
+    assert not needs.groups
+
+
+async def test_it_is_written_when_something_was_learned(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    path, needs = tmp_path / "needs.json", Needs()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.keep, path, needs)
+        await trio.sleep(3 * store.EACH)
+        assert not path.exists()
+        use = MemoryUse(1.0)
+        needs.on_ended(Memory(group="opt"), Memory(4, group="opt"), use, 60)
+        while not path.exists():
+            await trio.sleep(store.EACH)
+        again = Needs()
+        store.load(path, again)
+        assert again.groups["opt"].finished == 1
+        needs.on_ended(Memory(group="opt"), Memory(4, group="opt"), use, 60)
+        nursery.cancel_scope.cancel()
+    store.load(path, again)
+    assert again.groups["opt"].finished == 2
