@@ -22,7 +22,12 @@ from grain.worker.agent.command import parser
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-KINDS: tuple[type[msgspec.Struct], ...] = (*get_args(schema.AnyLine), Usage, RunMember)
+KINDS: tuple[type[msgspec.Struct], ...] = (
+    *get_args(schema.AnyLine),
+    Usage,
+    RunMember,
+    schema.FunctionStanding,
+)
 RUNNER = (
     worker_messages.Ready,
     worker_messages.LaneOpen,

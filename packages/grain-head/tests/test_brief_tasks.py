@@ -7,10 +7,19 @@ from typing import Any
 import pytest
 
 from grain.eventlog.runs import RunAssembly
-from grain.eventlog.schema import BriefTasks, RunEnded, TaskStarted, TaskSubmitted, WorkerLeft
+from grain.eventlog.schema import (
+    BriefTasks,
+    FunctionStanding,
+    RunEnded,
+    StandingTasks,
+    TaskStarted,
+    TaskSubmitted,
+    WorkerLeft,
+)
 from grain.eventlog.totals import Totals
 from grain.eventlog.usage import RunReport, encode_report
 from grain.head import run_log
+from grain.head.base import CallKind, CallKindNow
 from grain.head.log_words import RequestWords
 from grain.head.messages import Started, WorkerEnded, WorkerFacts
 from grain.head.run_log import HELD, LISTED, RunLog
@@ -322,3 +331,57 @@ def test_the_words_of_requests_are_bounded_where_each_task_asks_for_something_el
     for number in range(1, 9):
         assert ({"Cores": number}, f"Cores({number})") == words.of(Cores(number))
         assert len(words) <= 3
+
+
+# ---- how many tasks there are
+
+
+def test_while_brief_tasks_are_counted_the_log_says_how_many_wait_and_run(
+    log: RunLog, kept: SubmittedTasks, written: KeptLines
+) -> None:
+    f, g = CallKind("f", 1), CallKind("g", 1)
+    now = [
+        CallKindNow("f", 1, 41_000, 2, (0.1, 0.2), 0, 0.0, 0.0, f, 780),
+        CallKindNow("f", 2, 1, 0, (), 0, 0.0, 0.0, f),
+        CallKindNow("g", 1, 0, 0, (), 9, 0.1, 0.1, g),
+    ]
+    log.follow(kept.tasks, kinds=lambda: now)
+    run(log, kept)
+    log.close()
+    run(log, kept)
+    log.close()
+
+    expected = FunctionStanding(function="f", waiting=40_221, ahead=780, running=2, blocked=2)
+    assert [(expected,), ()] == [line.functions for line in written.of(StandingTasks)]
+
+
+def test_of_many_functions_those_with_few_tasks_are_added_up(
+    log: RunLog, kept: SubmittedTasks, written: KeptLines
+) -> None:
+    kinds = [CallKindNow(f"f{i}", 1, i, 0, (), 0, 0.0, 0.0) for i in range(1, 301)]
+    log.follow(kept.tasks, kinds=lambda: kinds)
+    run(log, kept)
+    log.close()
+
+    (line, *_) = written.of(StandingTasks)
+    assert (200, "f300", "") == (
+        len(line.functions), line.functions[0].function, line.functions[-1].function
+    )  # fmt: skip
+    assert sum(range(1, 301)) == sum(one.waiting for one in line.functions)
+
+
+def test_while_waiting_tasks_get_their_lines_the_log_says_how_many_there_are(
+    log: RunLog, kept: SubmittedTasks, written: KeptLines, clock: Clock
+) -> None:
+    log.close()
+    for _ in range(run_log.WAITING + 1):
+        kept.submit("f", CORES)
+    log.follow(kept.tasks, kinds=lambda: [CallKindNow("f", 2, 2001, 0, (), 0, 0.0, 0.0)])
+    clock.reading += HELD + 1
+    log.tick()
+    written.flush()
+    clock.reading += HELD + 1
+    written.flush()
+    log.close()
+
+    assert [2001, 0] == [sum(one.waiting for one in s.functions) for s in written.of(StandingTasks)]

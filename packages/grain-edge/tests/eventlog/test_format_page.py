@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     import msgspec
 
 PAGE = Path(__file__).parents[4] / "docs" / "event-log.md"
-KINDS: tuple[type[msgspec.Struct], ...] = (*get_args(schema.AnyLine), Usage, RunMember)
+KINDS: tuple[type[msgspec.Struct], ...] = (
+    *get_args(schema.AnyLine), Usage, RunMember, schema.FunctionStanding,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

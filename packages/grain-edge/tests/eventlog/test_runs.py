@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from grain.eventlog.runs import EndedRun, RunAssembly
 from grain.eventlog.schema import (
     ClockChanged,
+    FunctionStanding,
     Remark,
     RunEnded,
+    StandingTasks,
     TaskStarted,
     TaskSubmitted,
     WorkerLeft,
@@ -184,7 +186,7 @@ def test_open_tasks_are_counted_and_listed() -> None:
     ]
     for line in lines:
         assembly.feed(line)
-        counts.append((assembly.waiting, assembly.running))
+        counts.append((assembly.total.waiting, assembly.total.running))
 
     assert [(1, 0), (2, 0), (1, 1), (1, 1), (2, 0), (1, 1), (1, 0), (1, 0)] == counts
     assert [("g", None)] == [
@@ -223,5 +225,30 @@ def test_the_open_tasks_of_all_functions_are_those_that_are_open(
             waiting = sum(one.started is None for one in own)
             assert (waiting, len(own) - waiting) == (counts.waiting, counts.running)
         waiting = sum(one.started is None for one in tasks)
-        assert (waiting, len(tasks) - waiting) == (assembly.waiting, assembly.running)
+        assert (waiting, len(tasks) - waiting) == (assembly.total.waiting, assembly.total.running)
         assert {one.submission.function for one in tasks} <= assembly.by_function.keys()
+
+
+def test_while_not_all_tasks_have_lines_their_numbers_are_those_of_the_last_look() -> None:
+    assembly = RunAssembly()
+    assembly.feed(TaskSubmitted(time=1.0, task=1, function="f"))
+    look = FunctionStanding(function="g", waiting=40_000, ahead=780, running=12, blocked=3)
+    assembly.feed(StandingTasks(time=2.0, functions=(look,)))
+    assembly.feed(TaskSubmitted(time=3.0, task=2, function="f"))
+
+    assert ["g"] == list(assembly.by_function)
+    assert (40_783, 12) == (assembly.total.waiting, assembly.total.running)
+
+    assembly.feed(StandingTasks(time=4.0))
+    assert {"f": 2} == {name: one.waiting for name, one in assembly.by_function.items()}
+
+
+def test_a_run_after_one_that_was_handed_back_is_not_after_a_failure() -> None:
+    assembly, ended = RunAssembly(), []
+    assembly.feed(TaskSubmitted(time=1.0, task=1, function="f"))
+    for time, outcome in ((2.0, "returned"), (3.0, "lost"), (4.0, "value")):
+        assembly.feed(TaskStarted(time=time, task=1, worker="w"))
+        line: Any = RunEnded(time=time, task=1, outcome=outcome, final=outcome == "value")  # type: ignore[arg-type]
+        ended.append(assembly.feed(line))
+
+    assert [False, False, True] == [one is not None and one.is_retry for one in ended]

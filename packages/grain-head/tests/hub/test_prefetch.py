@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -77,6 +78,13 @@ def test_brief_tasks_take_the_place_of_others_with_their_resources(harness: Brie
         assert head.res == lease.res
     started = harness.sent(harness.m, Started)
     assert 2 + len(ahead) == sum(len(message.tasks) for message in started)
+    # The mission learns behind which task each of them waits.
+    behind = {t: b for m in started if m.behind for t, b in zip(m.tasks, m.behind, strict=True)}
+    for head in (one, two):
+        chain = [head, *(lease for lease in ahead if lease.chain == head.attempt[1])]
+        tasks = [lease.task for lease in chain]
+        assert all(behind.pop(after) == before for before, after in pairwise(tasks))
+    assert not behind
 
     harness.end_all(one, two, *ahead)
     assert 6 == len(harness.sent(harness.m, Resolved))

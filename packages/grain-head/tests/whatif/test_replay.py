@@ -12,8 +12,10 @@ from grain.eventlog.schema import (
     VERSION,
     BriefTasks,
     ClockChanged,
+    FunctionStanding,
     LogStarted,
     RunEnded,
+    StandingTasks,
     TaskStarted,
     TaskSubmitted,
     WorkerJoined,
@@ -21,6 +23,7 @@ from grain.eventlog.schema import (
 )
 from grain.eventlog.usage import Usage
 from grain.resource import Cores, GPUs, Memory, Node, WTime, from_text
+from grain.whatif.brief import BUNDLE
 from grain.whatif.errors import WhatIfError
 from grain.whatif.replay import Outcome, replay
 from grain.whatif.scenario import (
@@ -648,23 +651,57 @@ def test_rows_that_never_end_say_why_in_the_table() -> None:
     assert 60 >= max(map(len, text.splitlines()))
 
 
-def test_tasks_that_are_only_counted_are_left_out_with_a_remark() -> None:
+def standing(time: float, running: int) -> StandingTasks:
+    look = FunctionStanding(function="fn", running=running)
+    return StandingTasks(time=AT + time, functions=(look,))
+
+
+def counted(time: float, tasks: int, *, waited: float = 0.0) -> BriefTasks:
+    """Return tasks that computed for 1 ms, and ended in the second before."""
+    return BriefTasks(
+        time=AT + time, function="fn", tasks=tasks, began=AT + time - 1, seconds=tasks / 1000,
+        waited=waited, request={"Cores": 1.0},
+    )  # fmt: skip
+
+
+def test_brief_tasks_have_their_cores_for_as_long_as_so_many_run_and_end() -> None:
+    """200 end in each second, and two run at a time: each has a core for 10 ms."""
     log = Log()
     log.join(0, "w", 2)
-    brief = BriefTasks(time=AT + 2, function="fn", tasks=70, began=AT, seconds=0.7)
-    log.lines.append(brief)
-    with pytest.raises(WhatIfError, match="nothing but brief tasks"):
-        workload_of(log.lines)
-    log.lines.append(
-        TaskSubmitted(time=AT + 3, task=71, function="fn", request={"Cores": 1.0}, after=(5,))
-    )
-    log.lines.append(TaskStarted(time=AT + 3, task=71, worker="w"))
-    log.lines.append(RunEnded(time=AT + 9, task=71, outcome="value", worker="w"))
+    for time in range(1, 11):
+        log.lines += [standing(time, 2), counted(time, 200, waited=200 * time / 2)]
     workload = workload_of(log.lines)
-    assert (70, 1) == (workload.brief, len(workload.tasks))
-    assert "70 brief tasks are left out" in report_text(
-        workload, None, sweep(workload, Scenario(), WorkerGroup(0, Cores(2)), [1]), Cores(2)
-    )
+
+    assert (2000, 2000) == (workload.brief, workload.number)
+    assert pytest.approx(20.0) == sum(task.runs[0].seconds for task in workload.tasks)
+    assert max(task.runs[0].seconds for task in workload.tasks) <= 2 * BUNDLE
+    assert pytest.approx(10.0, rel=0.05) == replay(workload, Scenario()).makespan
+    [one, four] = sweep(workload, Scenario(), WorkerGroup(0, Cores(1)), [1, 4])
+    assert pytest.approx(20.0, rel=0.05) == one.outcome.makespan
+    assert four.outcome.makespan < 7.0
+    assert "2,000 tasks in 10 s" in report_text(workload, None, [one, four], Cores(1))
+
+
+def test_brief_tasks_with_lines_take_as_long_as_those_without() -> None:
+    log = Log()
+    log.join(0, "w", 1)
+    log.lines.append(standing(1, 1))
+    task = log.submit(1)
+    log.run(task, 1.5, 1.501)
+    log.lines += [standing(2, 1), counted(2, 99)]
+
+    [seconds] = {run.seconds for task in workload_of(log.lines).tasks[:1] for run in task.runs}
+    assert pytest.approx(0.01) == seconds
+
+
+def test_brief_tasks_of_a_log_without_their_standing_take_as_long_as_they_computed() -> None:
+    log = Log()
+    log.join(0, "w", 1)
+    log.lines.append(counted(2, 70))
+
+    workload = workload_of(log.lines)
+    assert 70 == workload.number
+    assert pytest.approx(0.07) == sum(task.runs[0].seconds for task in workload.tasks)
 
 
 # ---- alternatives

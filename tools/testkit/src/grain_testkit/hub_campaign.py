@@ -31,6 +31,7 @@ from grain.head.messages import (
     WorkerFacts,
 )
 from grain.head.run_log import RunLog
+from grain.remote_exer.ahead import SentAhead
 from grain.resource import Cores, GPUs, Memory, WTime, to_data
 from grain.worker.messages import (
     DefineFunction,
@@ -121,6 +122,8 @@ class HubCampaign:
         self._living: set[str] = set()
         self._runs: dict[Attempt, str] = {}
         self._docking: list[int] = []
+        self._sent_ahead = SentAhead()
+        self._workers: dict[int, str] = {}
         self._to_hub(_MISSION, RegisterMission(_MISSION, "campaign"))
         for _ in range(gpu_tasks):
             self._docking.append(self._submit(_Call("dock", 0, 0, 0)))
@@ -216,11 +219,24 @@ class HubCampaign:
                 record = self._tasks.pop(message.task)
                 self._log.ended(message.task, None, record=record, cancelled=True)
                 self._to_hub(_MISSION, AckTasks((message.task,)))
+            case Started(behind=(_, *_)):
+                for task, before in zip(message.tasks, message.behind, strict=True):
+                    self._sent_ahead.add(task, before)
+                    self._workers[task] = message.worker
             case Started() | WorkerFacts() | WorkerEnded() | Crashed():
+                if isinstance(message, Started) and not message.worker:
+                    for task in message.tasks:
+                        self._on_over(task)
                 self._log.on_messages([message])
+
+    def _on_over(self, task: int) -> None:
+        """Note which task begins with the end of another, as a mission does."""
+        if after := self._sent_ahead.on_over(task):
+            self._log.started((after,), self._workers[after], self.now)
 
     def _resolve(self, message: Resolved) -> None:
         task = message.task
+        self._on_over(task)
         record, call = self._tasks.pop(task), self._calls[task]
         error = None if message.ending == "value" else ValueError(call.function)
         self._log.tick()

@@ -13,7 +13,9 @@ Rules:
    it, and shortened only if it is too long.
 5. The log has the length and the frame of brief runs, and not their place in there:
    `EndedRun.slack` is by how much they may have been earlier.
-6. A torn log lacks lines: a run without its submission has an empty function name.
+6. While not all tasks have lines, the numbers of those that wait and run are those of the last
+   `schema.StandingTasks`.
+7. A torn log lacks lines: a run without its submission has an empty function name.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from grain.eventlog.schema import (
     ClockChanged,
     LogStarted,
     RunEnded,
+    StandingTasks,
     TaskStarted,
     TaskSubmitted,
     WorkerJoined,
@@ -78,6 +81,7 @@ class EndedRun(NamedTuple):
         slack: seconds by which the run may have been earlier, where the log does not say when it
             was.
         ran_before: True if an earlier run of the task had begun.
+        in_vain: True if an earlier run of it crashed or was lost.
         length: the seconds that its worker measured; None if the log does not have them.
     """
 
@@ -88,6 +92,7 @@ class EndedRun(NamedTuple):
     ended: float
     slack: float = 0.0
     ran_before: bool = False
+    in_vain: bool = False
     length: float | None = None
 
     @property
@@ -146,7 +151,7 @@ class EndedRun(NamedTuple):
     @property
     def is_retry(self) -> bool:
         """True if an earlier run of the task, or an earlier attempt at it, was in vain."""
-        return self.line.attempt > 1 or self.submission.retry_of != 0
+        return self.in_vain or self.submission.retry_of != 0
 
     @property
     def reported(self) -> bool:
@@ -170,11 +175,12 @@ class OpenTask:
         workers: the number of workers that it takes at once, likewise.
         members: the names of its workers, as far as the log names them; none while it waits.
         ran_before: True if an earlier run of it had begun.
+        in_vain: True if one of these crashed or was lost.
     """
 
     __slots__ = (
-        *("members", "queued", "ran_before", "request", "started", "submission", "workers"),
-    )
+        "in_vain", "members", "queued", "ran_before", "request", "started", "submission", "workers",
+    )  # fmt: skip
 
     def __init__(self, submission: Submission) -> None:
         self.submission = submission
@@ -183,7 +189,7 @@ class OpenTask:
         self.queued = submission.time
         self.started: float | None = None
         self.members: tuple[str, ...] = ()
-        self.ran_before = False
+        self.ran_before = self.in_vain = False
 
     @property
     def worker(self) -> str:
@@ -192,18 +198,22 @@ class OpenTask:
 
 
 class OpenCounts:
-    """The open tasks of one function.
+    """The open tasks of one function, or of all.
 
     Attributes:
         waiting: those that wait.
-        running: those that were given to a worker.
+        running: those that run.
     """
 
     __slots__ = ("running", "waiting")
 
-    def __init__(self) -> None:
-        self.waiting = 0
-        self.running = 0
+    def __init__(self, waiting: int = 0, running: int = 0) -> None:
+        self.waiting = waiting
+        self.running = running
+
+
+NO_TASKS = OpenCounts()
+"""That of a function without open tasks: it is never changed."""
 
 
 class RunAssembly:
@@ -215,7 +225,8 @@ class RunAssembly:
 
     Attributes:
         clock_change: seconds that were added to the writer's clock in the course of the log.
-        by_function: the numbers of open tasks of each function that has had any.
+        by_function: the numbers of open tasks of functions.
+        total: those of all functions.
     """
 
     def __init__(self, clocks: WorkerClocks | None = None) -> None:
@@ -224,10 +235,12 @@ class RunAssembly:
         self.never_ran = NeverRan()
         self.first: float | None = None
         self.now = 0.0
-        self.waiting = 0
-        self.running = 0
         self.clock_change = 0.0
-        self.by_function: dict[str, OpenCounts] = {}
+        # By the lines of single tasks; and by the last `StandingTasks`, where it holds.
+        self._listed: dict[str, OpenCounts] = {}
+        self._listed_total = OpenCounts()
+        self.by_function = self._listed
+        self.total = self._listed_total
         self._open: dict[int, OpenTask] = {}
         # Requests are equal for thousands of tasks: one object for each.
         self._requests: dict[tuple[tuple[str, float], ...], dict[str, float]] = {}
@@ -266,6 +279,8 @@ class RunAssembly:
             task.workers = task.submission.workers(line.alternative)
         elif isinstance(line, RunEnded):
             return self._ended(line, now)
+        elif isinstance(line, StandingTasks):
+            self._stand(line)
         elif isinstance(line, LogStarted):
             # A mission is informed of the workers of others when they take a task of it.
             self.never_ran.all_workers = not line.address
@@ -308,13 +323,25 @@ class RunAssembly:
         elif task is not None:
             self._count(task.submission.function, running=-1)
 
+    def _stand(self, line: StandingTasks) -> None:
+        """Take the numbers of open tasks, of which some have no lines; or have lines again."""
+        if not line.functions:
+            self.by_function, self.total = self._listed, self._listed_total
+            return
+        self.by_function = {
+            one.function: OpenCounts(one.waiting + one.ahead + one.blocked, one.running)
+            for one in line.functions
+        }
+        counts = self.by_function.values()
+        self.total = OpenCounts(sum(c.waiting for c in counts), sum(c.running for c in counts))
+
     def _count(self, function: str, waiting: int = 0, running: int = 0) -> None:
-        """Change the numbers of open tasks."""
-        self.waiting += waiting
-        self.running += running
-        counts = self.by_function.get(function)
+        """Change the numbers of open tasks that have lines."""
+        self._listed_total.waiting += waiting
+        self._listed_total.running += running
+        counts = self._listed.get(function)
         if counts is None:
-            counts = self.by_function[function] = OpenCounts()
+            counts = self._listed[function] = OpenCounts()
         counts.waiting += waiting
         counts.running += running
 
@@ -342,8 +369,9 @@ class RunAssembly:
         if line.usage is not None and line.started is not None and line.ended is not None:
             length = max(0.0, line.ended - line.started)  # its worker has said so
         run = EndedRun(
-            task.submission, line, task.queued, started, ended, slack, task.ran_before, length
-        )
+            task.submission, line, task.queued, started, ended, slack, task.ran_before,
+            task.in_vain, length,
+        )  # fmt: skip
         if line.final:
             if run.never_ran:
                 how = CANCELLED if line.outcome == "cancelled" else ENDED
@@ -353,6 +381,7 @@ class RunAssembly:
         if task.started is not None:
             self._count(task.submission.function, waiting=1, running=-1)
         task.ran_before = task.ran_before or started is not None
+        task.in_vain = task.in_vain or line.outcome != "returned"
         task.queued, task.started, task.members = now, None, ()
         return run
 

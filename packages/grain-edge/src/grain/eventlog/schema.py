@@ -230,6 +230,37 @@ class BriefTasks(Line, frozen=True, kw_only=True, tag="brief tasks"):
     request_text: str = ""
 
 
+class FunctionStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The tasks of one function that have no outcome, at one moment.
+
+    Attributes:
+        function: its name; empty for all functions that are not named.
+        waiting: how many wait in the queue.
+        ahead: how many wait on a worker, for the end of another run there.
+        running: how many run.
+        blocked: how many wait that no worker here has enough for.
+    """
+
+    function: str
+    waiting: Count = 0
+    ahead: Count = 0
+    running: Count = 0
+    blocked: Count = 0
+
+
+class StandingTasks(Line, frozen=True, kw_only=True, tag="standing"):
+    """The number of tasks without an outcome, by function, while not all tasks have lines.
+
+    It holds until the next one, once a second: so long the lines of single tasks tell less.
+
+    Attributes:
+        functions: those that have such tasks, the most first; 200 at most. There are none where the
+            lines of single tasks tell all again.
+    """
+
+    functions: tuple[FunctionStanding, ...] = ()
+
+
 class CachedResults(Line, frozen=True, kw_only=True, tag="cached results"):
     """Calls of one function that were not run, as the result cache had their results.
 
@@ -285,6 +316,7 @@ AnyLine = (
     | TaskStarted
     | RunEnded
     | BriefTasks
+    | StandingTasks
     | CachedResults
     | ClockChanged
     | Remark

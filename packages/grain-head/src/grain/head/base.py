@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -91,6 +92,7 @@ class CallKindNow(NamedTuple):
         cores: for which each of them asks.
         waiting: how many wait for room, without tasks that fit no worker.
         blocked: how many wait that fit no worker.
+        ahead: how many of those that wait do so on a worker, for the end of another run there.
         elapsed: the seconds for which each running task has run.
         timed: how many runs have ended whose times are known.
         seconds: the times of these, added up.
@@ -107,6 +109,7 @@ class CallKindNow(NamedTuple):
     seconds: float
     longest: float
     of: CallKind | None = None
+    ahead: int = 0
 
 
 _LAST = 101
@@ -190,6 +193,10 @@ class CallKind(msgspec.Struct, eq=False):
             self.busiest = max(self.busiest, cores)
 
 
+NOTHING: Mapping[CallKind, int] = MappingProxyType({})
+"""No tasks of any kind."""
+
+
 class Kinds:
     """The kinds of an executor's tasks.
 
@@ -216,12 +223,17 @@ class Kinds:
         return kind
 
     def now(
-        self, running: Iterable[tuple[CallKind, float]], blocked: Mapping[CallKind, int], at: float
+        self,
+        running: Iterable[tuple[CallKind, float]],
+        blocked: Mapping[CallKind, int],
+        at: float,
+        ahead: Mapping[CallKind, int] = NOTHING,
     ) -> list[CallKindNow]:
         """Return the kinds at one moment.
 
         Args:
             running: of each task that runs its kind, and when it began.
+            ahead: how many tasks of each wait on a worker.
         """
         elapsed: dict[CallKind, list[float]] = {}
         for kind, began in running:
@@ -242,6 +254,7 @@ class Kinds:
                     kind.seconds,
                     kind.longest,
                     kind,
+                    min(ahead.get(kind, 0), waiting),
                 )
             )
         return kinds

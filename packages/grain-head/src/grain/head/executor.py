@@ -186,7 +186,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         # True if `_wake` was set for a task that was submitted, and nothing was dispatched since.
         self._awake = False
         if run_log is not None:
-            run_log.follow(self._tasks, self._note_starts, self._label_of)
+            run_log.follow(self._tasks, self._note_starts, self._label_of, self.kinds)
 
     # ---- the queue of tasks
 

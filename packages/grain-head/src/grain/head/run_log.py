@@ -14,6 +14,8 @@ The lines of a task that waits or runs are made `HELD` seconds after its submiss
 `LISTED` while others are counted. The rest get them when they turn out not to be brief, and so too
 late.
 
+While not all tasks have lines, a `schema.StandingTasks` says each second how many wait and run.
+
 All lines are held here for as long, and so are written in the order of their times. `_flush` does
 that, in the thread of the event loop. While nothing is held, no task is woken.
 """
@@ -24,7 +26,7 @@ import math
 from bisect import bisect_right
 from collections import Counter, deque
 from functools import partial
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import msgspec
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message
     from grain.eventlog.schema import AnyLine
     from grain.eventlog.usage import Report
-    from grain.head.base import SubmittedTask
+    from grain.head.base import CallKindNow, SubmittedTask
     from grain.head.messages import Crash
     from grain.resource import Resource
 
@@ -59,6 +61,8 @@ LISTED = 100
 
 WAITING = 2000
 """Tasks that are listed each second because they wait."""
+
+_FUNCTIONS = 200  # in a `schema.StandingTasks`
 
 _LOST = "its worker was lost"  # as the scheduler says it of a run that counts as a crash
 
@@ -174,6 +178,10 @@ class RunLog:
         self._tasks: Mapping[int, SubmittedTask] = {}
         self._note_starts: Callable[[], None] = lambda: None
         self._call_of: Callable[[int], str] = lambda _: ""
+        self._kinds: Callable[[], Iterable[CallKindNow]] = tuple
+        # True if some tasks have waited for long and have no lines, as they are too many.
+        self._behind = False
+        self._standing = schema.StandingTasks(time=0.0)  # the last one
         # The tasks with smaller numbers are listed or over.
         self._next = 1
         # Starts that were not looked at yet: the time, the worker, the tasks, the alternative.
@@ -206,6 +214,7 @@ class RunLog:
         tasks: Mapping[int, SubmittedTask],
         note_starts: Callable[[], None] = lambda: None,
         call_of: Callable[[int], str] = lambda _: "",
+        kinds: Callable[[], Iterable[CallKindNow]] = tuple,
     ) -> None:
         """List the tasks of an executor.
 
@@ -214,8 +223,10 @@ class RunLog:
             note_starts: calls `started` for all that run, if it is not called for each that starts.
             call_of: returns the label of the call of a task that is not over, or "". Raises
                 nothing.
+            kinds: returns the tasks by function and cores, see `ExecutorBase.kinds`.
         """
         self._tasks = tasks
+        self._kinds = kinds
         self._note_starts = note_starts
         self._call_of = call_of
 
@@ -247,7 +258,7 @@ class RunLog:
     def on_message(self, message: Message) -> None:
         """Note what a message of the scheduler reports; most report nothing that counts here."""
         match message:
-            case Started(over=False):
+            case Started(over=False, behind=()):
                 self.started(message.tasks, message.worker, self.now, message.alternative)
             case Seated():
                 self.seated(message.task, message.workers)
@@ -469,11 +480,13 @@ class RunLog:
         self._look_at_starts()
         tasks, runs, unlisted = self._tasks, self._runs, self._unlisted
         last = next(reversed(cast("Reversible[int]", tasks)), 0)
-        behind = last - self._next > len(tasks)
-        for task in list(tasks) if behind else range(self._next, last + 1):
+        sparse = last - self._next > len(tasks)
+        self._behind = False
+        for task in list(tasks) if sparse else range(self._next, last + 1):
             record = tasks.get(task)
             if record is not None and record.submitted is not None:
                 if record.submitted > horizon or most <= 0:
+                    self._behind = record.submitted <= horizon
                     self._next = task
                     break
                 most -= 1
@@ -633,6 +646,7 @@ class RunLog:
         """
         self._latest = math.inf  # what is listed now needs no reminder
         more = self._list_tasks(listed, most)
+        self._note_standing()
         self._write_counts()
         lines = self._lines
         lines.sort(key=_time)
@@ -641,6 +655,32 @@ class RunLog:
         if ready:
             self._log.write(ready)
         return more or bool(self._lines)
+
+    def _note_standing(self) -> None:
+        """Note how many tasks wait and run, if their lines do not tell that, or no more."""
+        functions: dict[str, list[int]] = {}
+        if self._counts or self._behind:
+            for kind in self._kinds():
+                numbers = (kind.waiting - kind.ahead, kind.ahead, len(kind.elapsed), kind.blocked)
+                if any(numbers):
+                    before = functions.setdefault(kind.function, [0, 0, 0, 0])
+                    functions[kind.function] = list(map(add, before, numbers))
+        largest = sorted(functions.items(), key=lambda one: -sum(one[1]))
+        if others := largest[_FUNCTIONS - 1 :] * (len(largest) > _FUNCTIONS):
+            rest = [sum(column) for column in zip(*(one for _, one in others), strict=True)]
+            largest[_FUNCTIONS - 1 :] = [("", rest)]
+        standing = schema.StandingTasks(
+            time=self._log.time_of(self.now),
+            functions=tuple(
+                schema.FunctionStanding(
+                    function=name, waiting=waiting, ahead=ahead, running=running, blocked=blocked
+                )
+                for name, (waiting, ahead, running, blocked) in largest
+            ),
+        )
+        if standing.functions or self._standing.functions:
+            self._standing = standing
+            self._lines.append(standing)
 
     def _write_counts(self) -> None:
         self.room = LISTED

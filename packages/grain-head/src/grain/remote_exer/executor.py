@@ -232,7 +232,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._apart: set[str] = set()
         self._load_asked = -math.inf
         if run_log is not None:
-            run_log.follow(self._tasks, call_of=self._label)
+            run_log.follow(self._tasks, self._note_starts, self._label, self.kinds)
             self._session.reports = []
 
     # ---- the queue of tasks
@@ -397,7 +397,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         records, session = self._tasks, self._session
         running = [(records[one].kind, at) for one, at in session.running.items() if one in records]
         blocked = Counter(records[one].kind for one in session.stuck_tasks() if one in records)
-        return self._kinds.now(running, blocked, trio.current_time())
+        ahead = Counter(records[one].kind for one in session.ahead.behind if one in records)
+        return self._kinds.now(running, blocked, trio.current_time(), ahead)
 
     def note_outlook(self, outlook: Outlook) -> None:
         """Tell the scheduler how far the mission is, for users who watch it there."""
@@ -421,6 +422,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         record = self._session.pending.get(task)
         if record is None:
             return Explanation(task, "unknown", ("it has ended, or was never submitted",))
+        if task in self._session.ahead.behind:
+            why = f"it is among the next on worker {record.worker}, where others like it run"
+            return Explanation(task, "waiting", (why,))
         if record.worker:
             return Explanation(task, "running", (f"on worker {record.worker}",))
         if not self._session.connected:
@@ -670,6 +674,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                     cancelled=cancelled,
                     crashed=type(error) is TaskCrashed,
                     report=report,
+                    worker=record.worker,
                     call=partial(self._label, task, record),
                 )
                 counting = not run_log.room
@@ -692,6 +697,15 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         read = decode_report(report, now)
         if read is not None:
             record.kind.used(read.usage, read.ended - read.started)
+
+    def _note_starts(self) -> None:
+        """Note the runs that no message reports, as they follow others, for the event log."""
+        session, run_log = self._session, self._run_log
+        if run_log is not None and session.ahead.used:
+            session.ahead.used = bool(session.ahead.behind)
+            for task, at in session.running.items():
+                record = session.pending[task]
+                run_log.started((task,), record.worker, at, record.alternative)
 
     def _label(self, task: int, record: RemoteTask | None = None) -> str:
         """Return the call of a task for the event log; "" if it is not known any more."""

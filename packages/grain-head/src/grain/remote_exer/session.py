@@ -57,6 +57,7 @@ from grain.head.messages import (
     WorkerFacts,
 )
 from grain.head.scheduler.numbered import Numbered
+from grain.remote_exer.ahead import SentAhead
 from grain.remote_exer.lane_tally import SETTLED, LaneTally
 from grain.resource import ZERO
 from grain.worker.messages import LANE, DefineFunction, Disconnect
@@ -246,6 +247,7 @@ class MissionSession:
         now: the time at which messages arrive, by any clock, which the shell around sets.
         pending: the unresolved tasks, by number.
         running: those of them that run, with the time at which the mission learned of that.
+        ahead: those of them that wait on their worker for the end of another one.
         aboard: those of them that a lane has, each with the number of the lane. The scheduler knows
             the lane, and not them.
         functions: the functions that tasks may call, by digest: the only store of their bytes.
@@ -315,6 +317,7 @@ class MissionSession:
         self.now = 0.0
         self.pending: Numbered[RemoteTask] = Numbered()
         self.running: dict[int, float] = {}
+        self.ahead = SentAhead()
         self.aboard: dict[int, int] = {}
         self._lane_tally = LaneTally()
         self._lanes = 0  # how many are there or asked for
@@ -597,6 +600,7 @@ class MissionSession:
                 record.worker = ""
                 self._queued[record.asked] += 1
         self.running.clear()
+        self.ahead.clear()
 
     def on_connected(self) -> None:
         """Begin a connection: register, and submit all that is unresolved."""
@@ -675,6 +679,9 @@ class MissionSession:
             case Crashed():
                 record = self.pending.get(message.task)
                 lane = record is not None and record.function is LANE
+                if record is not None and message.task in self.running:
+                    # Of a run that followed another one, no message has said that it began.
+                    self._report(Started(record.worker, (message.task,), record.alternative))
                 if not lane:  # else its call has crashed, as its end says, maybe by the next head
                     self._report(message)
                 if record is not None and message.crash not in record.crashes:
@@ -825,21 +832,55 @@ class MissionSession:
         return others
 
     def _started(self, message: Started) -> None:
+        if message.behind:
+            self._sent_ahead(message)
+            return
         for task in message.tasks:
             record = self.pending.get(task)
             if record is not None:
                 self._queued[record.asked] -= bool(message.worker) - bool(record.worker)
                 if record.function is LANE:
                     self.lanes_started.append(task)
-                elif not message.worker:
-                    self.running.pop(task, None)
                 elif message.worker != record.worker and not (
                     message.over and task in self.running  # it has begun when it did
                 ):
-                    self.running[task] = self.now
+                    self._leave_worker(task, record)
+                    if message.worker:
+                        self.running[task] = self.now
                 record.worker = message.worker
                 if message.worker and not message.over:
                     record.alternative = message.alternative
+
+    def _sent_ahead(self, message: Started) -> None:
+        """Note tasks that wait on a worker, each for the end of another one."""
+        pending, running, queued, ahead = self.pending, self.running, self._queued, self.ahead
+        worker, last = message.worker, 0
+        for task, before in zip(message.tasks, message.behind, strict=False):
+            record = pending.get(task)
+            if record is None:
+                continue
+            if record.worker:
+                self._leave_worker(task, record)
+            else:
+                queued[record.asked] -= 1
+            record.worker = worker
+            # In a chain, that is the task before; a look at all tasks costs more.
+            known = before == last or before in pending
+            if not known or not ahead.add(task, before):
+                running[task] = self.now
+            last = task
+
+    def _leave_worker(self, task: int, record: RemoteTask) -> None:
+        """Note that a task has no run on its worker any more, if it had one."""
+        if not record.worker:
+            return
+        began = self.running.pop(task, None)
+        if began is not None and began < self.now:
+            # Of a run that followed another one, there was no message. If the end of that one has
+            # just arrived, its worker had handed this one back before.
+            self._report(Started(record.worker, (task,), record.alternative))
+        if after := self.ahead.on_over(task):
+            self.running[after] = self.now
 
     def _resolve(
         self,
@@ -861,10 +902,14 @@ class MissionSession:
         began = self.running.pop(task, 0.0)
         if not record.worker:
             self._queued[record.asked] -= 1
-        by = ""
+        by, ahead = "", self.ahead
         if record.retracted or ending == "cancelled":
             ending, payload = "cancelled", None
+            if task in ahead.behind:
+                record.worker = ""  # it never began there
             by = self._cancelled.pop(task, self.cancelled_by)
+        if ahead.following and (after := ahead.on_over(task)):
+            self.running[after] = self.now
         arguments = record.arguments
         if arguments is not None and len(arguments) <= _SMALL:
             self._recent.append((task, record.function, arguments))

@@ -20,6 +20,7 @@ It has no I/O but for reading the log, and only ``command`` needs click.
 Map:
 
 - ``workload``: the tasks of a log, with what each waits for
+- ``brief``: for how long brief tasks had their resources
 - ``scenario``: what is different in a replay
 - ``replay``: a workload through the scheduler, in virtual time
 - ``sweep``: replays for several numbers of workers, and the knee

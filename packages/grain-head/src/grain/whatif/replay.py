@@ -156,7 +156,7 @@ class _Replay:
             worker_hours=self._there / 3600,
             core_hours=self._paid / 3600,
             busy=min(1.0, self._used / self._paid) if self._paid else 0.0,
-            waited=self._waited / max(1, sum(bool(task.runs) for task in self._tasks)),
+            waited=self._waited / max(1, sum(task.count for task in self._tasks if task.runs)),
             over_time=self._over_time,
             over_memory=self._over_memory,
             never=dict(self._never),
@@ -378,7 +378,7 @@ class _Replay:
         self._roots |= dict.fromkeys(task.seats, index)
         task.begun += 1
         task.began = self._now
-        self._waited += self._now - task.queued
+        self._waited += (self._now - task.queued) * logged.count
         self._at(self._now + min(seconds, start.limit), _END, index, task.begun)
 
     def _on_end(self, index: int, begun: int) -> None:

@@ -65,7 +65,7 @@ def report_data(
     return {
         "id": workload.id,
         "name": workload.name,
-        "tasks": len(workload.tasks) - workload.repeated,
+        "tasks": workload.number,
         "further_attempts": workload.repeated,
         "makespan": workload.makespan,
         "guessed": workload.guessed,
@@ -94,7 +94,7 @@ def _outcome_data(outcome: Outcome) -> dict[str, Any]:
 
 def _origin(workload: Workload, original: Outcome | None) -> list[str]:
     """Return what happened, and how well the replay of it agrees."""
-    took, tasks = clock(workload.makespan), counted(len(workload.tasks) - workload.repeated, "task")
+    took, tasks = clock(workload.makespan), counted(workload.number, "task")
     if workload.repeated:
         tasks += f" with {counted(workload.repeated, 'further attempt')}"
     lines = [f"{workload.name} ({workload.id[:8]}): {tasks} in {took}"]
@@ -149,8 +149,8 @@ def _remarks(workload: Workload, rows: Sequence[SweepRow], best: int | None) -> 
         )
     if workload.brief:
         lines.append(
-            f"{counted(workload.brief, 'brief task')} are left out, as the log counts and does "
-            "not list them."
+            f"{counted(workload.brief, 'brief task')} are replayed in bundles, as the log counts "
+            "and does not list them."
         )
     if workload.ignored:
         lines.append(

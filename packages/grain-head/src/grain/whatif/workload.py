@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.eventlog.never_ran import WAITING
@@ -10,12 +12,14 @@ from grain.eventlog.schema import (
     BriefTasks,
     LogStarted,
     RunEnded,
+    StandingTasks,
     TaskStarted,
     TaskSubmitted,
     WorkerJoined,
     WorkerLeft,
 )
 from grain.resource import ZERO, Either, Gang, Resource, WTime, from_data
+from grain.whatif.brief import Stretch
 from grain.whatif.errors import WhatIfError
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from grain.eventlog.runs import EndedRun
     from grain.eventlog.schema import AnyLine
+    from grain.whatif.brief import Bundle
 
 MOST_TASKS = 2_000_000
 """The most tasks of a workload; each takes some 500 bytes."""
@@ -75,18 +80,19 @@ class LoggedTask:
         request: what it asks for.
         after: the tasks, by index, after whose ends it is submitted.
         follows: the task, by index, after whose submission it is submitted; None if ``after`` is
-            not empty, or if it is the first.
+            not empty, if it is the first, or where the log has only the time of its submission.
         delay: the seconds from then to its submission.
         runs: its runs, in order; none if it never ran.
         waited: the seconds until its end without any run.
         failed: True if it ended with an exception.
         peak_memory: the largest memory that its last run used, in GB; None if it was not measured.
         urgency: larger goes first among tasks that ask for the same.
+        count: how many tasks it stands for: brief ones run one after the other as one.
     """
 
     __slots__ = (
-        "after", "delay", "failed", "follows", "function", "peak_memory", "request", "runs",
-        "urgency", "waited",
+        "after", "count", "delay", "failed", "follows", "function", "peak_memory", "request",
+        "runs", "urgency", "waited",
     )  # fmt: skip
 
     def __init__(self, function: str, request: Resource) -> None:
@@ -100,6 +106,7 @@ class LoggedTask:
         self.failed = False
         self.peak_memory: float | None = None
         self.urgency = 0.0
+        self.count = 1
 
 
 class Workload(NamedTuple):
@@ -117,7 +124,7 @@ class Workload(NamedTuple):
         never_ran: the tasks that never ran, so they are left out: how many, by reason.
         all_workers: True if the log has all workers that were there. That of a mission which others
             can join has a worker from the first task of the mission on that it took.
-        brief: the number of tasks that the log counts and does not list, so they are left out.
+        brief: the number of tasks that the log counts and does not list.
         ignored: kinds of resources that are not known here, or of the whole cluster: a log does not
             say how many there were.
     """
@@ -134,6 +141,11 @@ class Workload(NamedTuple):
     brief: int = 0
     never_ran: dict[str, int] = {}  # noqa: RUF012 - it is never changed
     all_workers: bool = True
+
+    @property
+    def number(self) -> int:
+        """The number of its tasks, of which a bundle of brief ones stands for several."""
+        return sum(task.count for task in self.tasks) - self.repeated
 
 
 def workload_of(lines: Iterable[AnyLine]) -> Workload:
@@ -194,6 +206,8 @@ class WorkloadBuilder:
         self._repeated = 0
         self._indices: dict[int, int] = {}
         self._submitted: list[float] = []
+        # When the tasks with lines were submitted, each with its index.
+        self._listed: list[tuple[float, int]] = []
         self._ended: list[float | None] = []
         self._open: dict[int, _Open] = {}
         # The last task that was submitted, and the last one that ended, by index.
@@ -207,6 +221,9 @@ class WorkloadBuilder:
         self._last_outcome = 0.0
         self._brief = 0
         self._runs: list[_TimedRun] = []
+        self._stretch = Stretch(0.0, None)
+        # The line that ends the stretch: what it counts stands behind, at the same time.
+        self._standing: tuple[float, StandingTasks] | None = None
 
     def feed(self, line: AnyLine) -> None:
         """Take a line.
@@ -215,7 +232,10 @@ class WorkloadBuilder:
             WhatIfError: there are too many tasks.
         """
         run = self._assembly.feed(line)
-        now = self._assembly.now - (self._assembly.first or 0.0)
+        first = self._assembly.first or 0.0
+        now = self._assembly.now - first
+        if self._standing is not None and now > self._standing[0]:
+            self._end_stretch(*self._standing)
         if run is not None:
             self._on_ended(run, run.line, now)
         elif isinstance(line, TaskSubmitted):
@@ -233,13 +253,14 @@ class WorkloadBuilder:
                     ends=None if line.ends is None else now + max(0.0, line.ends - line.time),
                 )
         elif isinstance(line, WorkerLeft):
-            stay = self._stays.pop(line.worker, None)
-            if stay is not None:
-                last = self._assembly.last_there(line) - (self._assembly.first or 0.0)
-                heard = max(stay.joins, last) if line.heard is not None else None
-                self._past_stays.append(stay._replace(leaves=now, lost=bool(line.why), heard=heard))
-        elif isinstance(line, BriefTasks):
+            self._on_left(line, now)
+        elif isinstance(line, StandingTasks):
+            self._standing = now, line
+        elif isinstance(line, BriefTasks) and line.tasks:
             self._brief += line.tasks
+            began = line.began - self._assembly.clock_change - first
+            self._stretch.count(line, max(0.0, began), now)
+            self._last_outcome = max(self._last_outcome, now)
         elif isinstance(line, LogStarted):
             self._start = self._start or line
 
@@ -251,11 +272,9 @@ class WorkloadBuilder:
         """
         start = self._start
         name = start.name if start is not None else ""
-        if not self._tasks and self._brief:
-            raise WhatIfError(
-                f"the log of {name!r} has nothing but brief tasks, which it counts and does not "
-                "list, so there is nothing to replay"
-            )
+        if self._standing is not None:
+            self._end_stretch(*self._standing)
+        self._add_bundles(self._stretch.bundles({}))
         if not self._tasks:
             raise WhatIfError(f"the log of {name!r} has no tasks, so there is nothing to replay")
         self._set_runs()
@@ -278,20 +297,54 @@ class WorkloadBuilder:
 
     # ---- lines
 
-    def _on_submitted(self, line: TaskSubmitted, now: float) -> None:
+    def _on_left(self, line: WorkerLeft, now: float) -> None:
+        stay = self._stays.pop(line.worker, None)
+        if stay is not None:
+            last = self._assembly.last_there(line) - (self._assembly.first or 0.0)
+            heard = max(stay.joins, last) if line.heard is not None else None
+            self._past_stays.append(stay._replace(leaves=now, lost=bool(line.why), heard=heard))
+
+    def _end_stretch(self, until: float, standing: StandingTasks) -> None:
+        """Take the brief tasks of a stretch that is over; another one begins."""
+        runs, bundles = self._stretch.ends(until, standing)
+        for index, seconds in runs:
+            run = self._runs[index]
+            if run.seconds < seconds:
+                self._runs[index] = run._replace(before=0.0, seconds=seconds)
+        self._add_bundles(bundles)
+        self._stretch, self._standing = Stretch(until, standing), None
+
+    def _add_bundles(self, bundles: Iterable[Bundle]) -> None:
+        """Take brief tasks without lines: they follow the last submission with a line."""
+        for bundle in bundles:
+            line = bundle.line
+            task = LoggedTask(line.function, self._requests.of(line.request))
+            task.count, task.delay = bundle.tasks, bundle.submitted
+            if at := bisect_right(self._listed, bundle.submitted, key=itemgetter(0)):
+                submitted, task.follows = self._listed[at - 1]
+                task.delay -= submitted
+            task.runs = (LoggedRun(bundle.seconds),)
+            self._add(task, bundle.submitted)
+            self._ended[-1] = bundle.submitted + bundle.seconds
+
+    def _add(self, task: LoggedTask, submitted: float) -> None:
         if len(self._tasks) >= self._most:
             raise WhatIfError(
                 f"the log has more than {self._most:,} tasks, which a replay cannot hold in "
                 "memory; choose the log of a smaller mission"
             )
+        self._tasks.append(task)
+        self._submitted.append(submitted)
+        self._ended.append(None)
+
+    def _on_submitted(self, line: TaskSubmitted, now: float) -> None:
         task = LoggedTask(line.function, self._requests.asked(line))
         index = len(self._tasks)
         self._repeated += bool(line.retry_of)
         task.urgency = line.urgency
         self._wire(task, line, now)
-        self._tasks.append(task)
-        self._submitted.append(now)
-        self._ended.append(None)
+        self._add(task, now)
+        self._listed.append((now, index))
         self._indices[line.task] = index
         self._open[line.task] = _Open(index)
         self._last = index
@@ -332,6 +385,8 @@ class WorkloadBuilder:
             timed = _TimedRun(
                 opened.index, max(0.0, started - given), max(0.0, now - started), crashed
             )
+            if run.started is not None and line.outcome == "value":
+                self._stretch.take(run.submission.function, run.seconds, len(self._runs))
             self._runs.append(timed)
         if line.outcome == "lost":
             given = now if opened.given is None else opened.given
@@ -396,7 +451,7 @@ class WorkloadBuilder:
         for task in self._tasks:
             if task.runs and not task.failed:
                 count, seconds = sums.get(task.function, (0, 0.0))
-                sums[task.function] = count + 1, seconds + task.runs[-1].seconds
+                sums[task.function] = count + task.count, seconds + task.runs[-1].seconds
         now = self._assembly.now - (self._assembly.first or 0.0)
         unknown = hopeless = 0
         waiting = {

@@ -170,10 +170,10 @@ class Summariser:
     def summary(self, *, skipped: int = 0, missing: int = 0) -> LogSummary:
         """Return the counts so far."""
         functions = {name: _function(one) for name, one in self._totals.functions.items()}
-        for task in self._assembly.open_tasks():
-            function = functions.setdefault(task.submission.function, FunctionSummary())
-            function.running += task.started is not None
-            function.waiting += task.started is None
+        for name, open_ in self._assembly.by_function.items():
+            if open_.waiting or open_.running:
+                function = functions.setdefault(name, FunctionSummary())
+                function.waiting, function.running = open_.waiting, open_.running
         failures = sorted(self._totals.failures.values(), key=lambda one: -one.runs)
         counts = LogSummary(
             began=self._assembly.first or 0.0,

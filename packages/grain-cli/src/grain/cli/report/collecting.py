@@ -16,7 +16,7 @@ from grain.cli.report.critical_path import CriticalPath
 from grain.cli.report.series import QueueSeries, Series
 from grain.cli.report.sufficient import Overtime
 from grain.eventlog.never_ran import WAITING, NeverRan
-from grain.eventlog.runs import RunAssembly
+from grain.eventlog.runs import NO_TASKS, RunAssembly
 from grain.eventlog.schema import (
     BriefTasks,
     CachedResults,
@@ -24,6 +24,7 @@ from grain.eventlog.schema import (
     LogEnded,
     LogStarted,
     Remark,
+    StandingTasks,
     TaskStarted,
     TaskSubmitted,
     WorkerJoined,
@@ -179,6 +180,9 @@ class Collector:
             self._taken(line)
         elif isinstance(line, BriefTasks):
             self._brief(line)
+        elif isinstance(line, StandingTasks):
+            for function in {*self._queue.waiting, *self._assembly.by_function}:
+                self._count(function)
         elif isinstance(line, CachedResults):
             self._number(line.function)
         elif isinstance(line, WorkerJoined):
@@ -190,8 +194,8 @@ class Collector:
 
     def _count(self, function: str) -> None:
         """Take the numbers of its tasks that wait and run."""
-        counts = self._assembly.by_function[function]
-        all_ = self._assembly.waiting, self._assembly.running
+        counts = self._assembly.by_function.get(function, NO_TASKS)
+        all_ = self._assembly.total.waiting, self._assembly.total.running
         self._queue.set(self._now, function, (counts.waiting, counts.running), all_)
 
     def _of_the_log(self, line: AnyLine) -> None:

@@ -151,7 +151,7 @@ class Tracer:
 
     def _count(self, now: int) -> Event:
         self._counted = self._assembly.now
-        counts = {"waiting": self._assembly.waiting, "running": self._assembly.running}
+        counts = {"waiting": self._assembly.total.waiting, "running": self._assembly.total.running}
         return {"ph": "C", "name": "tasks", "ts": now, "pid": MISSION, "tid": 0, "args": counts}
 
     def _instant(self, text: str, now: int, process: int) -> Event:

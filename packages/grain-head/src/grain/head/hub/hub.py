@@ -265,7 +265,6 @@ class Hub:
         if self.scheduler.places.news:
             self._reports.on_set_aside()
         leases += [self.runs.start(start, now) for start in starts]
-        leases += self.runs.send_prefetched()
         started: dict[tuple[Link | None, str, int], list[int]] = {}
         seated: list[tuple[Link | None, Seated]] = []
         taken = self.scheduler.taken
@@ -292,6 +291,7 @@ class Hub:
                 self._outgoing.post(link, Started(name, some, alternative))
         for link, others in seated:
             self._outgoing.post(link, others)
+        self.runs.send_prefetched()
         if self.lanes.leases:
             self.lanes.recall()
 

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from grain.worker.messages import InventoryRun, RunEnded
 
 
+_AT_ONCE = 32768  # tasks in one `Started`; at nine bytes each, twice, they fit a message
+
+
 class Runs:
     """The runs on all workers.
 
@@ -123,17 +126,26 @@ class Runs:
         self._send_lease(lease, task, to_data(start.allocation), start.limit)
         return lease
 
-    def send_prefetched(self) -> list[LeaseRecord]:
+    def send_prefetched(self) -> None:
         """Send brief tasks behind runs that have begun; after all that can start has started."""
-        leases = []
+        sent: dict[tuple[MissionRecord, WorkerRecord], list[tuple[int, int]]] = {}
         for chain, queue, count in self._prefetch.growth():
+            worker = chain.head.worker
+            last = chain.waiting[-1] if chain.waiting else chain.head
+            # No mission may want that run; then this is a number that no task has.
+            before = 0 if last.task is None else last.task.number
             for taken in self._scheduler.on_taken(queue, count):
                 task = self._waiting.on_started(taken)
-                lease = self._new_lease(task, chain.head.worker, None)
+                lease = self._new_lease(task, worker, None)
                 self._prefetch.append(lease, chain)
                 self._send_lease(lease, task, chain.resources, chain=chain.number)
-                leases.append(lease)
-        return leases
+                sent.setdefault((task.mission, worker), []).append((task.number, before))
+                before = task.number
+        for (mission, worker), pairs in sent.items():
+            self._reports.on_run(mission, worker)
+            for at in range(0, len(pairs), _AT_ONCE):
+                tasks, behind = zip(*pairs[at : at + _AT_ONCE], strict=True)
+                self._outgoing.post(mission.link, Started(worker.id, tasks, behind=behind))
 
     def _lease(
         self, task: TaskRecord, worker: WorkerRecord, scheduler_id: int, now: float
