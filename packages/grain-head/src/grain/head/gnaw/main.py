@@ -172,7 +172,8 @@ async def run_gnaw(
                 service.hub.scheduler.cluster.open()
             task_status.started(serving)
             nursery.start_soon(service.run)
-            if (edge := parse_address(serving.address).edge) is not None:
+            # By its argument, as the address that is served is for eyes: without the bridge's key.
+            if (edge := parse_address(address).edge) is not None:
                 path = Path(f"{edge}.d", needs_file.NAME)
                 needs = service.hub.scheduler.needs
                 if why := needs_file.load(path, needs):

@@ -107,13 +107,13 @@ def load(path: Path, needs: Needs) -> str:
     Returns:
         Why the file was put aside, and where; "" if it was read, or there is none.
 
-    Raises:
-        OSError: it cannot be read or put aside.
     """
     try:
         data, status = path.read_bytes(), path.lstat()
     except FileNotFoundError:
         return ""
+    except OSError as error:
+        return f"{error}; so groups learn their memory again"
     why = mistrust(path, status)
     if not why:
         try:
@@ -123,9 +123,12 @@ def load(path: Path, needs: Needs) -> str:
     if not why:
         return ""
     aside = path.with_name(f"{path.name}.unreadable")
-    path.replace(aside)
+    try:
+        path.replace(aside)
+    except OSError as error:
+        return f"{why}; so groups learn their memory again. It cannot be put aside: {error}"
     return (
-        f"{why}; so groups learn their memory anew. It is kept as {aside.name}: remove it when you "
+        f"{why}; so groups learn their memory again. It is kept as {aside.name}: remove it when you "
         "do not need it"
     )
 
