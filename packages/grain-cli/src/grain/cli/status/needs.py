@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--forget",
     metavar="PATTERN",
-    help="Forget the groups whose names match, as for files: they learn anew.",
+    help="Forget the groups whose names match, as for files: they learn again from the beginning.",
 )
 @click.pass_context
 def needs(

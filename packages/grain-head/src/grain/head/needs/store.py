@@ -128,8 +128,8 @@ def load(path: Path, needs: Needs) -> str:
     except OSError as error:
         return f"{why}; so groups learn their memory again. It cannot be put aside: {error}"
     return (
-        f"{why}; so groups learn their memory again. It is kept as {aside.name}: remove it when you "
-        "do not need it"
+        f"{why}; so groups learn their memory again. It is kept as {aside.name}: remove it when "
+        "you do not need it"
     )
 
 
