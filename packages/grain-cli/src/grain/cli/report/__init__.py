@@ -20,5 +20,6 @@ Map:
 - ``charts``: the geometry of pictures
 - ``trace``: a trace for Perfetto
 - ``command``: the command `grain report`
+- ``watching``: the page of a mission that runs
 - ``page``: the page; its template, style and script are in templates
 """
