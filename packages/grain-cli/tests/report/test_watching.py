@@ -54,8 +54,8 @@ def test_a_page_that_is_slow_to_make_is_made_less_often(tmp_path: Path) -> None:
 
     pages = [page.make(lambda _: []) for _ in range(3)]
 
-    agains = [match for one in pages for match in re.findall(r'data-again="(\d+)"', one)]
-    assert ["5", "5", "30"] == agains
+    seconds = [match for one in pages for match in re.findall(r'data-again="(\d+)"', one)]
+    assert ["5", "5", "30"] == seconds
     assert 5 == page.again
 
 
