@@ -37,7 +37,7 @@ def log_line(progress: Progress) -> str:
         parts.insert(0, _percent(progress))
     parts.append(f"{span(round(progress.elapsed))} elapsed")
     if progress.ended:
-        parts.append(rate(progress.rate))
+        parts.append(_rate(progress))
     parts += [part.text for part in cores_parts(now)]
     if now.stuck and now.absent:
         parts.append(f"no worker is there: grain why {now.stuck_task}")
@@ -51,6 +51,11 @@ def log_line(progress: Progress) -> str:
     if left := left_text(progress):
         parts.append(left)
     return ", ".join(parts)
+
+
+def _rate(progress: Progress) -> str:
+    # A bare 0 says nothing outside of a table.
+    return rate(progress.rate) if progress.rate else "0/min"
 
 
 def left_text(progress: Progress, *, short: bool = False) -> str:
@@ -112,7 +117,7 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("‚îÅ", "‚î
         (4, LinePart(f"{now.cancelled} cancelled" if now.cancelled else "")),
         (5, LinePart(f"{now.running} running")),
         (7, LinePart("" if now.stuck else f"{now.queued} queued")),
-        (8, LinePart(rate(progress.rate) if progress.ended else "")),
+        (8, LinePart(_rate(progress) if progress.ended else "")),
         *((6, part) for part in cores_parts(now, "/")),
         (9, LinePart(f"{span(round(progress.elapsed))} elapsed")),
         (0, end),
