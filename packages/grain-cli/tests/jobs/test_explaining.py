@@ -71,6 +71,19 @@ def test_a_job_says_for_which_job_it_waits(jobs: JobCommands) -> None:
     ] == jobs.done("why", "2").splitlines()
 
 
+def test_a_job_that_runs_says_that_it_is_to_be_cancelled(jobs: JobCommands) -> None:
+    """Its worker may not see that, as it is dead, for a minute."""
+    jobs.submit()
+    jobs.begin(1)
+    jobs.done("cancel", "1")
+
+    assert [
+        "job 1 (opt) is running",
+        "  it runs until it is cancelled",
+    ] == jobs.done("why", "1").splitlines()[:2]
+    assert "running until it is cancelled" in jobs.done("jobs")
+
+
 def test_a_task_says_what_its_input_is(jobs: JobCommands) -> None:
     jobs.done("submit", "--each-line", "-", "-H", "--", "echo", "{}", input="a\nb \x1b[1m\n")
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from grain.dispatcher.batch_jobs import WorkerJob
 from grain.dispatcher.desk import DOUBT, GONE, Adopted, Desk
 from grain.dispatcher.plan import TaskAttempt
+from grain.files.batch_jobs import WorkerJob
 from grain.files.processes import start_time, this_process
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher

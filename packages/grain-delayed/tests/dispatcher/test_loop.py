@@ -13,9 +13,9 @@ import pytest
 import trio
 import trio.testing
 
-from grain.dispatcher.batch_jobs import WorkerJob, jobs_over
 from grain.dispatcher.desk import Desk
 from grain.dispatcher.mission import MOST_PRIORITY, WAITING, DispatchLoop, request_of
+from grain.files.batch_jobs import WorkerJob, jobs_over
 from grain.head.messages import Crash, FailedOn
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
@@ -308,9 +308,9 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
     queue.begin(1, None, 1, there)
     asked: list[list[WorkerJob]] = []
 
-    async def ask(jobs: Sequence[WorkerJob]) -> list[str]:
+    async def ask(jobs: Sequence[WorkerJob]) -> list[str | None]:
         asked.append(list(jobs))
-        return ["" if len(asked) < 3 else "its batch job is over"]
+        return [None if len(asked) < 3 else "TIMEOUT"]
 
     desk = Desk(queue, autojump_clock.current_time)
     executor = Executor(lambda _: None)
@@ -322,7 +322,10 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
         nursery.cancel_scope.cancel()
     ended = queue.ended(1, None, 1)
     assert ended is not None
-    assert (ended.how, ended.message) == ("lost", "its batch job is over")
+    assert (ended.how, ended.message) == (
+        "lost",
+        "the batch job of its worker on n17 is over: TIMEOUT",
+    )
     assert asked == [[WorkerJob("slurm", "7", "n17")]] * 3
     # Rarely: three questions, some minutes apart.
     assert trio.current_time() > 600
@@ -382,7 +385,7 @@ async def test_without_the_commands_of_grain_no_batch_system_is_asked(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setattr("trio.run_process", None)
-    assert await jobs_over([WorkerJob("slurm", "1", "n1")]) == [""]
+    assert await jobs_over([WorkerJob("slurm", "1", "n1")]) == [None]
 
 
 async def test_what_hinders_the_begin_is_raised_as_it_is(

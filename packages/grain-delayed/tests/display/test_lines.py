@@ -204,6 +204,14 @@ def test_where_no_cores_are_given_none_are_said_to_compute() -> None:
     assert "computing" not in log_line(after(1.0, now))
 
 
+def test_a_rate_of_nothing_has_its_unit() -> None:
+    """All ended at once, minutes ago."""
+    progress = after(600.0, stats(600, 2, cores=(2, 4)))
+
+    assert "10 min elapsed, 0/min, 2 of 4 cores given" in log_line(progress)
+    assert "0/min" in [part.text for part in live_line(progress, 140)]
+
+
 def test_the_two_kinds_of_cores_have_two_tones() -> None:
     styles = {part.text: part.style for part in live_line(after(40.0, COMPUTES), 140)}
 

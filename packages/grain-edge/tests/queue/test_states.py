@@ -60,6 +60,13 @@ def test_the_state_follows_from_the_attempts(
     assert (state, attempt, "") == (found.state, found.attempt, found.reason)
 
 
+def test_a_task_that_runs_says_that_it_is_to_be_cancelled() -> None:
+    asked = Asked(cancelled=Wish(what="cancel", jobs=((1, 1),)))
+    found = task_state(JOB, [run(1, "")], asked, now=3.0)
+
+    assert ("RUNNING", "cancel") == (found.state, found.reason)
+
+
 def handed_back(count: int, seconds: float = 0.2, first: int = 1) -> list[Run]:
     return [
         Run(n, 1.0, how="returned", ended=2.0, elapsed=seconds) for n in range(first, first + count)

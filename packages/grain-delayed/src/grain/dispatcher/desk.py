@@ -13,9 +13,9 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.dispatcher.batch_jobs import WorkerJob
 from grain.dispatcher.halting import halting
 from grain.dispatcher.plan import Plan, TaskAttempt
+from grain.files.batch_jobs import WorkerJob
 from grain.queue.book import Book
 from grain.queue.dispatchers import SIGN_EVERY, Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import QueueError

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import outcome
 import trio
 
-from grain.dispatcher.batch_jobs import jobs_over
 from grain.dispatcher.desk import Desk, next_pause
+from grain.files.batch_jobs import jobs_over
 from grain.head import collapsing
 from grain.head.messages import AVOIDED
 from grain.queue.errors import QueueError
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import Any
 
-    from grain.dispatcher.batch_jobs import WorkerJob
     from grain.dispatcher.plan import TaskAttempt
+    from grain.files.batch_jobs import WorkerJob
     from grain.head.messages import Crash, FailedOn
     from grain.queue.folder import Queue
     from grain.queue.records import Job
@@ -80,7 +80,7 @@ class DispatchLoop:
         queue: Queue,
         desk: Desk,
         executor: RemoteExecutor,
-        ask: Callable[[Sequence[WorkerJob]], Awaitable[list[str]]] = jobs_over,
+        ask: Callable[[Sequence[WorkerJob]], Awaitable[list[str | None]]] = jobs_over,
         remembered: int = 1000,
     ) -> None:
         self._queue = queue
@@ -319,8 +319,10 @@ class DispatchLoop:
             doubts = await self._blocking(self._desk.in_doubt)
             if doubts:
                 found = await self._jobs_over(list(doubts.values()))
-                for start, why in zip(doubts, found, strict=True):
-                    if why:
+                for (start, job), how in zip(doubts.items(), found, strict=True):
+                    if how is not None:
+                        why = f"the batch job of its worker on {job.host} is over"
+                        why += how and f": {how}"
                         await self._blocking(partial(self._desk.note_death, start, why))
 
     async def _blocking(self, call: Any) -> Any:

@@ -28,7 +28,7 @@ State = Literal[
 """``"LOST"`` is the end of a job that may not run again, and whose worker died."""
 
 Reason = Literal["", "held", "cancel", "dependency", "never", "begin time", "array limit"]
-"""The reason for which a task waits.
+"""The reason for which a task waits; or ``"cancel"``, also of one that runs.
 
 ``"cancel"``: its cancellation is asked for, and not made yet; ``"never"``: a dependency can never
 be met; ``""``: it may begin.
@@ -265,7 +265,7 @@ def task_state(
     """
     last = runs[-1] if runs else None
     if last is not None and not last.how:
-        return Standing("RUNNING", "", last.attempt, last)
+        return Standing("RUNNING", "cancel" if asked.cancelled else "", last.attempt, last)
     following = next_attempt(job, runs, asked)
     if not following:
         assert last is not None

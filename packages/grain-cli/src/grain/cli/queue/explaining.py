@@ -92,9 +92,10 @@ def _task_lines(
     filled = queue.input(entry.job, task)
     if filled is not None:
         lines.append(f"  its input is {clean(filled.entry)}")
+    if standing.reason:
+        verb = "waits" if standing.state == "PENDING" else "runs"
+        lines.append(f"  it {verb} {REASONS[standing.reason]}")
     if standing.state == "PENDING":
-        if standing.reason:
-            lines.append(f"  it waits {REASONS[standing.reason]}")
         lines += _waiting_lines(queue, book, entry, task, standing.attempt, ask)
     if run is not None and not run.worker and standing.state == "FAILED":
         lines.append(f"  it never began: {end_text(run)}")

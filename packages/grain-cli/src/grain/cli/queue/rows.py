@@ -29,7 +29,7 @@ WORDS = {
 REASONS = {
     "": "",
     "held": "on hold",
-    "cancel": "about to be cancelled",
+    "cancel": "until it is cancelled",
     "dependency": "for other jobs",
     "never": "for a job that did not end as wanted",
     "begin time": "for its begin time",
@@ -44,7 +44,7 @@ class JobRow(NamedTuple):
         number: the job's.
         name: its name.
         state: a word of `WORDS`.
-        reason: for which it waits; "" for none but a worker.
+        reason: for which it waits; "" for none but a worker. If it runs and is to be cancelled, that.
         done: how many tasks have ended.
         tasks: how many there are.
         unsuccessful: how many of those that ended did not succeed.
@@ -104,8 +104,9 @@ def job_row(book: Book, entry: Entry, now: float) -> JobRow:
     reason, run = "", None
     tasks = list(entry.runs) if entry.job.array is not None else [None]
     if entry.job.array is None:
-        run = standing_of(book, entry, None, now).run
-    if state == "PENDING":
+        standing = standing_of(book, entry, None, now)
+        run, reason = standing.run, REASONS[standing.reason]
+    elif state == "PENDING":
         # That of the first task that waits.
         standings = (standing_of(book, entry, task, now) for task in entry.task_numbers())
         reason = REASONS[next(one.reason for one in standings if one.state == "PENDING")]

@@ -38,7 +38,7 @@ def log_line(progress: Progress) -> str:
         parts.insert(0, _percent(progress))
     parts.append(f"{span(round(progress.elapsed))} elapsed")
     if progress.ended:
-        parts.append(rate(progress.rate))
+        parts.append(_rate(progress))
     parts += [part.text for part in cores_parts(now)]
     if now.stuck and now.absent:
         parts.append(f"no worker is there: grain why {now.stuck_task}")
@@ -52,6 +52,11 @@ def log_line(progress: Progress) -> str:
     if left := left_text(progress):
         parts.append(left)
     return ", ".join(parts)
+
+
+def _rate(progress: Progress) -> str:
+    # A bare 0 says nothing outside of a table.
+    return rate(progress.rate) if progress.rate else "0/min"
 
 
 def left_text(progress: Progress, *, short: bool = False) -> str:
@@ -117,7 +122,7 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("‚îÅ", "‚î
         (4, LinePart(f"{now.cancelled} cancelled" if now.cancelled else "")),
         (5, LinePart(f"{now.running} running")),
         (6, LinePart("" if now.stuck else f"{now.queued} queued")),
-        (8, LinePart(rate(progress.rate) if wide and progress.ended else "")),
+        (8, LinePart(_rate(progress) if wide and progress.ended else "")),
         (7, given),
         *((8, part) for part in computing if wide),
         (9, elapsed if wide or not end.text else LinePart("")),
