@@ -15,7 +15,7 @@ import trio.testing
 
 from grain.dispatcher.batch_jobs import WorkerJob, jobs_over
 from grain.dispatcher.desk import Desk
-from grain.dispatcher.mission import MOST_PRIORITY, WAITING, DispatchLoop, request_of
+from grain.dispatcher.mission import MOST_PRIORITY, DispatchLoop, request_of
 from grain.head.messages import Crash, FailedOn
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
@@ -90,16 +90,28 @@ def queue(tmp_path: Path) -> Queue:
     return Queue.open(tmp_path / "queue", make=True)
 
 
+@pytest.fixture(autouse=True)
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call what blocks in place of a thread, during which the clock would jump."""
+
+    async def at_once(function: Callable[..., Any], *args: Any, **_limiter: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        return function(*args)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+
+
 async def run_until(
     queue: Queue, executor: Executor, done: Callable[[], bool], desk: Desk | None = None
 ) -> None:
-    """Run a loop until something is so; time stands still while threads work, and then jumps."""
+    """Run a loop until something is so, for 1,000 seconds of the clock at most."""
     loop = DispatchLoop(queue, desk or Desk(queue), executor)  # type: ignore[arg-type]
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(loop.run)
-        while not done():
-            await trio.sleep(0.1)
-        nursery.cancel_scope.cancel()
+    with trio.fail_after(1000):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(loop.run)
+            while not done():
+                await trio.sleep(0.1)
+            nursery.cancel_scope.cancel()
 
 
 def has_ended(queue: Queue, number: int) -> Callable[[], bool]:
@@ -262,16 +274,16 @@ async def test_requests_that_no_worker_can_meet_leave_room_for_others(
     queue: Queue, autojump_clock: trio.testing.MockClock
 ) -> None:
     executor = Executor(lambda _: None)
-    many = ArraySpec(ranges=((1, WAITING + 1, 1),))
+    many = ArraySpec(ranges=((1, 2001, 1),))
     queue.submit(msgspec.structs.replace(JOB, array=many, request={"Cores": 1000}))
 
     def has_come() -> bool:
-        if len(executor.calls) == WAITING and not queue.jobs.has(2):
+        if len(executor.calls) == 2000 and not queue.jobs.has(2):
             queue.submit(JOB)
         return any(call.number == 2 for call in executor.calls)
 
     await run_until(queue, executor, has_come)
-    assert len(executor.calls) == WAITING + 1
+    assert len(executor.calls) == 2001
 
 
 async def test_an_end_that_cannot_be_read_does_not_hide_others(
@@ -297,8 +309,14 @@ async def test_an_end_that_cannot_be_read_does_not_hide_others(
     await run_until(queue, Executor(answer), have_ended, desk)
 
 
+@pytest.fixture
+def rare_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a loop look for jobs each five seconds only, as minutes of it pass."""
+    monkeypatch.setattr("grain.dispatcher.mission._LOOK", 5.0)
+
+
 async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
-    queue: Queue, autojump_clock: trio.testing.MockClock
+    queue: Queue, autojump_clock: trio.testing.MockClock, rare_looks: None
 ) -> None:
     queue.submit(msgspec.structs.replace(JOB, requeue=False))
     there = Begun(
@@ -306,10 +324,12 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
         batch_job="7",
     )  # fmt: skip
     queue.begin(1, None, 1, there)
-    asked: list[list[WorkerJob]] = []
+    asked: list[float] = []
+    began = trio.current_time()
 
     async def ask(jobs: Sequence[WorkerJob]) -> list[str]:
-        asked.append(list(jobs))
+        asked.append(trio.current_time() - began)
+        assert [WorkerJob("slurm", "7", "n17")] == list(jobs)
         return ["" if len(asked) < 3 else "its batch job is over"]
 
     desk = Desk(queue, autojump_clock.current_time)
@@ -318,14 +338,47 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(loop.run)
         while not has_ended(queue, 1)():
-            await trio.sleep(0.1)
+            await trio.sleep(5.0)
         nursery.cancel_scope.cancel()
     ended = queue.ended(1, None, 1)
     assert ended is not None
     assert (ended.how, ended.message) == ("lost", "its batch job is over")
-    assert asked == [[WorkerJob("slurm", "7", "n17")]] * 3
-    # Rarely: three questions, some minutes apart.
-    assert trio.current_time() > 600
+    # Slurm lists a job for five minutes after its end.
+    assert [pytest.approx(at, abs=10.0) for at in (120.0, 360.0, 600.0)] == asked
+    assert 660.0 == pytest.approx(trio.current_time() - began, abs=20.0)  # gone for a minute
+
+
+async def test_a_batch_system_is_asked_soon_about_a_further_run_and_once_a_minute_at_most(
+    queue: Queue, autojump_clock: trio.testing.MockClock, rare_looks: None
+) -> None:
+    asked: list[tuple[float, list[str]]] = []
+    began = trio.current_time()
+    there = Begun(
+        at=0.0, host="n17", boot="b", pid=1, pid_began=1, batch_system="slurm",
+    )  # fmt: skip
+
+    async def ask(jobs: Sequence[WorkerJob]) -> list[str]:
+        asked.append((trio.current_time() - began, [one.job for one in jobs]))
+        return [""] * len(jobs)
+
+    def answer(what: AttemptCall) -> AttemptEnd:
+        job = msgspec.structs.replace(there, batch_job=str(what.number))
+        queue.begin(what.number, None, 1, job)
+        return AttemptEnd("returned")  # without a receipt, as of a worker that has died
+
+    desk = Desk(queue, autojump_clock.current_time)
+    loop = DispatchLoop(queue, desk, Executor(answer), ask)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loop.run)
+        for pause in (0.0, 20.0, 20.0, 320.0):
+            await trio.sleep(pause)
+            queue.submit(JOB)
+        await trio.sleep(200.0)
+        nursery.cancel_scope.cancel()
+
+    times = [pytest.approx(at, abs=10.0) for at in (120.0, 180.0, 420.0, 480.0)]
+    few, many = ["1"], ["1", "2", "3"]
+    assert [*zip(times, [few, many, many, [*many, "4"]], strict=True)] == asked
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["reported", "silent"])
