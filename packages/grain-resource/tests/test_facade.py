@@ -16,8 +16,8 @@ NAMES = {
     "Capacity", "Cores", "DuplicateKind", "Either", "Fit", "GPUs", "Gang", "Infeasible",
     "Insufficient", "Licences", "Limits", "Member", "Memory", "Node", "ONE_INSTANCE", "Opaque",
     "Resource", "ResourceError", "RootAllocation", "RunTimes", "Supply", "Token", "UnknownKind",
-    "WTime", "ZERO", "check_offer", "clock_seconds", "from_data", "from_text", "gang",
-    "resource_kind", "to_data", "unit_seconds",
+    "WTime", "ZERO", "check_offer", "clock_seconds", "from_data", "from_text", "gang", "learned",
+    "learns", "resource_kind", "to_data", "unit_seconds",
 }  # fmt: skip
 SOURCE = Path(grain.resource.__file__).parent
 

@@ -15,8 +15,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -32,18 +31,14 @@ from grain.worker.external import (
     run_external,
 )
 from grain.worker.guards.protocol import RUN, RUN_LONGEST
+from grain_testkit.allocations import allocation
 from grain_testkit.program_trees import own_supervisors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from grain.resource import Resource
 
 PYTHON = sys.executable
-
-
-def allocation(**ids: list[int]) -> Resource:
-    return cast("Resource", SimpleNamespace(**ids))
 
 
 @pytest.fixture(autouse=True)
@@ -465,7 +460,7 @@ def test_a_caller_without_stderr_has_programs_with_all_three_streams() -> None:
 
 WITHOUT_STDERR = """
 import trio
-from types import SimpleNamespace
+from grain_testkit.allocations import allocation
 from grain import GVAR
 from grain.worker.external import run_external
 
@@ -473,7 +468,7 @@ async def main():
     done = await run_external(["sh", "-c", "echo out; echo err >&2"])
     print(type(done).__name__, done.stdout_text.strip(), done.stderr_text.strip())
 
-with GVAR.scope(SimpleNamespace()):
+with GVAR.scope(allocation()):
     trio.run(main)
 """
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROGRAM = """
 import os, signal, sys
-from types import SimpleNamespace
+from grain_testkit.allocations import allocation
 import trio
 from grain import GVAR
 from grain.worker.external import ExternalLostError, run_external
@@ -63,7 +63,7 @@ async def main():
     print(sleepers(), (await run_external(["echo", "next"])).stdout_text)
 
 os.setresgid(12345, 12345, 12345)
-with GVAR.scope(SimpleNamespace()):
+with GVAR.scope(allocation()):
     trio.run(main)
 """
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import marshal
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -14,16 +13,15 @@ from grain.worker.external import ExternalLostError, run_external
 from grain.worker.guards.protocol import RUN_LONGEST
 from grain.worker.processes.fork_server_client import ForkServerClient
 from grain.worker.processes.supervisor_client import SupervisorClient
+from grain_testkit.allocations import allocation
 
 if TYPE_CHECKING:
     import socket
 
-    from grain.resource import Resource
-
 
 async def test_processes_that_survive_sigkill_are_reported_instead_of_the_cancellation() -> None:
     """The resources are not free: the pids are named, the supervisor is not used again."""
-    with GVAR.scope(cast("Resource", SimpleNamespace())):
+    with GVAR.scope(allocation()):
         await run_external(["true"])
         fork_server = ForkServerClient.of_this_run()
         fork_server.idle.pop().close()
