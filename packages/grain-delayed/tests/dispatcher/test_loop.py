@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import ExitStack
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
 from grain.resource import Cores, WTime, to_data
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
+from grain_testkit.blocking import call_in_place
 from grain_testkit.queue_disk import unreadable
 
 if TYPE_CHECKING:
@@ -92,13 +94,7 @@ def queue(tmp_path: Path) -> Queue:
 
 @pytest.fixture(autouse=True)
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Call what blocks in place of a thread, during which the clock would jump."""
-
-    async def at_once(function: Callable[..., Any], *args: Any, **_limiter: Any) -> Any:
-        await trio.lowlevel.checkpoint()
-        return function(*args)
-
-    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+    monkeypatch.setattr(trio.to_thread, "run_sync", call_in_place)
 
 
 async def run_until(
@@ -116,6 +112,23 @@ async def run_until(
 
 def has_ended(queue: Queue, number: int) -> Callable[[], bool]:
     return lambda: queue.ended(number, None, 1) is not None
+
+
+def has_calls(executor: Executor, count: int) -> bool:
+    return len(executor.calls) == count
+
+
+async def test_no_call_of_a_dispatcher_counts_as_one_of_the_one_before(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    firsts = []
+    for _ in range(2):
+        executor = Executor(lambda _: None)
+        queue.submit(JOB)
+        jobs = queue.jobs.end() - 1  # each dispatcher hands over all that have not ended
+        await run_until(queue, executor, partial(has_calls, executor, jobs))
+        firsts.append(min(call.ticket for call in executor.calls))
+    assert firsts[0] + 1_000_000_000 <= firsts[1]
 
 
 async def test_an_attempt_that_is_taken_and_not_seen_is_tried_again_until_it_is(
@@ -376,9 +389,11 @@ async def test_a_batch_system_is_asked_soon_about_a_further_run_and_once_a_minut
         await trio.sleep(200.0)
         nursery.cancel_scope.cancel()
 
-    times = [pytest.approx(at, abs=10.0) for at in (120.0, 180.0, 420.0, 480.0)]
+    assert [pytest.approx(at, abs=10.0) for at in (120.0, 180.0, 420.0, 480.0)] == [
+        at for at, _ in asked
+    ]
     few, many = ["1"], ["1", "2", "3"]
-    assert [*zip(times, [few, many, many, [*many, "4"]], strict=True)] == asked
+    assert [few, many, many, [*many, "4"]] == [jobs for _, jobs in asked]
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["reported", "silent"])
