@@ -294,27 +294,6 @@ def test_a_list_without_jobs_that_wait_starts_nothing(
     ASKERS[how](idle)
 
 
-def test_who_waits_looks_again_and_again(
-    idle: JobCommands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("GRAIN_JOB_ID", raising=False)
-    idle.submit()
-    Dispatchers(idle.queue.files).take_charge(replace(this_dispatcher(), pid_began=1))
-    started: list[str] = []
-
-    def start(queue: Queue, _: str | None) -> None:
-        started.append(queue.name)
-        if len(started) == 3:  # those before have died at once
-            idle.end(1)
-
-    monkeypatch.setattr(dispatcher, "_start", start)
-    looks = iter(range(20))
-    monkeypatch.setattr("grain.cli.jobs.wait.time.sleep", lambda _: next(looks))
-    monkeypatch.setattr("grain.cli.jobs.wait._REVIVE", 0.0)
-    idle.done("wait", "1")
-    assert len(started) >= 3
-
-
 def test_a_job_asks_for_others_without_starting_anything(
     idle: JobCommands, monkeypatch: pytest.MonkeyPatch
 ) -> None:

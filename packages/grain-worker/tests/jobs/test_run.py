@@ -50,6 +50,12 @@ def queue(tmp_path: Path) -> Queue:
     return Queue.open(tmp_path / "queues" / "queue", make=True)
 
 
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a run look for wishes more often than each five seconds."""
+    monkeypatch.setattr("grain.worker.jobs.run._LOOK", 0.1)
+
+
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     (tmp_path / "work").mkdir()
