@@ -209,6 +209,7 @@ def test_commands_have_one_process_that_watches(watched: Watched) -> None:
     assert not watched.is_watched()
     assert "job 1\n" == watched.jobs.done("submit", "--", "true")
     assert watched.is_watched()
+    assert not watched.dispatchers.has_answered(watched.number)
     watched.jobs.done("submit", "--", "true")
     watched.jobs.done("jobs")
     assert [["grain.cli.jobs.dispatcher", str(watched.jobs.queue.folder), ""]] == [
