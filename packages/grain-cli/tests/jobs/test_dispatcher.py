@@ -228,6 +228,16 @@ def test_without_a_place_for_locks_it_is_watched_all_the_same(
     assert -1 == dispatcher._lock_of(watched.jobs.queue)
 
 
+def test_another_user_cannot_keep_it_from_being_watched(watched: Watched) -> None:
+    if os.getuid():
+        pytest.skip("only root can have a file belong to another user")
+    fd = dispatcher._lock_of(watched.jobs.queue)
+    assert fd is not None
+    os.fchown(fd, 12345, -1)
+    assert -1 == dispatcher._lock_of(watched.jobs.queue)
+    os.close(fd)
+
+
 ASKERS: dict[str, Callable[[JobCommands], object]] = {
     "submit": lambda jobs: jobs.done("submit", "--", "true"),
     "release": lambda jobs: jobs.done("release", "1"),

@@ -338,7 +338,9 @@ def test_the_number_of_a_dispatcher_is_not_given_twice(queue: Queue) -> None:
     numbers = [dispatchers.take_charge(this_dispatcher()) for _ in range(30)]
 
     assert list(range(1, 31)) == numbers
-    assert len(os.listdir(queue.folder / "dispatchers")) < 30
+    # Hosts that see an old list go on from the files that are left.
+    left = [int(name) for name in os.listdir(queue.folder / "dispatchers") if name.isdigit()]
+    assert list(range(20, 31)) == sorted(left)
 
 
 HERE = replace(this_process(), host="n1", machine="m")

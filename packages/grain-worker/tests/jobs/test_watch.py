@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import signal
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import trio
 
+from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import Job, Wish
 from grain.worker.jobs import run
@@ -104,3 +107,21 @@ async def test_a_signal_that_finds_nothing_is_sent_again_for_ten_seconds(
     times = [time for time, _, _ in attempt.heard]
     assert [20.0, 20.2] == times[:2]
     assert 29.9 < times[-1] < 30.3
+
+
+async def test_an_end_that_cannot_be_noted_is_tried_again_ever_more_rarely(
+    attempt: Attempt, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, times = LocalDisk.link, list[float]()
+
+    def fails(disk: LocalDisk, source: str, name: str) -> None:
+        if name.endswith(".ended"):
+            times.append(trio.current_time())
+            if len(times) < 10:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        link(disk, source, name)
+
+    monkeypatch.setattr(LocalDisk, "link", fails)
+    await attempt.run(1.0)
+    pauses = [after - before for before, after in pairwise(times)]
+    assert [1, 2, 4, 8, 16, 32, 60, 60, 60] == pytest.approx(pauses)
