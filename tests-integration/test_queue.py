@@ -177,7 +177,7 @@ async def test_what_fails_after_its_cancellation_is_cancelled_and_runs_no_more(j
         await jobs.until_lines("a", "begun 1")
         # The worker looks for wishes every five seconds, and nothing else tells it about them.
         stopped = await jobs.dispatcher()
-        os.kill(stopped, signal.SIGSTOP)
+        stop(stopped)
         await jobs.grain("cancel", first)
         jobs.go("a")
         await jobs.until_lines("a", "begun 1", "ended")
@@ -206,7 +206,7 @@ async def test_a_job_that_is_ended_together_with_its_worker_runs_again(
         with jobs.site.worker("w1", Cores=1) as worker:
             number = await jobs.submit("job.sh", "a")
             await jobs.until_lines("a", "begun 1")
-            worker.send_signal(signal.SIGSTOP)
+            stop(worker.pid)
             os.kill(int((jobs.site.folder / "pid").read_text()), to_job)
             for one in to_worker:
                 worker.send_signal(one)
@@ -305,7 +305,7 @@ async def test_a_job_on_several_workers_runs_again_if_one_of_them_is_ended(
             await trio.sleep(0.02)
         program = int(pid.read_text())
         [worker] = [one for one in workers if one.pid in _above(program)]
-        worker.send_signal(signal.SIGSTOP)
+        stop(worker.pid)
         os.kill(program, ends)
         worker.send_signal(ends)
         worker.send_signal(signal.SIGCONT)

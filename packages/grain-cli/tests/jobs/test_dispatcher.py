@@ -209,6 +209,7 @@ def test_commands_have_one_process_that_watches(watched: Watched) -> None:
     assert not watched.is_watched()
     assert "job 1\n" == watched.jobs.done("submit", "--", "true")
     assert watched.is_watched()
+    assert not watched.dispatchers.has_answered(watched.number)
     watched.jobs.done("submit", "--", "true")
     watched.jobs.done("jobs")
     assert [["grain.cli.jobs.dispatcher", str(watched.jobs.queue.folder), ""]] == [
@@ -225,6 +226,16 @@ def test_without_a_place_for_locks_it_is_watched_all_the_same(
 ) -> None:
     monkeypatch.setattr(dispatcher, "_LOCKS", "/dev/null")
     assert -1 == dispatcher._lock_of(watched.jobs.queue)
+
+
+def test_another_user_cannot_keep_it_from_being_watched(watched: Watched) -> None:
+    if os.getuid():
+        pytest.skip("only root can have a file belong to another user")
+    fd = dispatcher._lock_of(watched.jobs.queue)
+    assert fd is not None
+    os.fchown(fd, 12345, -1)
+    assert -1 == dispatcher._lock_of(watched.jobs.queue)
+    os.close(fd)
 
 
 ASKERS: dict[str, Callable[[JobCommands], object]] = {
@@ -292,27 +303,6 @@ def test_a_list_without_jobs_that_wait_starts_nothing(
     Dispatchers(idle.queue.files).take_charge(replace(this_dispatcher(), pid_began=1))
     monkeypatch.setattr(dispatcher, "_start", lambda *_: pytest.fail("no job waits"))
     ASKERS[how](idle)
-
-
-def test_who_waits_looks_again_and_again(
-    idle: JobCommands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("GRAIN_JOB_ID", raising=False)
-    idle.submit()
-    Dispatchers(idle.queue.files).take_charge(replace(this_dispatcher(), pid_began=1))
-    started: list[str] = []
-
-    def start(queue: Queue, _: str | None) -> None:
-        started.append(queue.name)
-        if len(started) == 3:  # those before have died at once
-            idle.end(1)
-
-    monkeypatch.setattr(dispatcher, "_start", start)
-    looks = iter(range(20))
-    monkeypatch.setattr("grain.cli.jobs.wait.time.sleep", lambda _: next(looks))
-    monkeypatch.setattr("grain.cli.jobs.wait._REVIVE", 0.0)
-    idle.done("wait", "1")
-    assert len(started) >= 3
 
 
 def test_a_job_asks_for_others_without_starting_anything(

@@ -305,6 +305,21 @@ def test_status_and_lists_say_that_a_dispatcher_is_starting(
     assert "no dispatcher runs: " in idle.done("queue", "status")
 
 
+def test_submissions_one_by_one_do_not_start_a_dispatcher_each(
+    idle: JobCommands, starting: Starting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GRAIN_JOB_ID", raising=False)
+    started: list[str] = []
+    monkeypatch.setattr(
+        "grain.cli.jobs.dispatcher._start", lambda queue, _: started.append(queue.name)
+    )
+    for seconds, starts in ((0.0, 0), (50.0, 0), (70.0, 1)):  # a minute, as it has failed then
+        made = starting.record.made - seconds
+        os.utime(starting.record.folder / "start.json", (made, made))
+        idle.done("submit", "--", "true")
+        assert ["queue"] * starts == started
+
+
 def test_a_dispatcher_that_takes_its_time_to_stop_is_not_waited_for(
     idle: JobCommands, dispatcher: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from grain.dispatcher.desk import DOUBT, GONE, Adopted, Desk
+from grain.dispatcher.desk import Adopted, Desk
 from grain.dispatcher.plan import TaskAttempt
 from grain.files.batch_jobs import WorkerJob
 from grain.files.processes import start_time, this_process
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("true",))
 FIRST = TaskAttempt(1, None, 1)
+GONE, DOUBT = 60.0, 120.0  # a minute, and the two minutes of docs/queue-files.md
 
 
 class Clock:

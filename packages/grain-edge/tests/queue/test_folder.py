@@ -338,7 +338,9 @@ def test_the_number_of_a_dispatcher_is_not_given_twice(queue: Queue) -> None:
     numbers = [dispatchers.take_charge(this_dispatcher()) for _ in range(30)]
 
     assert list(range(1, 31)) == numbers
-    assert len(os.listdir(queue.folder / "dispatchers")) < 30
+    # Hosts that see an old list go on from the files that are left.
+    left = [int(name) for name in os.listdir(queue.folder / "dispatchers") if name.isdigit()]
+    assert list(range(20, 31)) == sorted(left)
 
 
 HERE = replace(this_process(), host="n1", machine="m")
@@ -499,8 +501,10 @@ def test_a_lost_file_hides_no_job_behind_it_and_its_number_is_not_given_again(
         Host(server).remove(f"jobs/{number // size}/{number}")
 
     # At first a later name may be seen before an earlier one, and then nothing is lost.
-    assert list(range(1, gone[0])) == [number for number, _ in opened().jobs_from(1)]
-    server.clock += 121.0
+    for seconds in (0.0, 119.0):
+        server.clock += seconds
+        assert list(range(1, gone[0])) == [number for number, _ in opened().jobs_from(1)]
+    server.clock += 2.0
     found = dict(opened().jobs_from(1))
     assert numbers == list(found)
     assert gone == [number for number, job in found.items() if is_unreadable(job)]

@@ -49,9 +49,11 @@ one did."""
 
 _LOOK = 0.25  # seconds between two looks for new jobs and wishes
 _LOOK_AWAY = 5.0  # seconds between two looks for the end of a run that no executor knows
-# Seconds between two questions to batch systems. Slurm lists a job for 300 s after its end, unless
-# the site says otherwise (MinJobAge in slurm.conf(5)).
+# Seconds between two questions to batch systems about the same runs, and at least until one about
+# further runs. Slurm lists a job for 300 s after its end, unless the site says otherwise
+# (MinJobAge in slurm.conf(5)), and a run is in doubt some minutes after that.
 _ASK = 240.0
+_ASK_FURTHER = 60.0
 _NAMES = 200  # of jobs, by which the scheduler tells functions apart
 _PAUSE = 5.0  # seconds until an attempt is tried again that has not begun
 _UNREAD = 1.0  # seconds until receipts are tried again that cannot be read
@@ -314,16 +316,21 @@ class DispatchLoop:
 
     async def _ask_batch_systems(self) -> None:
         """Ask them now and then whether the jobs of workers are over of which nothing is heard."""
+        asked: set[TaskAttempt] = set()
+        last = -math.inf
         while True:
-            await trio.sleep(_ASK)
+            await trio.sleep(_LOOK_AWAY)
             doubts = await self._blocking(self._desk.in_doubt)
-            if doubts:
-                found = await self._jobs_over(list(doubts.values()))
-                for (start, job), how in zip(doubts.items(), found, strict=True):
-                    if how is not None:
-                        why = f"the batch job of its worker on {job.host} is over"
-                        why += how and f": {how}"
-                        await self._blocking(partial(self._desk.note_death, start, why))
+            pause = _ASK if doubts.keys() <= asked else _ASK_FURTHER
+            if not doubts or trio.current_time() < last + pause:
+                continue
+            last, asked = trio.current_time(), set(doubts)
+            found = await self._jobs_over(list(doubts.values()))
+            for (start, job), how in zip(doubts.items(), found, strict=True):
+                if how is not None:
+                    why = f"the batch job of its worker on {job.host} is over"
+                    why += how and f": {how}"
+                    await self._blocking(partial(self._desk.note_death, start, why))
 
     async def _blocking(self, call: Any) -> Any:
         # A queue is for one thread at a time; what was begun is finished, as it may have written.
