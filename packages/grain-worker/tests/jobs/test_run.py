@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import resource
@@ -35,6 +36,7 @@ from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobError, JobFunction
 from grain.worker.jobs.variables import Place, job_environment
 from grain.worker.messages import AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
+from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain_testkit.allocations import allocation
 from grain_testkit.small_disk import small_disk
 
@@ -102,6 +104,37 @@ async def test_a_command_runs_in_its_directory_between_two_receipts(
     assert (begun.pid, begun.ticket) == (os.getpid(), 17)
     assert fate_of(begun, this_process()) == "runs"
     assert begun.machine == this_process().machine
+
+
+UNTIL_EXIT = "until [ -e EXIT ]; do sleep 0.02; done; echo stored; exit %d"
+
+
+@pytest.mark.parametrize("code", [0, 2])
+async def test_a_job_that_stops_softly_at_its_workers_end_is_handed_back(
+    queue: Queue, work: Path, code: int
+) -> None:
+    end = WorkerEnd(lambda: None)
+    GVAR.enter(ZERO, "w", None, RunAccount(ZERO, end=end))
+    end.announce(math.inf, now=True)
+    number = submit(queue, work, "sh", "-c", UNTIL_EXIT % code, warn="EXIT", warn_before=60.0)
+    assert "returned" == (await run_job(call(queue, number))).what
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert "returned" == ended.how
+    assert "stored\n" == (work / f"job-{number}.out").read_text()
+    assert not (work / "EXIT").exists()
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (2, 2)])
+async def test_a_job_that_stops_softly_before_its_time_limit_ends_as_it_does(
+    queue: Queue, work: Path, code: int, status: int
+) -> None:
+    number = submit(
+        queue, work, "sh", "-c", UNTIL_EXIT % code, warn="EXIT", warn_before=59.0, timeout=60.0
+    )
+    ended = await ran(queue, number)
+    assert ("exit", status) == (ended.how, ended.status)
+    assert ("stopped softly before its time limit" in ended.message) is bool(code)
 
 
 async def test_the_receipt_of_the_begin_has_the_cpus_of_all_members(

@@ -48,6 +48,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     signal_before: float | None = None
     signal_to: Receivers | None = None
+    warn: str | None = None
+    warn_before: float | None = None
     array: ArraySpec | None = None
     halt: int | None = None
     after: tuple[Dependency, ...] | None = None
