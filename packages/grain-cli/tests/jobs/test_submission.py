@@ -143,6 +143,13 @@ def test_resources() -> None:
         job(res="Cors=4")
 
 
+def test_the_group_auto_is_named_by_the_script_or_the_command() -> None:
+    assert {"M": 32, "group": "xtb"} == job("/opt/xtb", res="Memory=auto:32").request["Memory"]
+    of_script = job("a", script="#!/bin/sh\n", res="Memory=auto:32", name="first")
+    assert {"M": 32, "group": "run.sh"} == of_script.request["Memory"]
+    assert {"M": 32, "group": "opt"} == job(res="Memory=opt:32").request["Memory"]
+
+
 def test_variables() -> None:
     changed = {"PATH": "/usr/bin", "A": "b=c", "TERM": "xterm"}
     assert changed == job(env=("A=b=c", "PATH=/usr/bin")).environment

@@ -28,11 +28,19 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
-from grain.resource import ZERO, Cores, Member, RootAllocation
+from grain.resource import ZERO, Cores, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import last_line, output_trouble
-from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobError, JobFunction, NotRun, run_job
+from grain.worker.jobs.run import (
+    AttemptCall,
+    AttemptEnd,
+    JobError,
+    JobFunction,
+    JobMemoryError,
+    NotRun,
+    run_job,
+)
 from grain.worker.jobs.variables import Place, job_environment
 from grain.worker.messages import AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
@@ -835,6 +843,19 @@ async def test_a_job_that_runs_out_of_memory_says_so(queue: Queue, work: Path) -
         ended = await ran(queue, number)
     assert ended.how == "memory"
     assert ended.message.startswith("killed for want of memory: ")
+
+
+async def test_a_job_of_a_group_notes_the_memory_that_was_too_little(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "sh", "-c", "kill -9 $$")
+    with GVAR.scope(Cores(1) & Memory(1e-6, group="opt")):
+        end = await run_job(call(queue, number))
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ("memory", 1e-6) == (ended.how, ended.amount)
+    with pytest.raises(JobMemoryError, match="want of memory"):
+        end.check()
 
 
 async def test_ranks_share_the_cpus_of_their_job_and_stay_on_them(queue: Queue, work: Path) -> None:

@@ -275,6 +275,7 @@ def _plan(ctx: click.Context, **given: Any) -> MapOptions:
     from grain.map.detached import resume_mode
     from grain.map.inputs.requests import parse_jobs
     from grain.map.plan import MapOptions
+    from grain.resource import from_data, learns, to_data, with_group
 
     try:
         Path.cwd()
@@ -305,6 +306,10 @@ def _plan(ctx: click.Context, **given: Any) -> MapOptions:
     if given["jobs"] is not None:
         at_once = parse_jobs(given["jobs"], len(os.sched_getaffinity(0)))
     request, local = _resources(given["res"], at_once, given["local"])
+    if learns(request):
+        program = (shlex.split(command[0]) or command if given["shell"] else command)[:1]
+        name = Path(*program).name or "map"
+        request = from_data(with_group(to_data(request), name))
     timeout = _seconds("--timeout", given["timeout"]) or None
     warn, before = _warning(given["warn"], given["warn_before"], timeout)
     config_file = given["config_file"] or _chosen(ctx)

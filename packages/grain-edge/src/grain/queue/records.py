@@ -343,6 +343,7 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         message: one sentence for what no exit status says; the evidence, for ``"lost"``.
         by: who has cancelled it.
         usage: what it has used; None if that is not known.
+        amount: of ``"memory"``, the GB that the attempt had, where its group learns them; else 0.
     """
 
     how: How
@@ -353,6 +354,7 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     message: str = ""
     by: str = ""
     usage: Usage | None = None
+    amount: float = 0.0
 
 
 class Dispatcher(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from grain import GVAR
 from grain.queue.records import Ended
+from grain.resource import learned
 from grain.resource.figures import signal_name
 from grain.worker.errors import (
     ExternalError,
@@ -151,6 +153,7 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
         at: Unix seconds.
     """
     how: How = "signal"
+    amount = 0.0
     # Without the command, which every list of jobs shows beside it.
     status, number, message = 0, int(signal.SIGKILL), error.reason.partition("\n")[0]
     if isinstance(error, ExternalTimeoutError) and error.stopped_softly:
@@ -160,6 +163,7 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
         message = f"ended at its time limit of {limit:g} s"
     elif isinstance(error, ExternalMemoryError):
         how = "memory"
+        amount = error.memory_request or 0.0 if learned(GVAR.res) is not None else 0.0
     elif isinstance(error, ExternalStartError):
         # The exit code of a shell that cannot find a program (POSIX.1-2017, 2.8.2).
         how, status, number = "start", 127, 0
@@ -175,4 +179,5 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
         elapsed=error.elapsed or 0.0,
         message=message,
         usage=error.usage,
+        amount=amount,
     )

@@ -115,6 +115,10 @@ class JobError(Exception):
     """The end of an attempt that did not succeed, as ``opt.sh: exit code 3: no convergence``."""
 
 
+class JobMemoryError(JobError, MemoryError):
+    """The end of an attempt that needed more memory than it had, as the scheduler learns it."""
+
+
 class NotRun(Exception):
     """The end of a call that has not run its attempt to an end: another call may.
 
@@ -145,12 +149,14 @@ class AttemptEnd(NamedTuple):
         why: why it has not begun.
         passing: True if that may pass, as a full disk does.
         failure: how it ended, if it did not succeed.
+        amount: as of `grain.queue.records.Ended`.
     """
 
     what: Literal["ended", "returned", "taken", "not begun"]
     why: str = ""
     passing: bool = False
     failure: str = ""
+    amount: float = 0.0
 
     def check(self) -> None:
         """Raise unless the job has succeeded.
@@ -160,8 +166,11 @@ class AttemptEnd(NamedTuple):
 
         Raises:
             JobError: the attempt did not succeed. Its receipt says so, too.
+            JobMemoryError: it needed more memory than it had, and its group learns that.
             NotRun: the attempt is another call's, or comes again.
         """
+        if self.amount:
+            raise JobMemoryError(self.failure)
         if self.failure:
             raise JobError(self.failure)
         if self.what != "ended":
@@ -196,7 +205,8 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
         noted = await runner.end(ended)
     if noted.how == "returned":
         return AttemptEnd("returned")
-    return AttemptEnd("ended", failure=failure_text(noted, runner.program, runner.line))
+    failure = failure_text(noted, runner.program, runner.line)
+    return AttemptEnd("ended", failure=failure, amount=noted.amount)
 
 
 class _Runner:
