@@ -20,7 +20,8 @@ from grain.files.batch_jobs import WorkerJob, jobs_over
 from grain.head.messages import Crash, FailedOn
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
-from grain.resource import Cores, WTime, to_data
+from grain.resource import Cores, WTime, learned, to_data
+from grain.worker.errors import note_memory
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
 from grain_testkit.blocking import call_in_place
 from grain_testkit.queue_disk import unreadable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from grain.resource import Resource
     from grain.worker import Call
 
 JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("true",))
@@ -44,6 +46,7 @@ class Executor:
     def __init__(self, answer: Callable[[AttemptCall], AttemptEnd | None]) -> None:
         self._answer = answer
         self.calls: list[AttemptCall] = []
+        self.requests: list[Resource] = []
         self.cancelled: list[int] = []
         self.on_crash: Callable[[int, Crash], object] | None = None
         self.priorities: list[int] = []
@@ -60,11 +63,12 @@ class Executor:
         return SimpleNamespace(running=0)
 
     def submit_call(
-        self, _request: object, call: Call, deliver: Callable[[Any], None], *, priority: int,
+        self, request: Resource, call: Call, deliver: Callable[[Any], None], *, priority: int,
         number: int, avoid: tuple[FailedOn, ...], **_more: object,
     ) -> None:  # fmt: skip
         [what] = call.args
         self.calls.append(what)
+        self.requests.append(request)
         self.priorities.append(priority)
         self.avoided.append(avoid)
         answer = self._answer(what)
@@ -74,6 +78,8 @@ class Executor:
     def _end(self, answer: AttemptEnd, deliver: Callable[[Any], None], number: int) -> None:
         self._last = number
         ended = outcome.capture(answer.check)
+        if isinstance(ended, outcome.Error):
+            note_memory(ended.error, answer.amount)  # as the runner does
         deliver(ended)
         self.outcomes[number] = "done" if isinstance(ended, outcome.Value) else "failed"
         if number in self.retried:
@@ -179,6 +185,27 @@ async def test_attempts_of_a_job_count_as_one_call_that_is_tried_again(
     assert [1, 2, 3] == [call.attempt for call in executor.calls]
     assert ["retried", "retried", "done"] == list(executor.outcomes.values())
     assert dict.fromkeys(others, first) == executor.further
+
+
+async def test_a_job_of_a_group_runs_again_with_more_memory_until_it_has_the_most(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The amounts are those of the scheduler; the last attempt is a failure for good."""
+    amounts = [3.0, 8.0, 32.0]
+
+    def answer(what: AttemptCall) -> AttemptEnd:
+        amount = amounts[what.attempt - 1]
+        queue.begin(1, None, what.attempt, Begun(at=0.0, host="h"))
+        queue.end(1, None, what.attempt, Ended(how="memory", at=1.0, amount=amount))
+        return AttemptEnd("ended", failure="opt: killed for want of memory", amount=amount)
+
+    executor = Executor(answer)
+    request = {"Cores": 1, "Memory": {"M": 32, "group": "opt"}}
+    queue.submit(msgspec.structs.replace(JOB, request=request))
+    await run_until(queue, executor, lambda: queue.ended(1, None, 3) is not None)
+    asked = [learned(one) for one in executor.requests]
+    assert [(1, 0.0), (2, 3.0), (3, 8.0)] == [one.tried for one in asked if one is not None]
+    assert ["retried", "retried", "failed"] == list(executor.outcomes.values())
 
 
 async def test_the_first_calls_of_tasks_that_are_cancelled_before_the_next_one_are_forgotten(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import resource
@@ -28,14 +29,23 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
-from grain.resource import ZERO, Cores, Member, RootAllocation
+from grain.resource import ZERO, Cores, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import last_line, output_trouble, with_trouble
-from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobError, JobFunction, NotRun, run_job
+from grain.worker.jobs.run import (
+    AttemptCall,
+    AttemptEnd,
+    JobError,
+    JobFunction,
+    JobMemoryError,
+    NotRun,
+    run_job,
+)
 from grain.worker.jobs.variables import Place, job_environment
 from grain.worker.messages import AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
+from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain_testkit.allocations import allocation
 from grain_testkit.queue_disk import unreadable
 from grain_testkit.small_disk import small_disk
@@ -110,6 +120,37 @@ async def test_a_command_runs_in_its_directory_between_two_receipts(
     assert (begun.pid, begun.ticket) == (os.getpid(), 17)
     assert fate_of(begun, this_process()) == "runs"
     assert begun.machine == this_process().machine
+
+
+UNTIL_EXIT = "until [ -e EXIT ]; do sleep 0.02; done; echo stored; exit %d"
+
+
+@pytest.mark.parametrize("code", [0, 2])
+async def test_a_job_that_stops_softly_at_its_workers_end_is_handed_back(
+    queue: Queue, work: Path, code: int
+) -> None:
+    end = WorkerEnd(lambda: None)
+    GVAR.enter(ZERO, "w", None, RunAccount(ZERO, end=end))
+    end.announce(math.inf, now=True)
+    number = submit(queue, work, "sh", "-c", UNTIL_EXIT % code, warn="EXIT", warn_before=60.0)
+    assert "returned" == (await run_job(call(queue, number))).what
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert "returned" == ended.how
+    assert "stored\n" == (work / f"job-{number}.out").read_text()
+    assert not (work / "EXIT").exists()
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (2, 2)])
+async def test_a_job_that_stops_softly_before_its_time_limit_ends_as_it_does(
+    queue: Queue, work: Path, code: int, status: int
+) -> None:
+    number = submit(
+        queue, work, "sh", "-c", UNTIL_EXIT % code, warn="EXIT", warn_before=59.0, timeout=60.0
+    )
+    ended = await ran(queue, number)
+    assert ("exit", status) == (ended.how, ended.status)
+    assert ("stopped softly before its time limit" in ended.message) is bool(code)
 
 
 async def test_the_receipt_of_the_begin_has_the_cpus_of_all_members(
@@ -879,6 +920,19 @@ async def test_a_job_that_runs_out_of_memory_says_so(queue: Queue, work: Path) -
         ended = await ran(queue, number)
     assert ended.how == "memory"
     assert ended.message.startswith("killed for want of memory: ")
+
+
+async def test_a_job_of_a_group_notes_the_memory_that_was_too_little(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "sh", "-c", "kill -9 $$")
+    with GVAR.scope(Cores(1) & Memory(1e-6, group="opt")):
+        end = await run_job(call(queue, number))
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ("memory", 1e-6) == (ended.how, ended.amount)
+    with pytest.raises(JobMemoryError, match="want of memory"):
+        end.check()
 
 
 async def test_ranks_share_the_cpus_of_their_job_and_stay_on_them(queue: Queue, work: Path) -> None:

@@ -16,11 +16,12 @@ from grain.dispatcher.desk import Desk, next_pause
 from grain.files.batch_jobs import jobs_over
 from grain.head import collapsing
 from grain.head.messages import AVOIDED
+from grain.head.needs.again import replaced
 from grain.queue.errors import QueueError
-from grain.queue.states import FINAL
+from grain.queue.states import FINAL, next_memory
 from grain.resource import Cores, ResourceError, WTime, from_data
 from grain.worker import Call
-from grain.worker.jobs.run import GRACE, AttemptCall, JobError, JobFunction, NotRun
+from grain.worker.jobs.run import GRACE, AttemptCall, JobError, JobFunction, JobMemoryError, NotRun
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from grain.queue.folder import Queue
     from grain.queue.records import Job
     from grain.remote_exer import RemoteExecutor
-    from grain.resource import Resource
+    from grain.resource import Memory, Resource
 
 _log = logging.getLogger("grain.dispatcher")
 
@@ -102,6 +103,8 @@ class DispatchLoop:
         # The attempts under way after which another one follows if they fail. All that is shown of
         # the mission counts a further call as one at the same thing as the first.
         self._followed: set[TaskAttempt] = set()
+        # What they ask for, where their group learns it.
+        self._memory: dict[TaskAttempt, Memory] = {}
         self.first: dict[tuple[int, int | None], int] = {}
         self._remembered = self._most_first = remembered
         self._later: deque[tuple[float, TaskAttempt]] = deque()
@@ -186,7 +189,7 @@ class DispatchLoop:
         self._desk.note_tickets()
         try:
             self._executor.submit_call(
-                request_of(job),
+                self._request(start, job),
                 Call(self._function(job.name), (what,), {}),
                 partial(self._deliver, start),
                 # One job with a number that no message can have would end every dispatcher.
@@ -200,6 +203,22 @@ class DispatchLoop:
             self._tries[start] = _REFUSED  # it does not pass
             self._ends.append((start, outcome.Error(error)))
 
+    def _request(self, start: TaskAttempt, job: Job) -> Resource:
+        """Return what an attempt asks for: more memory after one that had too little."""
+        request, entry = request_of(job), self._desk.book.entries[start.number]
+        runs = [run for run in entry.runs.get(start.task, ()) if run.attempt < start.attempt]
+        memory = next_memory(job, runs, entry.asked(start.task))
+        if memory is None:
+            return request
+        self._memory[start] = memory
+        return replaced(request, memory)
+
+    def _climbs(self, start: TaskAttempt, error: JobError) -> bool:
+        """Return True if another attempt follows one that needed more memory than it had."""
+        memory = self._memory.get(start)
+        amount = getattr(error, "memory_request", 0.0)
+        return bool(memory and amount and memory.after(amount))
+
     def _function(self, name: str) -> JobFunction:
         """Return the function that runs jobs of a name; the last ones of many have one name."""
         if name not in self._functions and len(self._functions) >= _NAMES:
@@ -209,15 +228,21 @@ class DispatchLoop:
     def _deliver(self, start: TaskAttempt, ended: outcome.Outcome[None]) -> None:
         task, ticket = (start.number, start.task), self._tickets.get(start)
         error = ended.error if isinstance(ended, outcome.Error) else None
-        over = error is None or (isinstance(error, JobError) and start not in self._followed)
+        followed = start in self._followed
+        if isinstance(error, JobMemoryError):
+            followed = self._climbs(start, error)
+        over = error is None or (isinstance(error, JobError) and not followed)
         if over or ticket is None:
             self.first.pop(task, None)
         else:
             self.first.setdefault(task, ticket)
             self._executor.note_retry(ticket)
         self._followed.discard(start)
+        self._memory.pop(start, None)
         known = self._failed_on.pop(task, ())
-        failed_on = None if over else self._executor.failed_on
+        failed_on = None
+        if not over and not isinstance(error, JobMemoryError):  # that says nothing of its place
+            failed_on = self._executor.failed_on
         if failed_on is not None and failed_on not in known:
             known = (*known, failed_on)[-AVOIDED:]
         if known and not over:

@@ -124,6 +124,9 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         signal: of the warning before `timeout`; 0 for none.
         signal_before: so many seconds before `timeout`.
         signal_to: which processes get the warning.
+        warn: the file or the signal by which it is asked to stop before it is ended, at `timeout`
+            or with its worker, see `grain.inputs.warning`; "" for none.
+        warn_before: so many seconds before.
         scratch: True for a private directory of the task, which is removed at its end.
         options: what its variables say, or a look-alike shows again: account, partition, comment
             ...; ``ntasks`` is the number of processes that it starts, such as the ranks of MPI.
@@ -162,6 +165,8 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     signal: int = 0
     signal_before: float = 0.0
     signal_to: Receivers = "steps"
+    warn: str = ""
+    warn_before: float = 0.0
     scratch: bool = False
     options: dict[str, str] = {}
 
@@ -338,6 +343,7 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         message: one sentence for what no exit status says; the evidence, for ``"lost"``.
         by: who has cancelled it.
         usage: what it has used; None if that is not known.
+        amount: of ``"memory"``, the GB that the attempt had, where its group learns them; else 0.
     """
 
     how: How
@@ -348,6 +354,7 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     message: str = ""
     by: str = ""
     usage: Usage | None = None
+    amount: float = 0.0
 
 
 class Dispatcher(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=False):

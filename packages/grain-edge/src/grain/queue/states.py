@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
+from grain.resource import from_data, learned
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from grain.queue.records import Begun, Dependency, Ended, Job, Wish
+    from grain.resource import Memory
 
 State = Literal[
     "PENDING",
@@ -75,6 +78,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
         cpu: CPU seconds.
         others: the hosts of the other workers of a job on several.
         cpus: the number of CPUs that it has there; 0 if it asked for none.
+        amount: as of `records.Ended`.
     """
 
     attempt: int
@@ -92,6 +96,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     cpu: float = 0.0
     others: tuple[str, ...] = ()
     cpus: int = 0
+    amount: float = 0.0
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -159,6 +164,7 @@ def run_of(attempt: int, begun: Begun, ended: Ended | None) -> Run:
         cpu=usage.cpu if usage else 0.0,
         others=begun.others,
         cpus=begun.cpus,
+        amount=ended.amount,
     )
 
 
@@ -237,11 +243,31 @@ def next_attempt(job: Job, runs: Sequence[Run], asked: Asked) -> int:
         return following if job.requeue and not stays else 0
     if outcome(last) in ("COMPLETED", "CANCELLED"):
         return 0
+    if last.amount:  # of a group that learns, whose attempts are apart from retries
+        return following if next_memory(job, runs, asked) is not None else 0
     # Retries are counted from the attempt that a user has asked for.
     failed = sum(
-        run.how not in ("returned", "lost") and run.attempt >= asked.granted for run in runs
+        run.how not in ("returned", "lost") and not run.amount and run.attempt >= asked.granted
+        for run in runs
     )
     return following if failed <= job.retries else 0
+
+
+def next_memory(job: Job, runs: Iterable[Run], asked: Asked) -> Memory | None:
+    """Return the memory that the next attempt of a task asks for, where its group learns that.
+
+    Returns:
+        None for a job without such a group or with alternatives; and after an attempt that had
+        the most, and needed more.
+    """
+    if "'group'" not in repr(job.request):  # most have none, and kinds may be unknown here
+        return None
+    request = from_data(job.request)
+    memory = learned(request)
+    for run in runs:
+        if memory is not None and run.amount and run.attempt >= asked.granted:
+            memory = memory.after(run.amount)
+    return memory
 
 
 def task_state(

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from grain.resource import Resource
     from grain.worker import Call
     from grain.worker.call import Outcome
+    from grain.worker.messages import PastAttempts
 
 _MANY = 256  # outcomes that are confirmed without waiting for other messages
 _LOAD = 2.0  # seconds between two questions about the load, where a user looks at it
@@ -247,6 +248,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         urgency: float = 0.0,
         after: int = 0,
         avoid: tuple[FailedOn, ...] = (),
+        past: PastAttempts | None = None,
         number: int = 0,
         worker: str = "",
     ) -> int:
@@ -291,11 +293,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         )
         first, run_log = not self._link.awake, self._run_log
         traffic = self._traffic[request]
-        if (traffic.idle or first) and not (number or worker or avoid):
+        if (traffic.idle or first) and not (number or worker or avoid or past):
             task = self._board(traffic, record)
             if task:
                 return task
-        task = self._session.submit(record, number, avoid)
+        task = self._session.submit(record, number, avoid, past)
         if run_log is not None:
             if first:
                 # Of the tasks that leave together, the first has the clock read; as has every end.

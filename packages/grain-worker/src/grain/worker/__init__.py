@@ -38,9 +38,9 @@ from grain.worker.errors import TaskletError as TaskletError
 from grain.worker.node.cpus import LocalOffer as LocalOffer
 from grain.worker.node.cpus import local_offer as local_offer
 from grain.worker.node.directory import directory_at_start as directory_at_start
+from grain.worker.node.forks import DefaultInChildren as DefaultInChildren
 from grain.worker.processes.account import RunAccount as RunAccount
 from grain.worker.processes.computing import Computing as Computing
-from grain.worker.processes.forks import DefaultInChildren as DefaultInChildren
 from grain.worker.runner.runner import Runner as Runner
 from grain.worker.runner.translation import MemoryTranslation as MemoryTranslation
 from grain.worker.runner.watchdog import LoopWatchdog as LoopWatchdog

@@ -87,6 +87,12 @@ _GIVEN = ParameterSource.COMMANDLINE
 @click.option(
     "--signal", metavar="[B:]SIG[@SECONDS]", help="Warn so long before the limit, as USR2@60."
 )
+@click.option(
+    "--warn", metavar="FILE|SIG",
+    help="Ask it to stop before its limit or its worker's end, by a file it looks for, or a "
+    "signal.",
+)  # fmt: skip
+@click.option("--warn-before", metavar="SPAN", help="So long before.  [default: 60s]")
 @click.option("-D", "--cwd", metavar="DIR", help="Directory to run in.  [default: this one]")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="Set an environment variable.")
 @click.option("--clean-env", is_flag=True, help="Pass on no variables but HOME and --env.")

@@ -150,6 +150,8 @@ class SlurmTask:
 
     def _memory(self, nodes: int) -> str:
         memory = self.job.first_choice.get("Memory", 0)
+        if isinstance(memory, dict):  # of a group, the most
+            memory = memory.get("M", 0)
         size = round(memory * _MB_IN_GB) * nodes if isinstance(memory, int | float) else 0
         if not size:
             return "0"

@@ -16,6 +16,7 @@ from grain import GVAR
 from grain.eventlog.causes import decisive_line_of
 from grain.files.processes import this_process
 from grain.files.trust import open_output
+from grain.inputs.warning import parse_warning
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
@@ -23,7 +24,7 @@ from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
 from grain.worker.auto import batch_id, batch_system
 from grain.worker.errors import ExternalError, printable
-from grain.worker.external import STDOUT, ProgramCall, run_program_call
+from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_warned
 from grain.worker.jobs.program import (
     failure_text,
     last_line,
@@ -31,7 +32,6 @@ from grain.worker.jobs.program import (
     output_trouble,
     receipt,
     receipt_of_failure,
-    send,
     with_trouble,
 )
 from grain.worker.jobs.variables import (
@@ -44,7 +44,8 @@ from grain.worker.jobs.variables import (
 from grain.worker.processes.account import attempt_of
 from grain.worker.processes.environment import SLOTS, THREADS, allocated
 from grain.worker.processes.mpi import members
-from grain.worker.runner.runner import signal_behind
+from grain.worker.processes.warning import EarlyWarning, send
+from grain.worker.runner.runner import signal_behind, stopped_for_worker
 from grain.worker.runner.services import worker_ends
 
 if TYPE_CHECKING:
@@ -114,6 +115,10 @@ class JobError(Exception):
     """The end of an attempt that did not succeed, as ``opt.sh: exit code 3: no convergence``."""
 
 
+class JobMemoryError(JobError, MemoryError):
+    """The end of an attempt that needed more memory than it had, as the scheduler learns it."""
+
+
 class NotRun(Exception):
     """The end of a call that has not run its attempt to an end: another call may.
 
@@ -144,12 +149,14 @@ class AttemptEnd(NamedTuple):
         why: why it has not begun.
         passing: True if that may pass, as a full disk does.
         failure: how it ended, if it did not succeed.
+        amount: as of `grain.queue.records.Ended`.
     """
 
     what: Literal["ended", "returned", "taken", "not begun"]
     why: str = ""
     passing: bool = False
     failure: str = ""
+    amount: float = 0.0
 
     def check(self) -> None:
         """Raise unless the job has succeeded.
@@ -159,8 +166,11 @@ class AttemptEnd(NamedTuple):
 
         Raises:
             JobError: the attempt did not succeed. Its receipt says so, too.
+            JobMemoryError: it needed more memory than it had, and its group learns that.
             NotRun: the attempt is another call's, or comes again.
         """
+        if self.amount:
+            raise JobMemoryError(self.failure)
         if self.failure:
             raise JobError(self.failure)
         if self.what != "ended":
@@ -195,7 +205,8 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
         noted = await runner.end(ended)
     if noted.how == "returned":
         return AttemptEnd("returned")
-    return AttemptEnd("ended", failure=failure_text(noted, runner.program, runner.line))
+    failure = failure_text(noted, runner.program, runner.line)
+    return AttemptEnd("ended", failure=failure, amount=noted.amount)
 
 
 class _Runner:
@@ -264,18 +275,26 @@ class _Runner:
         job = self._job
         try:
             call = await trio.to_thread.run_sync(self._call)
+            warning = None
+            if job.warn:
+                told, before = parse_warning(job.warn), job.warn_before
+                warning = EarlyWarning(told, before, job.timeout or None, job.directory)
         except Exception as error:  # whatever is wrong with it, another attempt ends the same way
             return _not_started(error)
         timeout, began = job.timeout or None, time.time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, call, nursery.cancel_scope)
             try:
-                done = await run_program_call(call, timeout, check=True)
+                if warning is None:
+                    done = await run_program_call(call, timeout, check=True)
+                else:
+                    done = await run_warned(call, timeout, warning, check=True)
             except ExternalError as error:
                 ended = receipt_of_failure(error, job.timeout, _end_at(began, error.elapsed))
                 self.line = decisive_line_of(str(error))
                 own = ended.how not in ("exit", "signal")  # it says itself what was wrong
-                if not own and await worker_ends(signal_behind(error)):
+                stopped = stopped_for_worker(error)
+                if stopped or (not own and await worker_ends(signal_behind(error))):
                     ended = self.returned()
             except Exception as error:
                 ended = _not_started(error)
@@ -429,7 +448,7 @@ class _Runner:
             unsent = [
                 (number, to, until)
                 for number, to, until in unsent
-                if not send(call, number, to) and trio.current_time() < until
+                if not send(call.request, number, to) and trio.current_time() < until
             ]
             if self._cancelled is not None:
                 scope.cancel()
