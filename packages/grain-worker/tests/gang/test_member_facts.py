@@ -45,6 +45,7 @@ def test_the_facts_of_a_member_are_its_cpus_and_its_own_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    monkeypatch.setenv("GRAIN_ALLOCATED", "CUDA_VISIBLE_DEVICES,PORTS")
     monkeypatch.setenv("OTHER", "of the root")
 
     facts = json.loads(own_facts())

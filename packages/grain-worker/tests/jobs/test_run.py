@@ -12,8 +12,7 @@ import socket
 import time
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -28,7 +27,7 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
-from grain.resource import ZERO, Cores, Member, RootAllocation
+from grain.resource import ZERO, Cores, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import last_line, output_trouble
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from grain.edge.channel import MemoryChannel
-    from grain.resource import Resource
     from grain.worker.call import Outcome
 
 
@@ -799,7 +797,7 @@ async def test_threads_are_those_of_the_submission(queue: Queue, work: Path) -> 
 
 async def test_a_job_that_runs_out_of_memory_says_so(queue: Queue, work: Path) -> None:
     number = submit(queue, work, "sh", "-c", "kill -9 $$")
-    with GVAR.scope(cast("Resource", SimpleNamespace(M=1e-6))):
+    with GVAR.scope(Memory(1e-6)):
         ended = await ran(queue, number)
     assert ended.how == "memory"
     assert ended.message.startswith("killed for want of memory: ")
@@ -817,7 +815,7 @@ async def test_ranks_share_the_cpus_of_their_job_and_stay_on_them(queue: Queue, 
             queue, work, "mpirun.openmpi", "-n", ranks, "sh", "-c", rank,
             environment={"PATH": os.environ["PATH"], **as_root}, options={"ntasks": ranks},
         )  # fmt: skip
-        with GVAR.scope(cast("Resource", SimpleNamespace(c=own))):
+        with GVAR.scope(Cores(own)):
             await ran(queue, number)
         listed = ",".join(map(str, own)) if len(own) == 1 else f"{own[0]}-{own[-1]}"
         line = f"1 Cpus_allowed_list: {listed}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from grain.queue.records import ArraySpec, Job
 from grain.queue.selectors import plain_number
+from grain.resource import Cores, GPUs, Memory
 from grain.worker.jobs.variables import Place, job_environment, threads_each
 from grain.worker.processes.environment import MARKS, note_given
 from grain.worker.processes.environment import environment as programs_environment
@@ -92,7 +92,7 @@ def test_what_grain_has_given_to_an_outer_job_does_not_reach_an_inner_one() -> N
     user = {"PATH": "/bin", "LANG": "C", "BASH_FUNC_module%%": "() {  echo\n}", "my.var": "1"}
     outer = environment(environment=user, task=3, array=ArraySpec(ranges=((1, 3, 1),)))
     program = programs_environment(
-        SimpleNamespace(c=(4, 5), g=(3,)),
+        Cores([4, 5]) & GPUs([3]) & Memory(1),
         {os.fsencode(name): os.fsencode(value) for name, value in outer.items()},
         {"MKL_NUM_THREADS": "2"},
     ) | {MARKS: b"mark:"}
