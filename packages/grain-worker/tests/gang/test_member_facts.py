@@ -59,4 +59,5 @@ def test_a_member_is_in_a_job_of_slurm_or_in_none() -> None:
     environ = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"}
 
     assert {"job": "7", "node": "n1", "door": "d"} == slurm_place("d", environ)
-    assert {"job": "", "node": "", "door": "d"} == slurm_place("d", {})
+    in_none = {"job": "", "node": "", "door": "d"}
+    assert in_none == slurm_place("d", {}) == slurm_place("d", {**environ, "GRAIN_QUEUE": "q"})

@@ -27,7 +27,7 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
-from grain.resource import ZERO, Cores, Member, Memory, RootAllocation
+from grain.resource import ZERO, Cores, GPUs, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import last_line, output_trouble
@@ -793,6 +793,16 @@ async def test_threads_are_those_of_the_submission(queue: Queue, work: Path) -> 
     await ran(queue, number)
     # No variable of the worker is in it.
     assert (work / f"job-{number}.out").read_text() == "3\n"
+
+
+async def test_a_script_finds_its_number_and_what_it_has(queue: Queue, work: Path) -> None:
+    said = "$$ $SLURM_TASK_PID $GRAIN_CORES $GRAIN_MEMORY_MB $SLURM_MEM_PER_NODE $SLURM_JOB_GPUS"
+    number = submit(queue, work, "sh", "-c", f"echo {said} $SLURM_JOB_UID $CUDA_VISIBLE_DEVICES")
+    with GVAR.scope(Cores([3, 5]) & Memory(2) & GPUs([4, 6])):
+        await ran(queue, number)
+    own, told, *rest = (work / f"job-{number}.out").read_text().split()
+    assert own == told
+    assert ["2", "2000", "1907", "4,6", str(os.getuid()), "4,6"] == rest
 
 
 async def test_a_job_that_runs_out_of_memory_says_so(queue: Queue, work: Path) -> None:

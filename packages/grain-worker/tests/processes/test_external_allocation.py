@@ -105,7 +105,8 @@ def test_steps_that_a_task_starts_in_the_job_of_its_worker_have_the_cpus_of_the_
     # The ids are mere numbers.
     assert environment(Cores([9999]), in_step, {})[b"SLURM_CPU_BIND"] == b"none"
     # A job of Grain's queue has variables of Slurm, too.
-    assert b"SLURM_OVERLAP" not in environment(Cores([cpu]), {b"SLURM_JOB_ID": b"7"}, {})
+    of_queue = {b"SLURM_JOB_ID": b"7", b"SLURMD_NODENAME": b"n1", b"GRAIN_QUEUE": b"queue"}
+    assert b"SLURM_OVERLAP" not in environment(Cores([cpu]), of_queue, {})
 
 
 def test_a_binding_that_the_user_has_chosen_stays() -> None:

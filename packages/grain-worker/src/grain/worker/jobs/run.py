@@ -371,7 +371,10 @@ class _Runner:
         self._outputs = [out] if err is None else [out, err]
         cores = len(allocated(GVAR.res))
         others = tuple((node.host, len(node.c) or 1) for node in _others())
-        place = Place(host, cores or 1, self._queue.name, others)
+        place = Place(
+            host, cores or 1, self._queue.name, others, tuple(getattr(GVAR.res, "g", ())),
+            getattr(GVAR.res, "M", 0), (os.getuid(), os.getgid()), os.nice(0),
+        )  # fmt: skip
         if others and (gang := members.get()) is not None:
             gang.allow(ranks_each(job, place))
         variables = job_environment(job, what.number, what.task, what.attempt, place)
