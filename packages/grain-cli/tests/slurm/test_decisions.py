@@ -69,10 +69,34 @@ def gang(count: int, **of: float) -> dict[str, Any]:
         ({"mem_per_cpu": "512M", "cpus_per_task": "2"}, {"Cores": 2, "Memory": 1.073742}),
         ({"mem_per_gpu": "1G", "gpus": "2"}, {"Cores": 1, "Memory": 2.147484, "GPUs": 2}),
         ({"nodes": "10000"}, gang(10000, Cores=1)),
+        # What is asked for each GPU, as a real sbatch has it.
+        ({"gpus": "2", "cpus_per_gpu": "4"}, {"Cores": 8, "GPUs": 2}),
+        ({"gpus": "2", "cpus_per_gpu": "1", "ntasks": "4"}, {"Cores": 4, "GPUs": 2}),
+        ({"gres": "gpu:2", "cpus_per_gpu": "2", "nodes": "2"}, gang(2, Cores=4, GPUs=2)),
+        ({"gpus_per_task": "1", "ntasks": "2", "cpus_per_gpu": "2"}, {"Cores": 4, "GPUs": 2}),
+        ({"cpus_per_gpu": "2"}, {"Cores": 1}),
+        ({"gpus": "2", "ntasks_per_gpu": "2"}, {"Cores": 4, "GPUs": 2}),
+        ({"ntasks": "4", "ntasks_per_gpu": "2"}, {"Cores": 4, "GPUs": 2}),
+        ({"nodes": "2", "ntasks": "4", "ntasks_per_gpu": "2"}, gang(2, Cores=2, GPUs=1)),
     ],
 )
 def test_a_node_gives_its_part_rounded_up(given: dict[str, str], request_: dict[str, Any]) -> None:
     assert request_ == made(given).request
+
+
+def test_what_was_asked_for_is_kept_for_the_variables_of_the_job() -> None:
+    given = {
+        "gpus": "a100:2", "cpus_per_gpu": "2", "mem_per_gpu": "1G", "distribution": "cyclic",
+        "overcommit": "", "hint": "nomultithread", "export": "NONE",
+    }  # fmt: skip
+    kept = {name.replace("_", "-"): value for name, value in given.items() if name != "hint"}
+    told = {**kept, "mem-per-gpu": "1024", "threads-per-core": "1", "submit-dir": "/work"}
+
+    assert told == made(given).options
+    assert {"ntasks": "2", "ntasks-implied": "yes", "submit-dir": "/work"} == made(
+        {"nodes": "2"}
+    ).options
+    assert "ntasks-implied" not in made({"nodes": "2", "ntasks": "2"}).options
 
 
 @pytest.mark.parametrize(
@@ -88,6 +112,8 @@ def test_a_node_gives_its_part_rounded_up(given: dict[str, str], request_: dict[
         ({"kill_on_invalid_dep": "yes"}, "Job dependency problem"),
         ({"licenses": "g16:1"}, "Invalid license specification"),
         ({"nodelist": "n1"}, "Invalid node name specified"),
+        ({"gres": "shard:2"}, "Invalid generic resource (gres) specification"),
+        ({"gres": "gpu:1,shard:a100:2"}, "Invalid generic resource (gres) specification"),
     ],
 )
 def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], text: str) -> None:
@@ -102,6 +128,10 @@ def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], 
     [
         {"nodes": "x"}, {"nodes": "1-x"}, {"ntasks": "0"}, {"ntasks": "-1"}, {"ntasks": "٣"},
         {"cpus_per_task": "1.5"}, {"gpus": "gpu:x"}, {"gres": "fpga:1"}, {"mem": "much"},
+        {"mem_per_gpu": "1G"}, {"ntasks_per_gpu": "2"}, {"gpus": "1", "cpus_per_gpu": "x"},
+        {"gpus": "1", "cpus_per_gpu": "2", "cpus_per_task": "3"},
+        {"gpus": "1", "ntasks_per_gpu": "2", "ntasks_per_node": "2"},
+        {"ntasks": "2", "ntasks_per_gpu": "2", "gpus_per_task": "1"},
         {"time": "soon"}, {"signal": "NOPE"}, {"begin": "whenever"}, {"open_mode": "x"},
     ],
 )  # fmt: skip

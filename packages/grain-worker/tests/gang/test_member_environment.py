@@ -58,16 +58,20 @@ async def test_nothing_that_is_local_to_the_root_reaches_a_member(
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     launchers = launcher_variables(cast("Members", Gang(tmp_path)), [2, 2], tmp_path)
     local = dict.fromkeys(("TMPDIR", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK"), f"{tmp_path}/x")
-    slots = {"OMPI_MCA_orte_set_default_slots": "64"}
+    own = {"OMPI_MCA_orte_set_default_slots": "64", "PORTS": "7001,7002"}
+    monkeypatch.setenv("GRAIN_ALLOCATED", "PORTS,GRAIN_CORES")
+    monkeypatch.setenv("PORTS", "7009")
+    sent = {**own, "GRAIN_CORES": "64", "GRAIN_ALLOCATED": ",".join(own)}
 
-    env = await environment_of({**launchers, **local, **slots, "CHOSEN": "yes"})
+    env = await environment_of({**launchers, **local, **sent, "CHOSEN": "yes"})
 
     assert not [name for name, value in env.items() if str(tmp_path) in value]
     assert ("/here/TMPDIR", "/here/XDG_RUNTIME_DIR", "yes") == (
         env["TMPDIR"], env["XDG_RUNTIME_DIR"], env["CHOSEN"],
     )  # fmt: skip
     assert "SSH_AUTH_SOCK" not in env
-    assert "64" != env.get("OMPI_MCA_orte_set_default_slots")
+    assert not {"OMPI_MCA_orte_set_default_slots", "GRAIN_CORES"} & set(env)
+    assert ("7009", "PORTS,GRAIN_CORES") == (env["PORTS"], env["GRAIN_ALLOCATED"])
 
 
 def test_open_mpi_calls_for_ssh_what_its_daemons_find_on_every_host(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
-from grain.resource import ZERO, Cores, Member, Memory, RootAllocation
+from grain.resource import ZERO, Cores, GPUs, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import last_line, output_trouble, with_trouble
@@ -46,7 +46,6 @@ from grain.worker.jobs.variables import Place, job_environment
 from grain.worker.messages import AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
 from grain.worker.processes.account import RunAccount, WorkerEnd
-from grain_testkit.allocations import allocation
 from grain_testkit.queue_disk import unreadable
 from grain_testkit.small_disk import small_disk
 
@@ -914,9 +913,19 @@ async def test_threads_are_those_of_the_submission(queue: Queue, work: Path) -> 
     assert (work / f"job-{number}.out").read_text() == "3\n"
 
 
+async def test_a_script_finds_its_number_and_what_it_has(queue: Queue, work: Path) -> None:
+    said = "$$ $SLURM_TASK_PID $GRAIN_CORES $GRAIN_MEMORY_MB $SLURM_MEM_PER_NODE $SLURM_JOB_GPUS"
+    number = submit(queue, work, "sh", "-c", f"echo {said} $SLURM_JOB_UID $CUDA_VISIBLE_DEVICES")
+    with GVAR.scope(Cores([3, 5]) & Memory(2) & GPUs([4, 6])):
+        await ran(queue, number)
+    own, told, *rest = (work / f"job-{number}.out").read_text().split()
+    assert own == told
+    assert ["2", "2000", "1907", "4,6", str(os.getuid()), "4,6"] == rest
+
+
 async def test_a_job_that_runs_out_of_memory_says_so(queue: Queue, work: Path) -> None:
     number = submit(queue, work, "sh", "-c", "kill -9 $$")
-    with GVAR.scope(allocation(M=1e-6)):
+    with GVAR.scope(Memory(1e-6)):
         ended = await ran(queue, number)
     assert ended.how == "memory"
     assert ended.message.startswith("killed for want of memory: ")
@@ -947,7 +956,7 @@ async def test_ranks_share_the_cpus_of_their_job_and_stay_on_them(queue: Queue, 
             queue, work, "mpirun.openmpi", "-n", ranks, "sh", "-c", rank,
             environment={"PATH": os.environ["PATH"], **as_root}, options={"ntasks": ranks},
         )  # fmt: skip
-        with GVAR.scope(allocation(c=own)):
+        with GVAR.scope(Cores(own)):
             await ran(queue, number)
         listed = ",".join(map(str, own)) if len(own) == 1 else f"{own[0]}-{own[-1]}"
         line = f"1 Cpus_allowed_list: {listed}"

@@ -553,7 +553,8 @@ class ProgramCall:
             raise ValueError(
                 "enforce=True: the task asks for no memory, so state it, as in @ Memory(8)"
             )
-        variables = environment(res, inherited, {**GVAR.env, **env}, threads)
+        changes = {**GVAR.env, **env}
+        variables = environment(res, inherited, changes, threads, worker=os.environb)
         if cwd is None:
             self.cwd = None if scratch else GVAR.cwd
         else:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 # Obeyed, or kept to be shown again. After a comma comes the short name.
 _OF_BOTH = options("""
-    account,A= begin,b= chdir,D= comment= cpus-per-task,c= dependency,d= error,e= export= gpus,G=
-    gpus-per-node= gpus-per-task= gres= hold,H input,i= job-name,J= mem= mem-per-cpu= mem-per-gpu=
-    mincpus= nice=? nodes,N= ntasks,n= ntasks-per-node= ntasks-per-gpu= open-mode= output,o=
-    partition,p= priority= qos,q= quiet,Q time,t= wckey= help,h usage version,V
+    account,A= begin,b= chdir,D= comment= cpus-per-gpu= cpus-per-task,c= dependency,d= error,e=
+    export= gpus,G= gpus-per-node= gpus-per-task= gres= hold,H input,i= job-name,J= mem=
+    mem-per-cpu= mem-per-gpu= mincpus= nice=? nodes,N= ntasks,n= ntasks-per-node= ntasks-per-gpu=
+    open-mode= output,o= partition,p= priority= qos,q= quiet,Q time,t= wckey= help,h usage version,V
 """)
 _OF_SBATCH = options("""
     array,a= no-requeue parsable requeue signal= test-only uid= gid= wait,W wrap= export-file=
@@ -36,7 +36,7 @@ _OF_SRUN = options("""
 # Ignored: they choose among things that there is one of, or none; or they say how, and not what.
 _IGNORED = options("""
     accel-bind= acctg-freq= begin-after= clusters,M= contiguous core-spec,S= cores-per-socket=
-    cpu-bind= cpu-freq= cpus-per-gpu= delay-boot= distribution,m= exclude,x= extra-node-info,B=
+    cpu-bind= cpu-freq= delay-boot= distribution,m= exclude,x= extra-node-info,B=
     get-user-env=? gpu-bind= gpu-freq= gres-flags= hint= ignore-pbs mail-type= mail-user=
     mcs-label= mem-bind= mem_bind= network= no-kill,k=? nodefile,F= ntasks-per-core=
     ntasks-per-socket= overcommit,O oversubscribe,s power= profile= propagate=? reservation=
@@ -50,7 +50,8 @@ SRUN = (*_OF_BOTH, *_OF_SRUN, *_IGNORED)
 # Variables that sbatch(1) names as input, in place of options.
 _VARIABLES = {
     "SBATCH_ACCOUNT": "account", "SBATCH_ARRAY_INX": "array", "SBATCH_COMMENT": "comment",
-    "SBATCH_CONSTRAINT": "constraint", "SBATCH_EXPORT": "export", "SBATCH_GPUS": "gpus",
+    "SBATCH_CONSTRAINT": "constraint", "SBATCH_CPUS_PER_GPU": "cpus-per-gpu",
+    "SBATCH_EXPORT": "export", "SBATCH_GPUS": "gpus",
     "SBATCH_GPUS_PER_NODE": "gpus-per-node", "SBATCH_GPUS_PER_TASK": "gpus-per-task",
     "SBATCH_GRES": "gres", "SBATCH_JOB_NAME": "job-name", "SBATCH_MEM_PER_CPU": "mem-per-cpu",
     "SBATCH_MEM_PER_GPU": "mem-per-gpu", "SBATCH_MEM_PER_NODE": "mem",

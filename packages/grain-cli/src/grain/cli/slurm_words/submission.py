@@ -23,10 +23,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SHOWN = ("account", "partition", "qos", "comment", "wckey", "dependency", "nice", "gres")
+# Kept for the variables of the job.
+_TOLD = (
+    "cpus-per-gpu", "cpus-per-task", "distribution", "export", "gpu-bind", "gpu-freq", "gpus",
+    "gpus-per-node", "gpus-per-task", "ntasks-per-core", "ntasks-per-gpu",
+    "ntasks-per-node", "ntasks-per-socket", "overcommit", "threads-per-core",
+)  # fmt: skip
 _J = re.compile(r"%\d*[jJ]", re.ASCII)
 # %j of a task is its plain number, which is that of the job and six digits.
 _PLAIN = "%A%6a"
 _MB_IN_GB = 2**20 / 1e9
+_NO_GRES = "sbatch: error: Invalid generic resource (gres) specification"
 _MOST_NODES = 10_000
 _REFUSED = {
     "bb": ("Burst Buffer request invalid", "there are no burst buffers"),
@@ -94,6 +101,7 @@ def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOpt
             raise JobRefused(text, reason)
     if given.get("kill-on-invalid-dep", "no").lower() not in ("no", "n"):
         raise JobRefused("Job dependency problem", "--kill-on-invalid-dep=yes is not supported")
+    _check_pairs(given)
     nodes, tasks, cores = _cores(given)
     array = _array(given)
     limit = _value(given, "time", values.time_limit, 0.0)
@@ -158,10 +166,17 @@ def _shown(
 ) -> dict[str, str]:
     """Return what is to be shown again, or is for the variables of the job."""
     shown = {name: given[name] for name in _SHOWN if given.get(name)}
-    if nodes > 1 or "ntasks" in given or "ntasks-per-node" in given:
+    shown |= {name: given[name] for name in _TOLD if name in given}
+    if given.get("hint", "").lower() == "nomultithread":
+        shown["threads-per-core"] = "1"
+    for name in ("mem-per-cpu", "mem-per-gpu"):
+        if megabytes := _value(given, name, values.megabytes, 0.0):
+            shown[name] = str(int(megabytes))
+    asked = any(name in given for name in ("ntasks", "ntasks-per-node", "ntasks-per-gpu"))
+    if nodes > 1 or asked:
         shown["ntasks"] = str(tasks)
-    if "cpus-per-task" in given:
-        shown["cpus-per-task"] = given["cpus-per-task"]
+    if nodes > 1 and not asked:
+        shown["ntasks-implied"] = "yes"
     shown["submit-dir"] = around.directory
     return shown
 
@@ -205,10 +220,14 @@ def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
     )  # fmt: skip
     if tasks and per_node:
         nodes = nodes or -(-tasks // per_node)  # at most so many of them on each
+    if per_gpu := _count(given, "ntasks-per-gpu"):
+        tasks = tasks or _gpus(given, nodes or 1, 0) * (nodes or 1) * per_gpu
     nodes = min(nodes or 1, tasks or _MOST_NODES)  # none without a task
     tasks = tasks or (per_node or 1) * nodes
     each = _count(given, "cpus-per-task", 1)
-    return nodes, tasks, max(-(-tasks // nodes) * each, _count(given, "mincpus", 1))
+    most = -(-tasks // nodes)
+    of_gpus = _gpus(given, nodes, most) * _count(given, "cpus-per-gpu")
+    return nodes, tasks, max(most * each, _count(given, "mincpus", 1), of_gpus)
 
 
 def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> dict[str, object]:
@@ -229,6 +248,11 @@ def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> di
 
 def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
     """Return the GPUs of a node, which has so many tasks."""
+    if "shard" in re.split("[,:]", given.get("gres", "")):
+        raise JobRefused(
+            "Invalid generic resource (gres) specification",
+            "GPUs have no number of shards here; grain submit -r GPUs=0.5 takes a part of one",
+        )
     try:
         counts = [
             values.gpus(given.get("gres", ""), gres=True),
@@ -237,8 +261,32 @@ def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
             values.gpus(given["gpus-per-task"]) * tasks if "gpus-per-task" in given else 0,
         ]
     except ValueError:
-        raise BadUse("sbatch: error: Invalid generic resource (gres) specification", 1) from None
-    return max(counts)
+        raise BadUse(_NO_GRES, 1) from None
+    number = max(counts)
+    if per_gpu := _count(given, "ntasks-per-gpu"):
+        number = number or -(-tasks // per_gpu)
+    if not number and "mem-per-gpu" in given:
+        raise BadUse(_NO_GRES, 1)
+    return number
+
+
+def _check_pairs(given: Mapping[str, str]) -> None:
+    """Refuse options of which only one may be given, as sbatch does."""
+    if {"cpus-per-gpu", "cpus-per-task"} <= given.keys():
+        text = "--cpus-per-gpu is mutually exclusive with --cpus-per-task"
+        raise BadUse(f"sbatch: error: {text}", 1)
+    if "ntasks-per-gpu" not in given:
+        return
+    for other in ("ntasks-per-node", "gpus-per-task"):
+        if other in given:
+            text = f"--{other} is mutually exclusive with --ntasks-per-gpu"
+            raise BadUse(f"sbatch: fatal: {text} and SLURM_NTASKS_PER_GPU", 1)
+    if not {"gpus", "gpus-per-node", "gres", "ntasks", "nodes"} & given.keys():
+        raise BadUse(
+            "sbatch: error: gres_job_state_validate: --ntasks-per-tres needs either a GRES GPU "
+            f"specification or a node/ntask specification\n{_NO_GRES}",
+            1,
+        )
 
 
 def _array(given: Mapping[str, str]) -> ArraySpec | None:

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
+from grain.resource import THREADS
 from grain.worker.errors import ExternalError, ExternalStartError, Failure
 from grain.worker.external import CAPTURE, STDOUT, Completed, run_external
 from grain.worker.gang.messages import OUTPUT
-from grain.worker.processes.environment import DEVICES, SLOTS, THREADS
+from grain.worker.processes.environment import ALLOCATED
 from grain.worker.processes.mpi import RSH
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from grain.worker.gang.messages import ProgramOrder
 
@@ -37,10 +38,10 @@ _NOT_PASSED = (
     RSH, "OMPI_MCA_plm", "OMPI_MCA_orte_default_hostfile", "PRTE_MCA_plm",
     "PRTE_MCA_prte_default_hostfile", "HYDRA_LAUNCHER", "HYDRA_HOST_FILE", "I_MPI_HYDRA_",
 )  # fmt: skip
-# What each member has by itself: the root's would lead astray.
+# What each member has by itself, beside its allocation: the root's would lead astray.
 _OWN = frozenset(
     (
-        *DEVICES, *THREADS, *SLOTS, "CUDA_DEVICE_ORDER", MEMBER, "HOSTNAME",
+        *THREADS, ALLOCATED.decode(), MEMBER, "HOSTNAME",
         "TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "SSH_AUTH_SOCK",
     )
 )  # fmt: skip
@@ -191,7 +192,8 @@ def own_facts() -> str:
     Some launchers give ranks the variables of the root over those of their member. They pass on
     variables that the root does not have: so ``rank`` finds these facts in one of them.
     """
-    variables = {name: os.environ[name] for name in sorted(_OWN) if name in os.environ}
+    own = _OWN.union(_allocated(os.environb))
+    variables = {name: os.environ[name] for name in sorted(own) if name in os.environ}
     return json.dumps({"cpus": sorted(os.sched_getaffinity(0)), "variables": variables})
 
 
@@ -205,8 +207,10 @@ def _cut(outcome: Outcome) -> Outcome:
 
 def _environment(order: ProgramOrder) -> dict[str, str | None]:
     variables: dict[str, str | None] = {}
-    # A launcher passes on numbers of threads: they are those of its ranks.
-    own = _OWN.difference(THREADS) if order.streams else _OWN
+    # Those of the root's allocation have no meaning here, and the member has its own.
+    own = _OWN.union(_allocated(dict(order.environment)), _allocated(os.environb))
+    if order.streams:  # a launcher passes on numbers of threads: they are those of its ranks
+        own = own.difference(THREADS)
     for raw, value in order.environment:
         name = os.fsdecode(raw)
         if name not in own and not name.startswith(_NOT_PASSED):
@@ -215,3 +219,8 @@ def _environment(order: ProgramOrder) -> dict[str, str | None]:
     for raw, change in order.changes:
         variables[os.fsdecode(raw)] = None if change is None else os.fsdecode(change)
     return variables
+
+
+def _allocated(variables: Mapping[bytes, bytes]) -> list[str]:
+    """Return the names of the variables that tell a program its allocation."""
+    return [name for name in os.fsdecode(variables.get(ALLOCATED, b"")).split(",") if name]

@@ -22,6 +22,7 @@ from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
 from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
+from grain.resource import SLOTS, THREADS
 from grain.worker.auto import batch_id, batch_system
 from grain.worker.errors import ExternalError, printable
 from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_warned
@@ -42,7 +43,7 @@ from grain.worker.jobs.variables import (
     threads_each,
 )
 from grain.worker.processes.account import attempt_of
-from grain.worker.processes.environment import SLOTS, THREADS, allocated
+from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import members
 from grain.worker.processes.warning import EarlyWarning, send
 from grain.worker.runner.runner import signal_behind, stopped_for_worker
@@ -266,7 +267,7 @@ class _Runner:
                 ticket=self._what.ticket,
                 run=self._run or (0, 0),
                 others=tuple(node.host for node in _others()),
-                cpus=len(allocated(GVAR.res, "c")) + sum(len(node.c) for node in _others()),
+                cpus=len(allocated(GVAR.res)) + sum(len(node.c) for node in _others()),
             ),
         )
 
@@ -387,9 +388,12 @@ class _Runner:
             raise QueueError(f"its directory {where} is not there on {host}")
         self._stderr = err or out
         self._outputs = [out] if err is None else [out, err]
-        cores = len(allocated(GVAR.res, "c"))
+        cores = len(allocated(GVAR.res))
         others = tuple((node.host, len(node.c) or 1) for node in _others())
-        place = Place(host, cores or 1, self._queue.name, others)
+        place = Place(
+            host, cores or 1, self._queue.name, others, tuple(getattr(GVAR.res, "g", ())),
+            getattr(GVAR.res, "M", 0), (os.getuid(), os.getgid()), os.nice(0),
+        )  # fmt: skip
         if others and (gang := members.get()) is not None:
             gang.allow(ranks_each(job, place))
         variables = job_environment(job, what.number, what.task, what.attempt, place)

@@ -224,4 +224,4 @@ def members_of(res: Resource) -> tuple[RunMember, ...]:
 
 def cpus_of(res: Resource) -> tuple[int, ...]:
     """Return the numbers of the CPUs that an allocation has; empty if it has none."""
-    return tuple(allocated(res, "c"))
+    return tuple(allocated(res))

@@ -186,7 +186,7 @@ def mpi_prefix(
             f"{cores.ask()} is a part of one core, and each rank of an MPI program needs a whole "
             "one: ask for Cores(1) or more"
         )
-    cpus = allocated(res, "c")
+    cpus = allocated(res)
     if threads < 1 or not cpus or len(cpus) % threads:
         raise ValueError(f"{len(cpus)} allocated CPUs cannot be shared by ranks of {threads} each")
     domains = [cpus[first : first + threads] for first in range(0, len(cpus), threads)]
