@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from grain.queue.folder import Queue
-    from grain.queue.records import Wish
+    from grain.queue.records import UnmetRequest, Wish
     from grain.queue.states import Run, Standing
 
 _log = logging.getLogger("grain.dispatcher")
@@ -265,6 +265,10 @@ class Desk:
     def note_tickets(self) -> None:
         """Have a view written soon, as the tickets of the book have changed."""
         self._changed = True
+
+    def note_unmet(self, unmet: Iterable[UnmetRequest]) -> None:
+        """Tell commands all requests of jobs that no worker which is here can meet."""
+        self._dispatchers.note_unmet(self.number, unmet)
 
     def has_begun(self, start: TaskAttempt) -> bool:
         """Return True if an attempt has begun, or never will."""

@@ -603,26 +603,33 @@ class Block(NamedTuple):
     """The reason for which a task never begins.
 
     Attributes:
-        job: a job that did not end as wanted.
+        job: a job that did not end as wanted; with `why` one that fits no worker, perhaps its own.
         until: the end that was wanted.
         by_way_of: jobs that wait, each for the next one, between the task and that job.
+        why: why that job fits no worker; "" for one that did not end as wanted.
     """
 
     job: int
     until: Until
     by_way_of: tuple[int, ...] = ()
+    why: str = ""
 
 
 class Blocks:
     """The tasks that never begin, for a book as it is now; after a change, make a new one.
 
     A job that is on hold is not blocked: whoever has it on hold will release it. But if what it
-    waits for has failed, that does not help either.
+    waits for has failed, or it fits no worker, that does not help either.
+
+    Args:
+        unfit: returns why a job fits no worker, whatever others do; "" if it may fit one.
     """
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, unfit: Callable[[Job], str] = lambda _: "") -> None:
         self._book = book
+        self._unfit = unfit
         self._known: dict[tuple[int, int | None], Block | None] = {}
+        self._prepared: set[int] = set()
 
     def of(self, entry: Entry, chosen: Callable[[int | None], bool] | None = None) -> Block | None:
         """Return why no task of a job begins any more; None if one may, or runs, or none waits.
@@ -630,22 +637,35 @@ class Blocks:
         Args:
             chosen: returns True for a task that counts; None for all.
         """
+        self._prepare(entry)
+        return self._find(entry, chosen)
+
+    def of_task(self, entry: Entry, task: int | None) -> Block | None:
+        """Return why a task that waits never begins; None if it may."""
+        self._prepare(entry)
+        return self._of_task(entry, task)
+
+    def _prepare(self, entry: Entry) -> None:
         # A job waits for smaller numbers. A chain may be longer than Python's stack is deep.
+        if entry.number in self._prepared:
+            return
         above, left = {entry.number: entry}, [entry]
         while left:
             for other in self._waits_for(left.pop()):
                 if other.number not in above:
                     above[other.number] = other
                     left.append(other)
+        self._prepared |= above.keys()
         del above[entry.number]
         for number in sorted(above):
             self._find(above[number])
-        return self._find(entry, chosen)
 
     def _find(
         self, entry: Entry, chosen: Callable[[int | None], bool] | None = None
     ) -> Block | None:
-        if not entry.job.after or entry.is_final or (entry.running and chosen is None):
+        if entry.is_final or (entry.running and chosen is None):
+            return None
+        if not entry.job.after and not self._unfit(entry.job):
             return None
         one_by_one = any(dependency.until == "each" for dependency in entry.job.after)
         found = None
@@ -668,8 +688,10 @@ class Blocks:
         return self._known[key]
 
     def _look(self, entry: Entry, task: int | None) -> Block | None:
-        if not entry.job.after or entry.asked(task).cancelled is not None:
+        if entry.asked(task).cancelled is not None:
             return None  # a cancellation ends it
+        if why := self._unfit(entry.job):
+            return Block(entry.number, "begun", why=why)
         waits = []
         for dependency, number, state in self._book.dependencies(entry, task):
             if state == "never":

@@ -360,3 +360,16 @@ class Dispatcher(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, g
 
     at: float
     address: str = ""
+
+
+class UnmetRequest(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A request of jobs that wait, and that no worker which is here can ever meet.
+
+    Attributes:
+        request, timeout: as of `Job`.
+        why: the reason, if the whole cluster has too little, whatever workers come; else "".
+    """
+
+    request: dict[str, object] = {}
+    timeout: float = 0.0
+    why: str = ""

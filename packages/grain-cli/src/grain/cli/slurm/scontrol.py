@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.listing import Listing
-from grain.cli.slurm.reading import read_book, wake_dispatcher
+from grain.cli.slurm.reading import read_book, takes_jobs, wake_dispatcher
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.records import config_text, hosts, job_record
@@ -36,6 +36,7 @@ Usage: scontrol [OPTIONS] show job [ID] | show config | show hostnames [LIST] | 
 
 Speaks to the queue of Grain, as scontrol of Slurm does to a cluster.
 """
+_DOWN = f"{'*' * 41}\n** RESTORE SLURMCTLD DAEMON TO SERVICE **\n{'*' * 41}\n"
 _INVALID = "Invalid job id specified"
 
 
@@ -59,8 +60,7 @@ def scontrol(words: list[str], here: Here) -> SlurmAnswer:
     if keyword == "version":
         return SlurmAnswer(f"slurm {VERSION}\n")
     if keyword == "ping":
-        read_book(here)
-        return SlurmAnswer(f"Slurmctld(primary) at {here.host} is UP\n")
+        return _ping(here)
     if keyword in ("hold", "uhold", "release", "requeue", "requeuehold"):
         if not rest:
             raise CommandFailed(f"too few arguments for keyword:{keyword}")
@@ -73,6 +73,14 @@ def scontrol(words: list[str], here: Here) -> SlurmAnswer:
     if keyword in ("suspend", "resume", "reconfigure", "create", "delete", "notify", "top"):
         raise CommandFailed(f"scontrol: error: (Grain) `scontrol {keyword}` is not supported")
     raise CommandFailed(f"invalid keyword: {keyword}")
+
+
+def _ping(here: Here) -> SlurmAnswer:
+    """Say whether jobs are taken, or would be from the next submission on."""
+    book = read_book(here)
+    up = book is None or takes_jobs(book.queue)
+    text = f"Slurmctld(primary) at {here.host} is {'UP' if up else 'DOWN'}\n"
+    return SlurmAnswer(text + _DOWN * (not up), status=int(not up))
 
 
 def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:

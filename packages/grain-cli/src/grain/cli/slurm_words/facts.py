@@ -12,7 +12,7 @@ from grain.queue.selectors import plain_number
 from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
-    from grain.queue.book import Entry
+    from grain.queue.book import Block, Entry
     from grain.queue.states import Run, Standing
 
 _MB_IN_GB = 1e9 / 2**20
@@ -32,6 +32,7 @@ class SlurmTask:
         uid: of the user.
         dispatched: True if the queue has a dispatcher.
         form: the value of ``SLURM_TIME_FORMAT``.
+        block: why it never begins; None if it may, or has.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class SlurmTask:
         uid: int = 0,
         dispatched: bool = True,
         form: str = "",
+        block: Block | None = None,
     ) -> None:
         self.entry = entry
         self.job = entry.job
@@ -57,7 +59,7 @@ class SlurmTask:
         self.form = form
         cancelled = standing.state == "RUNNING" and entry.asked(task).cancelled is not None
         self.state = state_of(standing, cancelled=cancelled)
-        self.reason = reason_of(standing, dispatched=dispatched)
+        self.reason = reason_of(standing, dispatched=dispatched, block=block)
 
     @property
     def run(self) -> Run | None:
