@@ -37,7 +37,7 @@ def made(given: Mapping[str, str], commands: str = "") -> Job:
     return slurm_job(options, around, words=[], script="#!/bin/sh\n", name="/work/job.sh")
 
 
-def gang(count: int, **of: float) -> dict[str, Any]:
+def gang(count: int, **of: object) -> dict[str, Any]:
     return {"Gang": {"count": count, "of": of}}
 
 
@@ -69,6 +69,11 @@ def gang(count: int, **of: float) -> dict[str, Any]:
         ({"mem_per_cpu": "512M", "cpus_per_task": "2"}, {"Cores": 2, "Memory": 1.073742}),
         ({"mem_per_gpu": "1G", "gpus": "2"}, {"Cores": 1, "Memory": 2.147484, "GPUs": 2}),
         ({"nodes": "10000"}, gang(10000, Cores=1)),
+        ({"exclusive": ""}, {"Cores": "all"}),
+        ({"exclusive": "", "nodes": "2"}, gang(2, Cores="all")),
+        ({"exclusive": "user", "ntasks": "2"}, {"Cores": 2}),
+        ({"licenses": "vasp:2,orca@db"}, {"Cores": 1, "Licences": {"vasp": 2, "orca": 1}}),
+        ({"constraint": "a100"}, {"Cores": 1, "Token": "a100"}),
     ],
 )
 def test_a_node_gives_its_part_rounded_up(given: dict[str, str], request_: dict[str, Any]) -> None:
@@ -80,13 +85,14 @@ def test_a_node_gives_its_part_rounded_up(given: dict[str, str], request_: dict[
     [
         ({"nodes": "4-2"}, "Requested node configuration is not available"),
         ({"nodes": "10001"}, "Requested node configuration is not available"),
-        ({"exclusive": ""}, "Requested node configuration is not available"),
+        ({"licenses": "g16:0"}, "Invalid license specification"),
+        ({"licenses": "g16", "nodes": "2"}, "Invalid license specification"),
+        ({"constraint": "a&b"}, "Invalid feature specification"),
+        ({"reservation": "x"}, "Requested reservation is invalid"),
+        ({"exclude": "n1"}, "Invalid node name specified"),
         ({"array": "1-"}, "Invalid job array specification"),
         ({"array": "1000000"}, "Invalid job array specification"),
-        ({"dependency": "singleton"}, "Job dependency problem"),
-        ({"dependency": "afterok:1?afterok:2"}, "Job dependency problem"),
-        ({"kill_on_invalid_dep": "yes"}, "Job dependency problem"),
-        ({"licenses": "g16:1"}, "Invalid license specification"),
+        ({"dependency": "afterok:1?singleton"}, "Job dependency problem"),
         ({"nodelist": "n1"}, "Invalid node name specified"),
     ],
 )
@@ -102,6 +108,7 @@ def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], 
     [
         {"nodes": "x"}, {"nodes": "1-x"}, {"ntasks": "0"}, {"ntasks": "-1"}, {"ntasks": "٣"},
         {"cpus_per_task": "1.5"}, {"gpus": "gpu:x"}, {"gres": "fpga:1"}, {"mem": "much"},
+        {"exclusive": "x"}, {"kill_on_invalid_dep": "x"},
         {"time": "soon"}, {"signal": "NOPE"}, {"begin": "whenever"}, {"open_mode": "x"},
     ],
 )  # fmt: skip

@@ -396,7 +396,7 @@ class Book:
             KeyError: the job is not in the book.
         """
         entry = self.entries[number]
-        return entry.standing(task, now, self.dependency(entry, task))
+        return entry.standing(task, now, self.dependency(entry, task, now))
 
     def counts(self, number: int) -> StateCounts | None:
         """Return the number of tasks in each state, also of a packed job; None if it was removed.
@@ -413,17 +413,34 @@ class Book:
             self._packed[number] = None if entry is None else entry.counts
         return self._packed[number]
 
-    def dependency(self, entry: Entry, task: int | None) -> DependencyState:
-        """Return how it stands with what a task waits for."""
-        return dependency_state(self.dependencies(entry, task)) if entry.job.after else "met"
+    def dependency(
+        self, entry: Entry, task: int | None, now: float | None = None
+    ) -> DependencyState:
+        """Return how it stands with what a task waits for, at a time in Unix seconds."""
+        if not entry.job.after:
+            return "met"
+        states = self.dependencies(entry, task, now)
+        return dependency_state(states, enough=entry.job.after_any)
 
     def dependencies(
-        self, entry: Entry, task: int | None
+        self, entry: Entry, task: int | None, now: float | None = None
     ) -> Iterator[tuple[Dependency, int, DependencyState]]:
         """Yield how it stands with each job that a task waits for."""
+        now = time.time() if now is None else now
         return dependency_states(
-            entry.job.after, self.counts, self._states_of, task, self._has_begun
+            entry.job.after, self.counts, self._states_of, task, self._begun, now
         )
+
+    def delayed_until(self, entry: Entry, now: float) -> float:
+        """Return the next time at which a delay after the begin of another job ends; 0 for none."""
+        ends = [
+            at + dependency.delay
+            for dependency in entry.job.after
+            if dependency.delay
+            for number in dependency.jobs
+            if (at := self._begun(number, dependency.task)) is not None
+        ]
+        return min((end for end in ends if end > now), default=0.0)
 
     def cancel(
         self, number: int, chosen: Callable[[int | None], bool], *, by: str, why: str = ""
@@ -586,8 +603,14 @@ class Book:
 
         return state
 
-    def _has_begun(self, number: int) -> bool:
-        return number not in self.entries or self.entries[number].has_begun
+    def _begun(self, number: int, task: int | None) -> float | None:
+        entry = self.entries.get(number)
+        if entry is None:
+            return 0.0
+        runs = entry.runs if task is None else {task: entry.runs.get(task, [])}
+        if not all(runs.values()) or (task is None and not entry.has_begun):
+            return None
+        return max((of[0].began for of in runs.values()), default=0.0)
 
     def _packed_entry(self, number: int) -> Entry | None:
         try:
@@ -692,20 +715,33 @@ class Blocks:
             return None  # a cancellation ends it
         if why := self._unfit(entry.job):
             return Block(entry.number, "begun", why=why)
+        found: list[Block | None] = []
+        for dependency in entry.job.after:
+            block = self._of_dependency(entry, dependency, task)
+            if block is not None and not entry.job.after_any:
+                return block
+            found.append(block)
+        return found[0] if found and all(found) else None
+
+    def _of_dependency(
+        self, entry: Entry, dependency: Dependency, task: int | None
+    ) -> Block | None:
+        """Return why a dependency of a task is never met; None if it may be."""
         waits = []
-        for dependency, number, state in self._book.dependencies(entry, task):
-            if state == "never":
+        for of, number, state in self._book.dependencies(entry, task):
+            if of is dependency and state == "never":
                 return Block(number, dependency.until)
-            if state == "waits":
-                waits.append((number, dependency.until == "each"))
-        for number, each in waits:
+            if of is dependency and state == "waits":
+                waits.append(number)
+        one = task if dependency.until == "each" else dependency.task
+        for number in waits:
             other = self._book.entries.get(number)
             if other is None or number >= entry.number:
                 continue
-            if not each:
+            if one is None and dependency.until != "each":
                 block = self._find(other)
-            elif other.standing(task, 0.0).state == "PENDING":
-                block = self._of_task(other, task)
+            elif other.standing(one, 0.0).state == "PENDING":
+                block = self._of_task(other, one)
             else:
                 continue
             if block is not None:

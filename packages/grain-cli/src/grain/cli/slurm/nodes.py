@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.cli.slurm_words.options import EXCLUSIVE
+from grain.cli.slurm_words.submission import JobRefused
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.cli.slurm.here import Here
     from grain.config import Config, Script
     from grain.edge.questions import StateAnswer
+    from grain.queue.records import Job
 
 _MIB = 1 << 20  # bytes
 _LOOK, _ANSWER = 1.0, 2.0  # seconds to look for a scheduler, and for its answer
@@ -69,6 +73,49 @@ def find_nodes(here: Here) -> tuple[list[SlurmNode], SlurmNode]:
     except (NoScheduler, EdgeError, OSError):
         found = []
     return found, expected(config)
+
+
+def check_offered(job: Job, here: Here) -> None:
+    """Refuse a job that asks for what the configuration does not describe.
+
+    Raises:
+        JobRefused: it asks for licences or a feature that nothing has, or for whole workers, of
+            which some may be too small.
+    """
+    asked = job.first_choice
+    least = int(job.options.get(EXCLUSIVE, "1"))
+    if "Licences" not in asked and "Token" not in asked and least == 1:
+        return
+    from grain.config import ConfigError, load
+
+    try:
+        config = load(env=dict(here.environment))
+    except (ConfigError, OSError) as error:
+        raise JobRefused("Unspecified error", str(error)) from None
+    where = config.source or "grain.toml"
+    workers = [{**config.worker.res, **shape.res} for shape in config.shape] or [config.worker.res]
+    known = [config.head.res.get("Licences"), *(one.get("Licences") for one in workers)]
+    names = asked.get("Licences", {})
+    for name in names if isinstance(names, dict) else ():
+        if not any(isinstance(one, dict) and (name in one or "command" in one) for one in known):
+            raise JobRefused(
+                "Invalid license specification",
+                f"{where} has no {name} under [head.res], as in Licences = {{{name} = 2}}",
+            )
+    feature = asked.get("Token")
+    if feature is not None and feature not in [one.get("Token") for one in workers]:
+        raise JobRefused(
+            "Invalid feature specification",
+            f'no worker of {where} has Token = "{feature}" under [worker.res], or in a [[shape]]',
+        )
+    scripts: list[Script] = [*config.shape] or [config.worker.script]
+    too_small = [one.cores for one in scripts if one.cores is not None and one.cores < least]
+    if too_small:
+        raise JobRefused(
+            "Requested node configuration is not available",
+            f"with --exclusive, all workers of {where} must have the {least} cores, and some have "
+            f"{min(too_small)}",
+        )
 
 
 def nodes_of(state: StateAnswer) -> list[SlurmNode]:

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING
 from grain.cli.queue.sharing import shared_text
 from grain.cli.queue.submission import SubmittedFrom
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.nodes import check_offered
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
-from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
+from grain.cli.slurm_words.options import (
+    SBATCH,
+    SINGLETON,
+    directives,
+    merged,
+    of_environment,
+    of_script,
+)
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
 from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError, Uncertain
 
@@ -64,6 +72,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     )
     try:
         job = slurm_job(options, around(here), words=arguments, script=script, name=name)
+        check_offered(job, here)
     except JobRefused as refused:
         from grain.cli.batch.system_commands import system_command
 
@@ -110,6 +119,8 @@ def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:
         ) from None
     assert queue is not None
     try:
+        if SINGLETON in job.options:
+            job = _after_namesakes(queue, job)
         number = queue.submit(job, stdin)
     except BadInput as error:
         wrong = "Job dependency problem" if job.after else "Unspecified error"
@@ -125,6 +136,18 @@ def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:
         ) from None
     wake_dispatcher(queue)
     return queue, number
+
+
+def _after_namesakes(queue: Queue, job: Job) -> Job:
+    """Return a job that waits for all earlier ones of its name that have not ended."""
+    from msgspec.structs import replace
+
+    from grain.queue.book import Book
+    from grain.queue.records import Dependency
+
+    entries = Book.read(queue).open_entries()
+    jobs = tuple(one.number for one in entries if one.job.name == job.name)
+    return replace(job, after=(*job.after, *[Dependency(jobs=jobs, until="any")] * bool(jobs)))
 
 
 def around(here: Here) -> SubmittedFrom:

@@ -6,6 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from grain.cli.slurm_words import values
+from grain.cli.slurm_words.options import EXCLUSIVE
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
 from grain.queue import patterns
 from grain.queue.selectors import plain_number
@@ -13,6 +14,7 @@ from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from grain.queue.book import Block, Entry
+    from grain.queue.records import Dependency
     from grain.queue.states import Run, Standing
 
 _MB_IN_GB = 1e9 / 2**20
@@ -115,7 +117,7 @@ class SlurmTask:
         if self.run and self.run.cpus:
             return self.run.cpus // self.nodes
         cores = self.job.first_choice.get("Cores", 1)
-        return int(cores) if isinstance(cores, int | float) else 1
+        return int(cores if isinstance(cores, int | float) else self.job.options.get(EXCLUSIVE, 1))
 
     @property
     def cores(self) -> int:
@@ -193,8 +195,10 @@ class SlurmTask:
         if self.standing.reason not in ("dependency", "never"):
             return ""
         mark = "failed" if self.standing.reason == "never" else "unfulfilled"
-        return ",".join(
-            f"{_UNTIL[one.until]}:{number}({mark})" for one in self.job.after for number in one.jobs
+        return ("?" if self.job.after_any else ",").join(
+            f"{_UNTIL[one.until]}:{number}{_part(one)}({mark})"
+            for one in self.job.after
+            for number in one.jobs
         )
 
     @property
@@ -244,6 +248,11 @@ class SlurmTask:
     def option(self, name: str, none: str = "(null)") -> str:
         """Return an option with which it was submitted, as it was given."""
         return self.job.options.get(name) or none
+
+
+def _part(one: Dependency) -> str:
+    task = "" if one.task is None else f"_{one.task}"
+    return task + (f"+{one.delay / 60:g}" if one.delay else "")
 
 
 def _short(host: str) -> str:
