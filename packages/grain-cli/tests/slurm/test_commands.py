@@ -473,7 +473,7 @@ def test_wrong_words_of_squeue(site: SlurmSite) -> None:
     wrong = "squeue: error: Invalid job format specification: !"
     assert site.answer("squeue", "-o", "%i%!") == ("", wrong, 1)
     assert site.answer("squeue", "-O", "JobID,no").err.endswith("specification: no")
-    assert site.answer("squeue", "--json").err.startswith("squeue: unrecognized option '--json'\n")
+    assert site.answer("squeue", "--yaml").err.startswith("squeue: unrecognized option '--yaml'\n")
 
 
 def test_without_a_dispatcher_lists_are_the_same_but_for_the_reason(site: SlurmSite) -> None:

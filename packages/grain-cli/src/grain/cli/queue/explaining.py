@@ -131,8 +131,12 @@ def _waiting_lines(
 ) -> list[str]:
     lines = []
     for dependency in entry.job.after:
-        jobs = ", ".join(map(str, dependency.jobs))
-        lines.append(f"  it waits for job {jobs} ({_UNTIL[dependency.until]})")
+        part = "" if dependency.task is None else f"_{dependency.task}"
+        jobs = ", ".join(f"{number}{part}" for number in dependency.jobs)
+        until = _UNTIL[dependency.until]
+        until += f", and {span(dependency.delay)} more" if dependency.delay else ""
+        either = " or" if entry.job.after_any and dependency is not entry.job.after[-1] else ""
+        lines.append(f"  it waits for job {jobs} ({until}){either}")
     ticket = book.tickets.get((entry.number, task, attempt))
     if ticket is not None:
         lines += [f"  {line}" for line in ask(lasting_id(queue.name, queue.mission), ticket)]

@@ -64,8 +64,7 @@ class UnfitReasons:
         """Return why no shape of the configuration fits; "" if one may, or that is not known."""
         import click
 
-        from grain.cli.workers.autoscale import worker_shape
-        from grain.cli.workers.shapes import with_shape
+        from grain.cli.scaling.configured import with_shape, worker_shape
         from grain.config import ConfigError, load
 
         try:

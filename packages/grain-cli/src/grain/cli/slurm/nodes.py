@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.cli import show
 from grain.cli.slurm_words.options import EXCLUSIVE
 from grain.cli.slurm_words.submission import JobRefused
 
@@ -75,6 +76,30 @@ def find_nodes(here: Here) -> tuple[list[SlurmNode], SlurmNode]:
     return found, expected(config)
 
 
+def node_record(node: SlurmNode, partition: str, *, one_line: bool) -> str:
+    """Return the record of a host of workers, as ``scontrol show node`` has it."""
+    state = {"unknown*": "DOWN*", "draining": "MIXED+DRAIN", "drained": "IDLE+DRAIN"}
+    shown = state.get(node.state, node.state.upper())
+    all_of = f"cpu={node.cpus},mem={node.memory}M,billing={node.cpus}"
+    all_of += f",gres/gpu={node.gpus}" * bool(node.gpus)
+    used = f"cpu={node.busy}" * bool(node.busy)
+    lines = [
+        f"NodeName={node.name} CoresPerSocket={node.cpus} ",
+        f"CPUAlloc={node.busy} CPUEfctv={node.cpus} CPUTot={node.cpus} CPULoad=N/A",
+        "AvailableFeatures=(null)",
+        "ActiveFeatures=(null)",
+        f"Gres={f'gpu:{node.gpus}' if node.gpus else '(null)'}",
+        f"NodeAddr={node.name} NodeHostName={node.name}",
+        f"RealMemory={node.memory} AllocMem=N/A FreeMem=N/A Sockets=1 Boards=1",
+        f"State={shown} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A",
+        f"Partitions={partition} ",
+        f"CfgTRES={all_of}",
+        f"AllocTRES={used}",
+    ]
+    lines = [show.one_line(line) for line in lines]
+    return " ".join(lines) + "\n" if one_line else "\n   ".join(lines) + "\n\n"
+
+
 def check_offered(job: Job, here: Here) -> None:
     """Refuse a job that asks for what the configuration does not describe.
 
@@ -139,7 +164,7 @@ def nodes_of(state: StateAnswer) -> list[SlurmNode]:
 
 def expected(config: Config) -> SlurmNode:
     """Return the largest worker that a configuration describes; 0 is what it leaves open."""
-    from grain.cli.workers.shapes import gpus_asked
+    from grain.cli.scaling.configured import gpus_asked
 
     scripts: list[Script] = [*config.shape] or [config.worker.script]
     gpus = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from grain.cli.slurm.nodes import check_offered
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import (
+    EXCLUSIVE,
     SBATCH,
     SINGLETON,
     directives,
@@ -23,6 +25,7 @@ from grain.cli.slurm_words.options import (
 )
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
 from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError, Uncertain
+from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from grain.cli.slurm.here import Here
@@ -86,7 +89,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     except BadInput as error:
         raise _failed("Unspecified error", str(error)) from None
     if "test-only" in options:
-        return SlurmAnswer(err=shared)
+        return _tested(here, job, shared)
     queue, number = submit(here, job)
     out = "" if "quiet" in options else f"Submitted batch job {number}\n"
     if "parsable" in options:
@@ -103,6 +106,34 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
             sys.stderr.write(f"sbatch: (Grain) job {number} goes on: `scancel {number}` ends it\n")
             raise
     return SlurmAnswer(out, shared)
+
+
+def _tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
+    """Answer ``--test-only``: where a job would begin now, or that it would wait.
+
+    Raises:
+        CommandFailed: no worker is large enough.
+    """
+    from grain.cli.slurm.nodes import find_nodes
+    from grain.cli.slurm_words.values import moment
+
+    cores, whole = job.first_choice.get("Cores", 1), EXCLUSIVE in job.options
+    least = int(cores if isinstance(cores, int | float) else job.options[EXCLUSIVE])
+    nodes, coming = find_nodes(here)
+    fit = [node for node in nodes if node.cpus >= least]
+    if len(fit) < job.nodes and 0 < coming.cpus < least:
+        raise CommandFailed("allocation failure: Requested node configuration is not available")
+    free = [node for node in fit if node.cpus - node.busy >= (node.cpus if whole else least)]
+    if len(free) < job.nodes:
+        return SlurmAnswer(err=f"{shared}sbatch: (Grain) it would wait for a worker\n")
+    chosen = free[: job.nodes]
+    used = sum(node.cpus if whole else least for node in chosen)
+    queue = open_queue(here)
+    number = 1 if queue is None else queue.jobs.end()
+    where = f"on nodes {hostlist(node.name for node in chosen)} in partition "
+    where += job.options.get("partition") or here.environment.get("GRAIN_QUEUE") or "queue"
+    text = f"sbatch: Job {number} to start at {moment(time.time())} using {used} processors {where}"
+    return SlurmAnswer(err=f"{shared}{text}\n")
 
 
 def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:

@@ -143,6 +143,11 @@ class SlurmTask:
         return int(gpus) if isinstance(gpus, int | float) else 0
 
     @property
+    def sharing(self) -> str:
+        """``OK`` if others may share its nodes, else ``NO``."""
+        return "NO" if EXCLUSIVE in self.job.options else "OK"
+
+    @property
     def memory(self) -> str:
         """The memory of a node that it asks for, as ``100M``; ``0`` for none."""
         return self._memory(1)
