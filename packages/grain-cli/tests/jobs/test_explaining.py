@@ -18,7 +18,6 @@ from grain.files.processes import start_time
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.records import Begun, Dependency, Ended
-from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -323,9 +322,10 @@ def test_submissions_one_by_one_do_not_start_a_dispatcher_each(
 def test_a_dispatcher_that_takes_its_time_to_stop_is_not_waited_for(
     idle: JobCommands, dispatcher: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop(dispatcher.pid)
     monkeypatch.setattr("grain.cli.jobs.dispatcher._STOPPING", 0.0)
-    text = idle.done("queue", "stop")
+    with monkeypatch.context() as patch:
+        patch.setattr("grain.cli.jobs.dispatcher.os.kill", lambda *_: None)
+        text = idle.done("queue", "stop")
     assert "the dispatcher is told to stop; jobs that run go on\n" == text
 
 

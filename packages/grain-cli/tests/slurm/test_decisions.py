@@ -37,7 +37,7 @@ def made(given: Mapping[str, str], commands: str = "") -> Job:
     return slurm_job(options, around, words=[], script="#!/bin/sh\n", name="/work/job.sh")
 
 
-def gang(count: int, **of: float) -> dict[str, Any]:
+def gang(count: int, **of: object) -> dict[str, Any]:
     return {"Gang": {"count": count, "of": of}}
 
 
@@ -78,6 +78,11 @@ def gang(count: int, **of: float) -> dict[str, Any]:
         ({"gpus": "2", "ntasks_per_gpu": "2"}, {"Cores": 4, "GPUs": 2}),
         ({"ntasks": "4", "ntasks_per_gpu": "2"}, {"Cores": 4, "GPUs": 2}),
         ({"nodes": "2", "ntasks": "4", "ntasks_per_gpu": "2"}, gang(2, Cores=2, GPUs=1)),
+        ({"exclusive": ""}, {"Cores": "all"}),
+        ({"exclusive": "", "nodes": "2"}, gang(2, Cores="all")),
+        ({"exclusive": "user", "ntasks": "2"}, {"Cores": 2}),
+        ({"licenses": "vasp:2,orca@db"}, {"Cores": 1, "Licences": {"vasp": 2, "orca": 1}}),
+        ({"constraint": "a100"}, {"Cores": 1, "Token": "a100"}),
     ],
 )
 def test_a_node_gives_its_part_rounded_up(given: dict[str, str], request_: dict[str, Any]) -> None:
@@ -104,13 +109,14 @@ def test_what_was_asked_for_is_kept_for_the_variables_of_the_job() -> None:
     [
         ({"nodes": "4-2"}, "Requested node configuration is not available"),
         ({"nodes": "10001"}, "Requested node configuration is not available"),
-        ({"exclusive": ""}, "Requested node configuration is not available"),
+        ({"licenses": "g16:0"}, "Invalid license specification"),
+        ({"licenses": "g16", "nodes": "2"}, "Invalid license specification"),
+        ({"constraint": "a&b"}, "Invalid feature specification"),
+        ({"reservation": "x"}, "Requested reservation is invalid"),
+        ({"exclude": "n1"}, "Invalid node name specified"),
         ({"array": "1-"}, "Invalid job array specification"),
         ({"array": "1000000"}, "Invalid job array specification"),
-        ({"dependency": "singleton"}, "Job dependency problem"),
-        ({"dependency": "afterok:1?afterok:2"}, "Job dependency problem"),
-        ({"kill_on_invalid_dep": "yes"}, "Job dependency problem"),
-        ({"licenses": "g16:1"}, "Invalid license specification"),
+        ({"dependency": "afterok:1?singleton"}, "Job dependency problem"),
         ({"nodelist": "n1"}, "Invalid node name specified"),
         ({"gres": "shard:2"}, "Invalid generic resource (gres) specification"),
         ({"gres": "gpu:1,shard:a100:2"}, "Invalid generic resource (gres) specification"),
@@ -132,6 +138,7 @@ def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], 
         {"gpus": "1", "cpus_per_gpu": "2", "cpus_per_task": "3"},
         {"gpus": "1", "ntasks_per_gpu": "2", "ntasks_per_node": "2"},
         {"ntasks": "2", "ntasks_per_gpu": "2", "gpus_per_task": "1"},
+        {"exclusive": "x"}, {"kill_on_invalid_dep": "x"},
         {"time": "soon"}, {"signal": "NOPE"}, {"begin": "whenever"}, {"open_mode": "x"},
     ],
 )  # fmt: skip

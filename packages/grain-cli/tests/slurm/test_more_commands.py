@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -169,8 +170,15 @@ def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
         "show job 99": "slurm_load_jobs error: Invalid job id specified",
         "show job x": "scontrol_print_job error: Invalid job id specified",
         "show": "too few arguments for keyword:show",
-        "show no": "invalid entity:no for keyword:show ",
-        "no": "invalid keyword: no",
+        "show nix": "invalid entity:nix for keyword:show ",
+        "show h n1": "invalid entity:h for keyword:show ",
+        "hol 1": "invalid keyword: hol",
+        "ver": "invalid keyword: ver",
+        "upd JobId=1 TimeLimit=5": "scontrol: error: (Grain) `scontrol update` is not supported: a "
+        "job stays as it was submitted, so cancel it and submit it again",
+        "show step": "scontrol: error: (Grain) `scontrol show steps` is not supported",
+        "show node n1": "Node n1 not found",
+        "nix": "invalid keyword: nix",
         "show version": "invalid entity:version for keyword:show ",
         "requeue 99": "Invalid job id specified for job 99",
         "requeue 1": "Job is pending execution for job 1",
@@ -180,6 +188,70 @@ def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
         "slurm_suspend error: Invalid job id specified",
     }.items():
         assert site.answer("scontrol", *words.split()) == ("", text, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "long"),
+    [
+        ("SHOW hostname n[1-2]", "show hostnames n[1-2]"), ("sho Hostna n1", "show hostnames n1"),
+        ("show JobId 1", "show job 1"), ("show jobid=1", "show job 1"), ("show j", "show jobs"),
+        ("show part", "show partition"), ("show PartitionName=queue", "show partition queue"),
+        ("show hostlists n2,n1", "show hostlistsorted n2,n1"), ("pin", "ping"),
+        ("-o show JO 1", "show -o job 1"),
+    ],
+)  # fmt: skip
+def test_words_of_scontrol_may_be_short_and_in_any_case(
+    site: SlurmSite, words: str, long: str
+) -> None:
+    site.submit("--wrap=x")
+    assert site.out("scontrol", *words.split()) == site.out("scontrol", *long.split()) != ""
+
+
+@pytest.mark.parametrize("command", ["sstat", "sattach", "sbcast", "sprio", "sreport"])
+def test_commands_that_there_are_not_say_so(site: SlurmSite, command: str) -> None:
+    found = site.answer(command, "-j", "1")
+    assert found.status == 1
+    assert found.err.startswith(f"{command}: error: (Grain) not supported: ")
+    assert site.out(command, "-V") == "slurm 22.05.8\n"
+
+
+def test_the_efficiency_of_a_job(site: SlurmSite) -> None:
+    site.submit("-c", "2", "--mem=100", "--wrap=x")
+    assert "Efficiency not available for jobs in the PENDING state." in site.out("seff", "1")
+    site.begin(1)
+    assert "WARNING: Efficiency statistics may be misleading for RUNNING" in site.out("seff", "1")
+    usage = Usage(user=9.0, peak_memory=50 * 2**20 / 1e9)
+    site.end(1, how="exit", status=3, elapsed=10.0, usage=usage)
+    assert [
+        "Job ID: 1", "Cluster: grain", f"User/Group: {USER}/{USER}", "State: FAILED (exit code 3)",
+        "Nodes: 1", "Cores per node: 2", "CPU Utilized: 00:00:09",
+        "CPU Efficiency: 45.00% of 00:00:20 core-walltime", "Job Wall-clock time: 00:00:10",
+        "Memory Utilized: 50.00 MB", "Memory Efficiency: 50.00% of 100.00 MB",
+    ] == site.out("seff", "1").splitlines()  # fmt: skip
+    assert site.answer("seff", "9") == ("", "Job not found.", 2)
+
+
+def test_a_list_as_json(site: SlurmSite) -> None:
+    site.submit("-a", "1-2", "-t", "5", "--mem=100", "-J", "js", "--wrap=x")
+    site.begin(1, 1)
+    found = json.loads(site.out("squeue", "--json"))
+    assert found["meta"]["Slurm"]["release"] == "22.05.8"
+    first, second = sorted(found["jobs"], key=lambda job: job["job_id"])
+    expected = {
+        "array_job_id": 1, "array_task_id": 1, "job_id": 1000001, "job_state": "RUNNING",
+        "memory_per_node": 100, "name": "js", "nodes": "n7", "time_limit": 5, "user_name": USER,
+        "cpus": 1,
+    }  # fmt: skip
+    assert expected == {name: first[name] for name in expected}
+    assert first["end_time"] == first["start_time"] + 300
+    assert (second["job_state"], second["state_reason"]) == ("PENDING", "Resources")
+    assert len(json.loads(site.out("squeue", "--json", "-t", "R"))["jobs"]) == 1
+
+
+@pytest.mark.parametrize("words", [["-u"], ["-u", ""], ["--user="], ["-u", "-h"], ["--user", "-l"]])
+def test_an_empty_name_of_the_user_is_the_user(site: SlurmSite, words: list[str]) -> None:
+    site.submit("--wrap=x")
+    assert site.out("squeue", *words).count("wrap") == 1
 
 
 def test_hosts(site: SlurmSite) -> None:

@@ -17,9 +17,10 @@ import trio.testing
 from grain.dispatcher.desk import Desk
 from grain.dispatcher.mission import MOST_PRIORITY, DispatchLoop, request_of
 from grain.files.batch_jobs import WorkerJob, jobs_over
-from grain.head.messages import Crash, FailedOn
+from grain.head.messages import Crash, FailedOn, Unschedulable
+from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
-from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
+from grain.queue.records import ArraySpec, Begun, Ended, Job, UnmetRequest, Wish
 from grain.resource import Cores, WTime, learned, to_data
 from grain.worker.errors import note_memory
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
@@ -55,6 +56,10 @@ class Executor:
         self.further: dict[int, int] = {}
         self.avoided: list[tuple[FailedOn, ...]] = []
         self.failed_on: FailedOn | None = None
+        self.stuck: dict[int, Unschedulable] = {}
+
+    def unmet(self) -> dict[int, Unschedulable]:
+        return self.stuck
 
     def cancel(self, task: int) -> None:
         self.cancelled.append(task)
@@ -541,3 +546,35 @@ def test_a_worker_ends_a_job_only_long_after_its_own_limit(timeout: float) -> No
     limit = Cores(2) if timeout in (0.0, float("inf")) else Cores(2) & WTime(T=150.0, softT=90.0)
     # SIGTERM comes at the limit, and SIGKILL 30 s later; what is left has as long once more.
     assert to_data(limit) == to_data(request)
+
+
+@pytest.mark.parametrize(("workers", "seconds"), [(True, 10), (False, 60)])
+async def test_commands_are_told_what_no_worker_could_meet_for_a_while(
+    queue: Queue, autojump_clock: trio.testing.MockClock, workers: bool, seconds: float
+) -> None:
+    executor = Executor(lambda _: None)
+    large = msgspec.structs.replace(JOB, request={"Cores": 1000}, timeout=60.0)
+    queue.submit(large)
+    told = Dispatchers(queue.files).unmet
+    loop = DispatchLoop(queue, Desk(queue), executor)  # type: ignore[arg-type]
+
+    async def until(done: Callable[[], bool]) -> None:
+        while not done():
+            await trio.sleep(0.1)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loop.run)
+        await until(lambda: bool(executor.calls))
+        [call] = executor.calls
+        why = Unschedulable(0, "w1: too small", workers)
+        executor.stuck = {call.ticket: why}
+        began = trio.current_time()
+        await until(lambda: bool(told()))
+        assert trio.current_time() >= began + seconds, "a worker may come back"
+        assert [UnmetRequest(request={"Cores": 1000}, timeout=60.0)] == told()
+        executor.stuck = {}
+        await until(lambda: not told())
+        executor.stuck = {call.ticket: msgspec.structs.replace(why, cluster=True)}
+        await until(lambda: bool(told()))
+        assert "w1: too small" == told()[0].why, "no worker changes that"
+        nursery.cancel_scope.cancel()

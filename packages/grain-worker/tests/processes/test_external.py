@@ -37,6 +37,8 @@ from grain_testkit.program_trees import own_supervisors
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from grain.resource import Resource
+
 
 PYTHON = sys.executable
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grain.cli import show
 from grain.cli.slurm_words.formats import tres
@@ -29,6 +29,7 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
     end = facts.ended or (facts.began + job.timeout if facts.began and job.timeout else 0.0)
     limit = long_span(job.timeout) if job.timeout else "UNLIMITED"
     memory = facts.memory
+    licences = facts.option("licenses")
     comment = facts.option("comment", "")
     start = facts.began or (0.0 if facts.run else job.not_before)
     owner = f"Account={facts.option('account')} QOS={facts.option('qos')}"
@@ -53,8 +54,8 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
         f"TRES={tres(facts)}",
         "Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*",
         f"MinCPUsNode={facts.cores_each} MinMemoryNode={memory} MinTmpDiskNode=0",
-        "Features=(null) DelayBoot=00:00:00",
-        "OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)",
+        f"Features={facts.option('constraint')} DelayBoot=00:00:00",
+        f"OverSubscribe={facts.sharing} Contiguous=0 Licenses={licences} Network=(null)",
         f"Command={facts.command or '(null)'}",
         f"WorkDir={job.directory}",
         *([f"Comment={comment} "] * bool(comment)),
@@ -67,6 +68,59 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
     if one_line:
         return " ".join(lines) + " \n"
     return "\n   ".join(lines) + "\n   \n\n"
+
+
+def job_data(facts: SlurmTask) -> dict[str, Any]:
+    """Return a task as ``squeue --json`` has it; what is not known here is left out."""
+    job = facts.job
+    until = facts.began + job.timeout if facts.began and job.timeout else 0.0
+    size = job.first_choice.get("Memory", 0)
+    memory = round(size * 1e9 / 2**20) if isinstance(size, int | float) else 0
+    return {
+        "account": facts.option("account", ""),
+        "array_job_id": 0 if facts.task is None else facts.number,
+        "array_task_id": facts.task,
+        "batch_flag": True,
+        "batch_host": facts.node,
+        "cluster": "grain",
+        "command": facts.command,
+        "comment": facts.option("comment", ""),
+        "cpus": facts.cores,
+        "current_working_directory": job.directory,
+        "dependency": facts.dependency,
+        "eligible_time": int(max(job.at, job.not_before)),
+        "end_time": int(facts.ended or until),
+        "exit_code": int(facts.exit_code.partition(":")[0]) << 8,
+        "features": facts.option("constraint", ""),
+        "group_id": facts.uid,
+        "group_name": job.user,
+        "job_id": facts.plain,
+        "job_state": facts.state,
+        "licenses": facts.option("licenses", ""),
+        "memory_per_node": memory or None,
+        "name": job.name,
+        "nice": -job.priority or None,
+        "node_count": facts.nodes,
+        "nodes": facts.nodelist,
+        "partition": facts.partition,
+        "priority": job.priority,
+        "qos": facts.option("qos", ""),
+        "requeue": job.requeue,
+        "restart_cnt": facts.restarts,
+        "standard_error": facts.stderr,
+        "standard_input": facts.stdin,
+        "standard_output": facts.stdout,
+        "start_time": int(facts.began or job.not_before),
+        "state_reason": facts.reason,
+        "submit_time": int(job.at),
+        "tasks": facts.tasks,
+        "time_limit": int(job.timeout // 60) or None,
+        "tres_alloc_str": tres(facts) if facts.run else "",
+        "tres_req_str": tres(facts),
+        "user_id": facts.uid,
+        "user_name": job.user,
+        "wckey": facts.option("wckey", ""),
+    }
 
 
 def config_text(now: float, values: Mapping[str, str], host: str) -> str:

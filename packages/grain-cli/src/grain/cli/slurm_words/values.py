@@ -19,6 +19,8 @@ _SIGNAL = re.compile(r"([RB]{1,2}:)?(?:SIG)?([A-Z]+\d?|\d{1,2})(?:@(\d{1,5}))?",
 _UNTIL: dict[str, Until] = {
     "afterok": "ok", "afterany": "any", "afternotok": "fail", "after": "begun", "aftercorr": "each",
 }  # fmt: skip
+_EACH = "aftercorr"
+_WAITED_FOR = re.compile(r"(\d{1,15})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,7}))?", re.ASCII)
 _BEGIN_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _OF_DAY = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 
@@ -157,26 +159,49 @@ def _date(text: str, here: time.struct_time) -> float:
         raise ValueError(text) from None
 
 
-def dependencies(text: str) -> tuple[Dependency, ...]:
-    """Return the dependencies of ``-d afterok:12:13,afterany:14``.
+class DependencyList(NamedTuple):
+    """The jobs for which a job waits.
+
+    Attributes:
+        after: dependencies on jobs by their numbers.
+        any_of: True if one of them is enough.
+        singleton: True to wait also for all earlier jobs of the same name.
+    """
+
+    after: tuple[Dependency, ...]
+    any_of: bool = False
+    singleton: bool = False
+
+
+def dependencies(text: str) -> DependencyList:
+    """Return the dependencies of ``-d afterok:12:13_4,after:14+5``; with ``?`` one is enough.
 
     Raises:
-        ValueError: it is not written so, or it is one that there is not here: any of several,
-            a delay, a single task of an array, or ``singleton``.
+        ValueError: it is not written so.
     """
-    found = []
-    for part in text.split(","):
+    any_of, singleton, found = "?" in text, False, []
+    for part in re.split("[,?]", text) if not (any_of and "," in text) else [text]:
         kind, _, numbers = part.strip().partition(":")
+        if (kind, numbers, any_of) == ("singleton", "", False):
+            singleton = True
+            continue
         if kind not in _UNTIL or not numbers:
             raise ValueError(part)
-        jobs = []
+        alike: dict[tuple[int | None, float], list[int]] = {}
         for word in numbers.split(":"):
-            number = word.removesuffix("_*")
-            if not number.isdecimal() or not number.isascii():
+            match = _WAITED_FOR.fullmatch(word)
+            if match is None or (match[3] and kind != "after") or (match[2] and kind == _EACH):
                 raise ValueError(word)
-            jobs.append(int(number))
-        found.append(Dependency(jobs=tuple(jobs), until=_UNTIL[kind]))
-    return tuple(found)
+            task = int(match[2]) if match[2] else None
+            alike.setdefault((task, 60.0 * int(match[3] or 0)), []).append(int(match[1]))
+        found += [
+            Dependency(jobs=tuple(some), until=_UNTIL[kind], task=task, delay=delay)
+            for (task, delay), jobs in alike.items()
+            for some in ([jobs] if task is None else [[job] for job in jobs])
+        ]
+    if any_of and len(found) > text.count("?") + 1:
+        raise ValueError(text)  # of which one part has several sorts
+    return DependencyList(tuple(found), any_of, singleton)
 
 
 def gpus(text: str, *, gres: bool = False) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "sbatch", "squeue", "scancel", "sacct", "srun", "scontrol", "sinfo", "sacctmgr", "sshare",
-    "salloc",
+    "salloc", "sstat", "sattach", "sbcast", "sprio", "sreport", "seff",
 )  # fmt: skip
 """The names of the commands."""
 
