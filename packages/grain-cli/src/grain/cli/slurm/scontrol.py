@@ -12,8 +12,9 @@ from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import read_book, takes_jobs, wake_dispatcher
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
-from grain.cli.slurm_words.records import config_text, hosts, job_record
+from grain.cli.slurm_words.records import config_text, job_record
 from grain.cli.slurm_words.states import OPEN
+from grain.cli.slurm_words.values import hosts
 from grain.queue.errors import QueueError, Settled
 from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges

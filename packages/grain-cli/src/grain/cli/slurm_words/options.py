@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.queue.submission import marked_lines
 from grain.cli.slurm_words.grammar import BadUse, options, parse
 
 if TYPE_CHECKING:
@@ -126,6 +125,8 @@ def directives(script: str, name: str = "") -> list[list[str]]:
     Raises:
         BadUse: a line has a quote that is not closed.
     """
+    from grain.cli.queue.submission import marked_lines  # which srun in a job has no time for
+
     lines = marked_lines(script, "#SBATCH", indented=False)
     return [words for number, line in lines if (words := _words(line, name, number))]
 

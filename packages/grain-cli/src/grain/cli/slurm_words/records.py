@@ -1,22 +1,17 @@
-"""Records that ``scontrol`` shows: a job, the configuration, names of hosts."""
+"""Records that ``scontrol`` shows: a job and the configuration."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from grain.cli import show
 from grain.cli.slurm_words.formats import tres
-from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.values import long_span, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.cli.slurm_words.facts import SlurmTask
-
-_MOST_HOSTS = 100_000
-_HOSTS = re.compile(r"([^,\[\]]*)(?:\[([0-9,-]+)\]([^,\[\]]*))?(?:,|$)")
 
 
 def job_record(facts: SlurmTask, *, one_line: bool) -> str:
@@ -138,35 +133,3 @@ def config_text(now: float, values: Mapping[str, str], host: str) -> str:
 
 def _no_case(item: tuple[str, str]) -> str:
     return item[0].lower()
-
-
-def hosts(text: str) -> list[str]:
-    """Return the hosts of a list as ``n[1-3,07-09],login``.
-
-    Raises:
-        BadUse: it is not written so, or names very many.
-    """
-    found: list[str] = []
-    at = 0
-    while at < len(text):
-        match = _HOSTS.match(text, at)
-        if match is None or not match[0]:
-            raise BadUse(f"Invalid hostlist: {text}")
-        at = match.end()
-        for part in match[2].split(",") if match[2] else [""]:
-            found += [f"{match[1]}{number}{match[3] or ''}" for number in _numbers(part, text)]
-            if len(found) > _MOST_HOSTS:
-                raise BadUse(f"Invalid hostlist: {text}")
-    return [name for name in found if name]
-
-
-def _numbers(part: str, text: str) -> list[str]:
-    if not part:
-        return [""]
-    first, dash, last = part.partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
-        raise BadUse(f"Invalid hostlist: {text}")
-    end = int(last or first)
-    if end - int(first) > _MOST_HOSTS:
-        raise BadUse(f"Invalid hostlist: {text}")
-    return [str(number).zfill(len(first)) for number in range(int(first), end + 1)]

@@ -7,10 +7,10 @@ import signal as signals
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.queue.records import Dependency
+from grain.cli.slurm_words.grammar import BadUse
 
 if TYPE_CHECKING:
-    from grain.queue.records import Receivers, Until
+    from grain.queue.records import Dependency, Receivers, Until
 
 _UNITS = {"": 1.0, "M": 1.0, "K": 1 / 1024, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _MEMORY = re.compile(r"(\d{1,15})\s*([KMGTP]?)(?:B|IB)?", re.ASCII | re.IGNORECASE)
@@ -22,6 +22,8 @@ _UNTIL: dict[str, Until] = {
 _EACH = "aftercorr"
 _WAITED_FOR = re.compile(r"(\d{1,15})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,7}))?", re.ASCII)
 _BEGIN_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_MOST_HOSTS = 100_000
+_HOSTS = re.compile(r"([^,\[\]]*)(?:\[([0-9,-]+)\]([^,\[\]]*))?(?:,|$)")
 _OF_DAY = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 
 
@@ -179,6 +181,8 @@ def dependencies(text: str) -> DependencyList:
     Raises:
         ValueError: it is not written so.
     """
+    from grain.queue.records import Dependency  # which srun in a job has no time for
+
     any_of, singleton, found = "?" in text, False, []
     for part in re.split("[,?]", text) if not (any_of and "," in text) else [text]:
         kind, _, numbers = part.strip().partition(":")
@@ -258,3 +262,35 @@ def moment(at: float, form: str = "") -> str:
     """
     form = "" if form in ("standard", "relative") else form
     return time.strftime(form or "%Y-%m-%dT%H:%M:%S", time.localtime(at))
+
+
+def hosts(text: str) -> list[str]:
+    """Return the hosts of a list as ``n[1-3,07-09],login``.
+
+    Raises:
+        BadUse: it is not written so, or names very many.
+    """
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        match = _HOSTS.match(text, at)
+        if match is None or not match[0]:
+            raise BadUse(f"Invalid hostlist: {text}")
+        at = match.end()
+        for part in match[2].split(",") if match[2] else [""]:
+            found += [f"{match[1]}{number}{match[3] or ''}" for number in _numbers(part, text)]
+            if len(found) > _MOST_HOSTS:
+                raise BadUse(f"Invalid hostlist: {text}")
+    return [name for name in found if name]
+
+
+def _numbers(part: str, text: str) -> list[str]:
+    if not part:
+        return [""]
+    first, dash, last = part.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise BadUse(f"Invalid hostlist: {text}")
+    end = int(last or first)
+    if end - int(first) > _MOST_HOSTS:
+        raise BadUse(f"Invalid hostlist: {text}")
+    return [str(number).zfill(len(first)) for number in range(int(first), end + 1)]

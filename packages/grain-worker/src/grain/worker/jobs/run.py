@@ -26,6 +26,7 @@ from grain.resource import SLOTS, THREADS
 from grain.worker.auto import batch_id, batch_system
 from grain.worker.errors import ExternalError, printable
 from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_warned
+from grain.worker.gang.control import listen
 from grain.worker.jobs.program import (
     failure_text,
     last_line,
@@ -48,12 +49,15 @@ from grain.worker.processes.mpi import members
 from grain.worker.processes.warning import EarlyWarning, send
 from grain.worker.runner.runner import signal_behind, stopped_for_worker
 from grain.worker.runner.services import worker_ends
+from grain.worker.steps.desk import DESK, step_desk
+from grain.worker.steps.of_job import shares_of, step_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.queue.records import Job, Receivers, Wish
     from grain.resource import Member
+    from grain.worker.steps.orders import StepJob
 
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL for a job that is ended, as ``KillWait`` of Slurm."""
@@ -274,16 +278,21 @@ class _Runner:
     async def run(self) -> Ended:
         """Run the program to its end; raise `trio.Cancelled` when it is gone on cancellation."""
         job = self._job
+        name, listener = listen()
         try:
-            call = await trio.to_thread.run_sync(self._call)
+            call, steps = await trio.to_thread.run_sync(self._call, name)
             warning = None
             if job.warn:
                 told, before = parse_warning(job.warn), job.warn_before
                 warning = EarlyWarning(told, before, job.timeout or None, job.directory)
         except Exception as error:  # whatever is wrong with it, another attempt ends the same way
+            listener.socket.close()
             return _not_started(error)
         timeout, began = job.timeout or None, time.time()
-        async with trio.open_nursery() as nursery:
+        async with (
+            step_desk(listener, shares_of(steps, GVAR.res), steps, lambda _: None),
+            trio.open_nursery() as nursery,
+        ):
             nursery.start_soon(self._watch, call, nursery.cancel_scope)
             try:
                 if warning is None:
@@ -370,8 +379,11 @@ class _Runner:
         elapsed = time.time() - self._began
         return Ended(how="returned", at=time.time(), elapsed=elapsed)
 
-    def _call(self) -> ProgramCall:
-        """Return the call of the program.
+    def _call(self, desk: str) -> tuple[ProgramCall, StepJob]:
+        """Return the call of the program, and what steps need to know of the job.
+
+        Args:
+            desk: where srun asks for steps.
 
         Raises:
             OSError: the script is gone.
@@ -397,6 +409,7 @@ class _Runner:
         if others and (gang := members.get()) is not None:
             gang.allow(ranks_each(job, place))
         variables = job_environment(job, what.number, what.task, what.attempt, place)
+        variables[DESK] = desk
         command = job.command
         filled = self._queue.input(job, what.task)
         if filled is not None:
@@ -406,7 +419,7 @@ class _Runner:
             raise QueueError(f"its interpreter {missing} is not there on {host}")
         again = job.append or what.attempt > 1
         words = [*([] if self._script is None else [str(self._script)]), *command]
-        return ProgramCall(
+        call = ProgramCall(
             words,
             job.directory,
             # As the user has set them for this job; all else is as allocated.
@@ -427,6 +440,9 @@ class _Runner:
             ),
             of_shell=(job.umask, soft_limits(job)),
         )
+        bound = call.request["cpus"] is not None
+        env = call.request["env"]
+        return call, step_job(variables, env, place.hosts, GVAR.res, bound=bound)
 
     async def _watch(self, call: ProgramCall, scope: trio.CancelScope) -> None:
         """Send the warning and the signals that users ask for; end the program on request."""
