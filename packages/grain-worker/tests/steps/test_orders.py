@@ -107,7 +107,7 @@ def test_what_the_caller_has_removed_is_set_again_as_far_as_slurm_does() -> None
 
 def test_processes_are_bound_and_see_their_devices_only() -> None:
     rooms = [MemberRoom((0, 1, 2, 3), ("4", "5"))]
-    job = StepJob(JOB.variables, ("n1",), (True,), has_gpus=True, threads={"OMP_NUM_THREADS": "4"})
+    job = StepJob(JOB.variables, ("n1",), (True,), seen_by={}, threads={"OMP_NUM_THREADS": "4"})
     found = answered(job, rooms, tasks=2, each=2, exact=True, gpus_per_task=1)
     assert [(0, 1), (2, 3)] == [rank["cpus"] for rank in found["ranks"]]
     assert ["2", "2"] == [rank["threads"] for rank in found["ranks"]]

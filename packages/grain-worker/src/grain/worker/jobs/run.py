@@ -442,7 +442,8 @@ class _Runner:
         )
         bound = call.request["cpus"] is not None
         env = call.request["env"]
-        return call, step_job(variables, env, place.hosts, GVAR.res, bound=bound)
+        steps = step_job(variables, env, place.hosts, GVAR.res, bound=bound, worker=os.environ)
+        return call, steps
 
     async def _watch(self, call: ProgramCall, scope: trio.CancelScope) -> None:
         """Send the warning and the signals that users ask for; end the program on request."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from grain.worker.processes.environment import THREADS, allocated
+from grain.resource import THREADS, GPUs, Resource
+from grain.worker.processes.environment import allocated
 from grain.worker.steps.orders import StepJob
 from grain.worker.steps.shares import MemberRoom, StepShares
 
@@ -22,6 +23,7 @@ def step_job(
     res: object,
     *,
     bound: bool,
+    worker: Mapping[str, str],
 ) -> StepJob:
     """Return what steps need to know of their job.
 
@@ -31,6 +33,7 @@ def step_job(
         hosts: of its members.
         res: its allocation.
         bound: True if its script is bound to CPUs.
+        worker: the environment of the worker.
     """
     given = {
         name: os.fsdecode(environment[name.encode()])
@@ -46,7 +49,7 @@ def step_job(
         hosts=hosts,
         # Other members compare with what they have.
         bound=[bound, *(True for _ in hosts[1:])],
-        has_gpus=any(allocated(one, "g") for one in _of_members(res)),
+        seen_by=worker if any(map(_gpus, _of_members(res))) else None,
         threads=given,
     )
 
@@ -67,10 +70,15 @@ def _of_members(res: object) -> list[object]:
     return [res, *others]
 
 
+def _gpus(res: object) -> Sequence[int]:
+    parts = res.parts().values() if isinstance(res, Resource) else ()
+    return next((part.g for part in parts if isinstance(part, GPUs)), ())
+
+
 def _room(res: object) -> MemberRoom:
     memory = getattr(res, "M", None)
     return MemberRoom(
-        tuple(allocated(res, "c")) or (0,),
-        tuple(map(str, allocated(res, "g"))),
+        tuple(allocated(res)) or (0,),
+        tuple(map(str, _gpus(res))),
         memory * _MB_IN_GB if memory else None,
     )

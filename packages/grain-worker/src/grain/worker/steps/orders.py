@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from grain.queue import patterns
+from grain.resource import gpu_variables
 from grain.resource.figures import hostlist, repeated
-from grain.worker.processes.environment import DEVICES
 from grain.worker.steps.shares import StepImpossible, StepWish, of_process, places
 
 if TYPE_CHECKING:
@@ -91,14 +91,15 @@ class StepJob(NamedTuple):
         variables: those of its script that Slurm knows, by their names without ``SLURM_``.
         hosts: of its members.
         bound: True for each member whose programs are bound to CPUs.
-        has_gpus: True if it has GPUs.
+        seen_by: the environment of the worker, by which its GPUs are named; None if the job has
+            none.
         threads: the variables with numbers of threads that Grain has given to the script.
     """
 
     variables: Mapping[str, str]
     hosts: Sequence[str]
     bound: Sequence[bool]
-    has_gpus: bool = False
+    seen_by: Mapping[str, str] | None = None
     threads: Mapping[str, str] = {}
 
     @property
@@ -209,7 +210,8 @@ def answer(
         if "SLURMD_NODENAME" in order.environment:
             variables["SLURMD_NODENAME"] = names[node]
         # The job's devices are all that it sees, so none means none of them.
-        variables |= dict.fromkeys(DEVICES, ",".join(gpus)) if job.has_gpus else {}
+        if job.seen_by is not None:
+            variables |= gpu_variables([int(gpu) for gpu in gpus], job.seen_by)
         ranks.append(
             {
                 "member": share.member,
