@@ -45,7 +45,7 @@ from grain.worker.processes.account import attempt_of
 from grain.worker.processes.environment import SLOTS, THREADS, allocated
 from grain.worker.processes.mpi import members
 from grain.worker.runner.runner import signal_behind
-from grain.worker.runner.services import worker_ends
+from grain.worker.runner.services import programs_were_told_to_end, worker_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -281,6 +281,8 @@ class _Runner:
                 ended = _not_started(error)
             else:
                 ended = receipt(done, _end_at(began, done.elapsed))
+                if await programs_were_told_to_end():
+                    ended = self.returned()
             # Kept, as a run that was cancelled meanwhile returns nothing.
             self._own_end = ended
             nursery.cancel_scope.cancel()
