@@ -284,6 +284,18 @@ def test_a_worker_whose_batch_system_says_that_its_job_is_over_is_not_waited_for
     harness.dispatch()
     [ended] = harness.sent(mission, WorkerEnded)
     assert "its job has ended: OUT_OF_MEMORY" == ended.why
+    [crashed] = harness.sent(mission, Crashed)
+    assert crashed.crash.known
+
+
+def test_what_is_only_said_of_a_job_proves_no_end_of_its_runs(harness: HubHarness) -> None:
+    """As by `grain scale`, for which a job is over that is not listed."""
+    mission, [worker] = run_on(harness, "w")
+    harness.lose(worker)
+    harness.send("cli", Ask("ended", pattern="w"))
+
+    [crashed] = harness.sent(mission, Crashed)
+    assert not crashed.crash.known
 
 
 def test_where_two_workers_have_one_name_no_word_on_a_job_counts(harness: HubHarness) -> None:

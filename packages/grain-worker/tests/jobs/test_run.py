@@ -480,12 +480,18 @@ async def test_a_job_that_succeeds_is_one_call_that_returns_and_others_raise(
 
 
 @asynccontextmanager
-async def runner() -> AsyncGenerator[MemoryChannel[Call | None, Outcome | None]]:
-    """A runner that asks its agent, which is the test."""
+async def runner(
+    told_at: float = math.inf,
+) -> AsyncGenerator[MemoryChannel[Call | None, Outcome | None]]:
+    """A runner that asks its agent, which is the test.
+
+    Args:
+        told_at: when a batch system tells its process to end.
+    """
     agent: MemoryChannel[Call | None, Outcome | None]
     theirs: MemoryChannel[Outcome | None, Call | None]
     agent, theirs = memory_channels()
-    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False)
+    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False, told_at=lambda: told_at)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serves.serve)
         yield agent
@@ -518,6 +524,35 @@ async def test_a_program_that_is_ended_together_with_its_worker_has_not_failed(
     ended = queue.ended(number, None, 1)
     assert ended is not None
     assert ended.how == ("returned" if ends else how)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_program_that_ends_well_when_it_is_told_to_has_not_ended(
+    queue: Queue, work: Path, ends: bool
+) -> None:
+    number = submit(queue, work, "true")
+    async with runner(told_at=time.monotonic()) as agent:
+        job = Call(JobFunction("opt"), (call(queue, number),), {})
+        agent.post([(StartRun((1, 1), ZERO), job)])
+        assert [(AskEnding((1, 1), signal.SIGTERM), None)] == await agent.receive()
+        assert queue.ended(number, None, 1) is None
+        agent.post([(EndingTold((1, 1), ends), None)])
+        # The runner asks as well: a call that was handed back raises.
+        assert [(AskEnding((1, 1), 0 if ends else signal.SIGTERM), None)] == await agent.receive()
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.status) == ("returned" if ends else "exit", 0)
+
+
+async def test_a_program_that_has_ended_well_asks_nobody_before_it_is_told_to_end(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "true")
+    async with runner(told_at=time.monotonic() + 1000) as agent:
+        job = Call(JobFunction("opt"), (call(queue, number),), {})
+        agent.post([(StartRun((1, 1), ZERO), job)])
+        ((ended, _),) = await agent.receive()
+        assert isinstance(ended, RunEnd)
 
 
 @pytest.mark.parametrize("fields", [{"timeout": 0.5}, {"stdin": "missing"}])

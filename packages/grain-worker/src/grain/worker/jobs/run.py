@@ -48,7 +48,7 @@ from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import members
 from grain.worker.processes.warning import EarlyWarning, send
 from grain.worker.runner.runner import signal_behind, stopped_for_worker
-from grain.worker.runner.services import worker_ends
+from grain.worker.runner.services import programs_were_told_to_end, worker_ends
 from grain.worker.steps.desk import DESK, step_desk
 from grain.worker.steps.of_job import shares_of, step_job
 
@@ -310,6 +310,8 @@ class _Runner:
                 ended = _not_started(error)
             else:
                 ended = receipt(done, _end_at(began, done.elapsed))
+                if await programs_were_told_to_end():
+                    ended = self.returned()
             # Kept, as a run that was cancelled meanwhile returns nothing.
             self._own_end = ended
             nursery.cancel_scope.cancel()
