@@ -330,7 +330,19 @@ def test_the_last_dispatcher_is_in_charge(queue: Queue) -> None:
 
     assert (2, me) == dispatchers.last()
     assert not dispatchers.is_in_charge(1)
-    assert dispatchers.is_in_charge(2)
+
+
+def test_the_last_dispatcher_is_found_from_an_old_list() -> None:
+    server, me = Server(), this_dispatcher()
+    make_format(WholeFiles(Host(server)), "model")
+    files, there = WholeFiles(Host(server, late=True)), Dispatchers(WholeFiles(Host(server)))
+    there.take_charge(me)
+    listed = files.disk.list("dispatchers")
+    server.clock += 50.0
+    for _ in range(2):
+        there.take_charge(me)
+    assert listed == files.disk.list("dispatchers")
+    assert (3, me) == Dispatchers(files).last()
 
 
 def test_the_number_of_a_dispatcher_is_not_given_twice(queue: Queue) -> None:
