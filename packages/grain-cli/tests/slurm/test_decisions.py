@@ -387,6 +387,18 @@ def test_processes_of_a_step_stand_on_the_nodes_of_its_job(
 
 
 @pytest.mark.parametrize(
+    ("given", "append"),
+    [({}, False), ({"open-mode": "a"}, True), ({"open-mode": "append"}, True),
+     ({"open-mode": "truncate"}, False)],
+)  # fmt: skip
+def test_a_step_empties_its_files_unless_it_is_told_to_append(
+    given: dict[str, str], append: bool
+) -> None:
+    step = steps.make_step(given, JOB)
+    assert append == step.append
+
+
+@pytest.mark.parametrize(
     ("given", "plain"),
     [({"ntasks": "1"}, True), ({"ntasks": "1", "label": ""}, False),
      ({"ntasks": "1", "time": "1"}, False), ({"ntasks": "2"}, False),
