@@ -925,8 +925,18 @@ async def test_a_warning_that_comes_before_the_program_is_sent_when_it_is_there(
     assert (ended.how, ended.signal) == ("signal", signal.SIGUSR2)
 
 
-async def test_a_user_can_send_a_signal(queue: Queue, work: Path) -> None:
-    number = submit(queue, work, "sh", "-c", "trap 'exit 9' USR1; echo x > began; sleep 99 & wait")
+# Of the last hundredth of a second no process can be told from the program by its begin.
+LEAVES_BEHIND = """sleep 0.05; (setsid sh -c 'echo x > left; exec sleep 99' &)
+while ! [ -s left ]; do sleep 0.01; done
+"""
+
+
+@pytest.mark.parametrize("before", ["", LEAVES_BEHIND])
+async def test_a_user_can_send_a_signal_to_the_script_whatever_that_has_left_behind(
+    queue: Queue, work: Path, before: str
+) -> None:
+    script = f"trap 'exit 9' USR1\n{before}echo x > began; sleep 99 & wait"
+    number = submit(queue, work, "sh", "-c", script)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_job, call(queue, number))
         await begun_at(work / "began")
