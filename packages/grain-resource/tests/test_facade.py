@@ -16,8 +16,9 @@ NAMES = {
     "Capacity", "Cores", "DuplicateKind", "Either", "Fit", "GPUs", "Gang", "Infeasible",
     "Insufficient", "LAST_ATTEMPT", "Licences", "Limits", "Member", "Memory", "Node",
     "ONE_INSTANCE", "Opaque", "Resource", "ResourceError", "RootAllocation", "RunTimes", "Supply",
-    "Token", "UnknownKind", "WTime", "ZERO", "check_offer", "clock_seconds", "from_data", "from_text",
-    "gang", "learned", "learns", "resource_kind", "to_data", "unit_seconds", "with_group",
+    "Token", "UnknownKind", "WTime", "ZERO", "check_offer", "clock_seconds", "from_data",
+    "from_text", "gang", "learned", "learns", "resource_kind", "to_data", "unit_seconds",
+    "with_group",
 }  # fmt: skip
 SOURCE = Path(grain.resource.__file__).parent
 

@@ -157,6 +157,20 @@ def test_the_question_why_is_answered_with_what_was_learned() -> None:
     )
 
 
+def test_a_maximum_above_every_worker_is_named_and_keeps_no_first_attempt_waiting() -> None:
+    scheduler = Scheduler()
+    scheduler.on_worker_joined(1, "w", Cores(4) & Memory(8), 0.0)
+    request = Cores(4) & Memory(500, group="opt")
+    scheduler.needs.group("opt").obeys = True  # so it asks for the most
+    for number in (1, 2):
+        scheduler.on_submitted(number, scheduler.queue(request))
+    [start] = scheduler.dispatch(0.0)
+    assert Memory(8).M == start.allocation.M
+    [line] = [one for one in explain(scheduler, 2, 1.0).reasons if one.startswith("opt")]
+    assert line.startswith("opt asks for 8 GB")
+    assert "Its maximum, 500 GB, is more than any worker here has (8)" in line
+
+
 def test_what_is_forgotten_is_learned_anew() -> None:
     scheduler = play([Cores(4) & Memory(8)], [Job(Memory(group="opt"), 1.0, 9.0)] * 9).scheduler
     (queue,) = (one for one in scheduler.queues.values())
