@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL for a job that is ended, as ``KillWait`` of Slurm."""
 
+_UNNAMED = "slurm_script"  # as Slurm calls all of them
 _LOOK = 5.0  # seconds between two looks for wishes
 _SEND_AGAIN = 0.2  # seconds until a signal that found nothing is sent again
 _SENT_FOR = 10.0  # seconds for which it is
@@ -441,6 +442,7 @@ class _Runner:
                 again or patterns.is_shared(job.stderr or job.stdout, job),
             ),
             of_shell=(job.umask, soft_limits(job)),
+            name=None if self._script is None else Path(job.script_name).name or _UNNAMED,
         )
         bound = call.request["cpus"] is not None
         env = call.request["env"]
