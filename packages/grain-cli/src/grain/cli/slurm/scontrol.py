@@ -17,7 +17,6 @@ from grain.cli.slurm_words.states import OPEN
 from grain.queue.errors import QueueError, Settled
 from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges
-from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,6 +135,8 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
             raise CommandFailed("scontrol: error: host list is empty")
         return SlurmAnswer("".join(f"{name}\n" for name in hosts(text)))
     if entity in ("hostlist", "hostlistsorted"):
+        from grain.resource.figures import hostlist
+
         names = hosts(",".join(rest))
         return SlurmAnswer(f"{hostlist(sorted(names) if entity != 'hostlist' else names)}\n")
     if entity in ("partitions", "partitionname"):
