@@ -274,6 +274,7 @@ class _Runner:
                 others=tuple(node.host for node in _others()),
                 cpus=len(allocated(GVAR.res)) + sum(len(node.c) for node in _others()),
             ),
+            settled=True,  # by the dispatcher
         )
 
     async def run(self) -> Ended:
