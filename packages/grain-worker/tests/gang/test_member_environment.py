@@ -80,3 +80,25 @@ def test_open_mpi_calls_for_ssh_what_its_daemons_find_on_every_host(tmp_path: Pa
 
     for name in ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"):
         assert ["/bin/sh", f"{tmp_path}/grain-rsh"] == variables[name].split()
+
+
+async def test_a_program_of_a_job_has_its_variables_and_none_of_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "9")
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setenv("OF_WORKER", "yes")
+    monkeypatch.setenv("TMPDIR", "/here")
+    job = {"GRAIN_JOB_ID": "7", "SLURM_JOB_ID": "7", "SLURM_PROCID": "3", "PATH": "/bin:/usr/bin"}
+    local = {"PMI_RANK": "0", "GRAIN_RSH": f"{tmp_path}/rsh", "TMPDIR": str(tmp_path)}
+
+    env = await environment_of({**job, **local})
+
+    assert job == {name: env[name] for name in job}
+    assert {"SLURM_CPUS_PER_TASK", "OF_WORKER", "PMI_RANK", "GRAIN_RSH"}.isdisjoint(env)
+    assert "/here" == env["TMPDIR"]
+    # A task of a mission is a program of the worker's own job.
+    task = await environment_of({"SLURM_PROCID": "3", "PATH": "/bin:/usr/bin"})
+    assert (None, "9", "yes") == tuple(
+        task.get(name) for name in ("SLURM_PROCID", "SLURM_CPUS_PER_TASK", "OF_WORKER")
+    )

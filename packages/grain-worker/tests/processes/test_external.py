@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from grain.resource import Resource
 
+
 PYTHON = sys.executable
 
 

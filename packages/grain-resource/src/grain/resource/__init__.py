@@ -26,6 +26,7 @@ Map:
 - ``testing``: a check of the laws for authors of kinds (import it by name)
 """
 
+from grain.resource.amounts import LAST_ATTEMPT as LAST_ATTEMPT
 from grain.resource.amounts import ONE_INSTANCE as ONE_INSTANCE
 from grain.resource.amounts import Capacity as Capacity
 from grain.resource.amounts import Licences as Licences
@@ -34,6 +35,7 @@ from grain.resource.amounts import Node as Node
 from grain.resource.amounts import Token as Token
 from grain.resource.amounts import learned as learned
 from grain.resource.amounts import learns as learns
+from grain.resource.amounts import with_group as with_group
 from grain.resource.base import ZERO as ZERO
 from grain.resource.base import Either as Either
 from grain.resource.base import Gang as Gang

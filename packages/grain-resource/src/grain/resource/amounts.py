@@ -141,8 +141,14 @@ class Memory(Amount):
         new.tried = self.tried
         return new
 
-    def after(self, failed: float) -> Memory:
-        """Return the request of the next attempt, after one for which some GB were too little."""
+    def after(self, failed: float) -> Memory | None:
+        """Return the request of the next attempt, after one for which some GB were too little.
+
+        Returns:
+            None if that was the most that an attempt gets, or the last of the attempts.
+        """
+        if failed >= self.most or self.tried[0] >= LAST_ATTEMPT:
+            return None
         new = copy.copy(self)
         new.tried = (self.tried[0] + 1, failed)
         return new
@@ -176,6 +182,8 @@ class Memory(Amount):
 
     @classmethod
     def _from_data(cls, data: Any) -> Self:
+        if isinstance(data, str) and (match := _OF_GROUP.fullmatch(data)):
+            return cls(float(match[2]) if match[2] else None, group=match[1])
         if not isinstance(data, dict):
             return cls(data)
         given = dict(data)
@@ -187,6 +195,28 @@ class Memory(Amount):
 
 
 FIRST_TRY = (1, 0.0)
+
+LAST_ATTEMPT = 5
+"""The attempt of a request of a group that gets the most, after which there is none."""
+
+AUTO = "auto"
+"""The group of a command line that stands for the name of its command."""
+
+# As opt:32 in a list of Kind=value; without a number, the largest worker has the most.
+_OF_GROUP = re.compile(r"([A-Za-z_][\w.+-]*):(\d+(?:\.\d*)?|\.\d+)?")
+
+
+def with_group(data: Any, name: str) -> Any:
+    """Return a request as plain data, in which the group `AUTO` has another name."""
+    if isinstance(data, list | tuple):
+        return [with_group(one, name) for one in data]
+    if not isinstance(data, dict):
+        return data
+    made = {key: with_group(value, name) for key, value in data.items()}
+    memory = made.get("Memory")
+    if isinstance(memory, dict) and memory.get("group") == AUTO:
+        made["Memory"] = {**memory, "group": name}
+    return made
 
 
 def _units(M: object) -> int:  # noqa: N803 - the user's name for it

@@ -68,6 +68,12 @@ SWEPT = 10.0
 The batch system ends all processes of a job that has ended; only the guards do on this host.
 """
 
+ASK_AFTER = 3.0
+"""Seconds for which a worker is away before its batch system is asked whether its job is over."""
+
+ASK_AGAIN = 10.0
+"""Seconds until it is asked again, while the worker is away."""
+
 _WALLTIME_SLACK = 60.0  # batch systems end a job up to a minute early
 
 
@@ -223,6 +229,7 @@ class Workers:
         worker.versions = message.versions
         worker.job = message.job
         worker.cluster = message.cluster
+        worker.system, worker.listed = message.system, message.listed
         if shared is not None:
             self._reports.on_trouble(
                 f"the worker {worker.unique_name}",
@@ -391,11 +398,35 @@ class Workers:
         named = [one for one in self._registry.workers.values() if one.name == name]
         if len(named) != 1:
             return JobEndedAnswer(0)
-        [worker] = named
+        self._end_job(named[0], why, now)
+        return JobEndedAnswer(1)
+
+    def in_doubt(self, now: float) -> list[WorkerRecord]:
+        """Return the workers that are away, and whose batch systems are to be asked for their jobs.
+
+        Those that do not come back may say nothing of it: a limit on memory ends them at once.
+        """
+        due = [
+            one
+            for one in self._registry.workers.values()
+            if one.link is None
+            and one.listed
+            and now >= max(one.away_since + ASK_AFTER, one.asked + ASK_AGAIN)
+        ]
+        for one in due:
+            one.asked = now
+        return due
+
+    def on_job_over(self, id: str, why: str, now: float) -> None:  # noqa: A002 - its name
+        """Give up a worker that is away still, as its batch system says that its job has ended."""
+        worker = self._registry.workers.get(id)
+        if worker is not None and worker.link is None:
+            self._end_job(worker, why, now)
+
+    def _end_job(self, worker: WorkerRecord, why: str, now: float) -> None:
         worker.over = f"{JOB_ENDED}: {why}" if why else JOB_ENDED
         if worker.link is None:
             self._lose(worker, worker.over, now)
-        return JobEndedAnswer(1)
 
     def _lose(self, worker: WorkerRecord, why: str, now: float) -> None:
         """Remove a worker that is away, and does not come back."""

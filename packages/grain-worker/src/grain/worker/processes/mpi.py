@@ -296,7 +296,7 @@ def over_members(
     each = gang.cpus[0] // threads
     ranks = str(each * len(gang.cpus))
     hosts = ",".join(f"m{index}:{each}" for index in range(len(gang.cpus)))
-    rank = [sys.executable, "-SEs", _RANK, str(each), str(threads)]
+    rank = [*rank_words(), str(each), str(threads)]
     if flavour == "openmpi":
         forget = [word for name in BATCH for word in ("-u", name)]
         command = [launcher or "mpirun", "--host", hosts, "--bind-to", "none", "-n", ranks]
@@ -312,6 +312,11 @@ def over_members(
         return [*command, *rank]
     gang.uses_doors = True
     return _srun_over(gang, each, threads, launcher, pmi)
+
+
+def rank_words() -> list[str]:
+    """Return the beginning of the words that start a rank by `grain.worker.gang.rank`."""
+    return [sys.executable, "-SEs", _RANK]
 
 
 def _srun_over(gang: Members, each: int, threads: int, launcher: str | None, pmi: str) -> list[str]:

@@ -22,6 +22,7 @@ from grain.worker.call import run_call
 from grain.worker.errors import (
     ExternalError,
     ExternalLostError,
+    ExternalTimeoutError,
     MemberLost,
     PayloadError,
     all_behind,
@@ -35,16 +36,18 @@ from grain.worker.messages import (
     DefineFunction,
     Ended,
     EndingTold,
+    EndOfWorker,
     ForgetFunctions,
     Inspect,
     Inspected,
     MemberOpen,
+    ProgramWarned,
     SeatOpen,
     StartRun,
     chain_of,
 )
 from grain.worker.node.library_threads import library_threads
-from grain.worker.processes.account import RunAccount
+from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain.worker.runner.chains import WaitingRuns
 from grain.worker.runner.services import open_nursery_of_runs, services_of
 
@@ -194,6 +197,7 @@ class _Execution(Generic[Arriving, Departing]):
         # Each has one call at a time, whose run has the attempt of the lane.
         self._lanes: dict[Attempt, LaneRun] = {}
         self._questions: dict[Attempt, _Question] = {}
+        self._end_of_worker = WorkerEnd(self._report_warned)
 
     # ---- orders
 
@@ -217,6 +221,15 @@ class _Execution(Generic[Arriving, Departing]):
                 question = self._questions[message.attempt]
                 question.ends = message.ends
                 question.answered.set()
+            elif isinstance(message, EndOfWorker):
+                left = math.inf if message.left is None else message.left
+                at = trio.current_time() + left
+                self._end_of_worker.announce(at, now=message.now)
+
+    def _report_warned(self) -> None:
+        """Report that a program was warned of the end of the worker."""
+        with suppress(trio.BrokenResourceError):  # the other end has left
+            self._channel.post([(ProgramWarned(), None)])
 
     def _inspect(self, message: Inspect) -> None:
         # Later: over a channel in memory the answer would come before the question was sent.
@@ -364,11 +377,11 @@ class _Execution(Generic[Arriving, Departing]):
         pooled: PooledNursery,
     ) -> None:
         ended: Outcome | None = None
-        returned = False
-        account = RunAccount(res, run.attempt)
+        returned = ""
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
         try:
             ended = await self._call(run, call, res, settings, None, account)
-            returned = await self._is_handed_back(run.attempt, ended)
+            returned = await self._handed_back(run.attempt, ended)
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
@@ -390,9 +403,9 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         scope: trio.CancelScope,
     ) -> None:
-        account = RunAccount(res, run.attempt)
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
         ended = await self._call(run, call, res, settings, scope, account)
-        returned = await self._is_handed_back(run.attempt, ended)
+        returned = await self._handed_back(run.attempt, ended)
         self._end(run, ended, call, account, returned=returned)
         self._start_successor(run)
 
@@ -419,13 +432,19 @@ class _Execution(Generic[Arriving, Departing]):
             interruptible=self._interruptible,
         )
 
-    async def _is_handed_back(self, attempt: Attempt, ended: Outcome | None) -> bool:
-        """Return True if a run has failed as its worker, or that of a member, is being ended."""
+    async def _handed_back(self, attempt: Attempt, ended: Outcome | None) -> str:
+        """Return the status of a run that failed as its worker, or a member's, is being ended.
+
+        It is that of `Ended`; "" for a failure of its own.
+        """
         if type(ended) is not outcome.Error:
-            return False
+            return ""
+        if stopped_for_worker(ended.error):
+            return "stopped"
         if isinstance(ended.error, MemberLost) and ended.error.ends:
-            return True
-        return await self.ask_ending(attempt, signal_behind(ended.error))
+            return "returned"
+        ends = await self.ask_ending(attempt, signal_behind(ended.error))
+        return "returned" if ends else ""
 
     async def ask_ending(self, attempt: Attempt, signal: int) -> bool:
         """Ask the agent if the worker is being ended, as a run has failed; see `worker_ends`."""
@@ -450,12 +469,12 @@ class _Execution(Generic[Arriving, Departing]):
         call: Call | None,
         account: RunAccount | None = None,
         *,
-        returned: bool = False,
+        returned: str = "",
     ) -> None:
         """Report the end of a run that had begun; None for an outcome if it was cancelled.
 
         Args:
-            returned: True if it has failed as its worker is being ended.
+            returned: as `_handed_back` returns it.
         """
         attempt = run.attempt
         del self._runs[attempt]
@@ -481,8 +500,7 @@ class _Execution(Generic[Arriving, Departing]):
         if self._on_ended is not None:
             self._on_ended(attempt)
         if ended is None or returned:
-            status = "returned" if returned else "cancelled"
-            self._send(Ended(attempt, status, report=report), None)
+            self._send(Ended(attempt, returned or "cancelled", report=report), None)
         else:
             payload, failed = self._translation.encode(ended, call)
             crash = error = worker = ""
@@ -543,6 +561,14 @@ def crash_behind(error: BaseException) -> str:
     if isinstance(error, ExternalLostError) and error.unwatched:
         return f"the process that watched over {command_line(error.argv)} was killed"
     return ""
+
+
+def stopped_for_worker(error: BaseException) -> bool:
+    """Return True if a run ended because programs stopped softly before the end of its worker."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(stopped_for_worker, error.exceptions))
+    stopped = isinstance(error, ExternalTimeoutError) and error.stopped_softly
+    return stopped and error.failure.warned == "worker"  # type: ignore[attr-defined]
 
 
 def lost_worker(error: BaseException) -> str:
