@@ -946,7 +946,8 @@ async def test_a_script_runs_where_no_link_to_it_can_be_made(
 
 async def test_a_script_finds_its_number_and_what_it_has(queue: Queue, work: Path) -> None:
     said = "$$ $SLURM_TASK_PID $GRAIN_CORES $GRAIN_MEMORY_MB $SLURM_MEM_PER_NODE $SLURM_JOB_GPUS"
-    number = submit(queue, work, "sh", "-c", f"echo {said} $SLURM_JOB_UID $CUDA_VISIBLE_DEVICES")
+    script = f"echo {said} $SLURM_JOB_UID $CUDA_VISIBLE_DEVICES"
+    number = submit(queue, work, "sh", "-c", script, options={"submit-dir": str(work)})
     with GVAR.scope(Cores([3, 5]) & Memory(2) & GPUs([4, 6])):
         await ran(queue, number)
     own, told, *rest = (work / f"job-{number}.out").read_text().split()

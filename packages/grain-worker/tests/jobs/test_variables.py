@@ -56,7 +56,6 @@ def test_a_job_has_the_variables_that_scripts_for_slurm_use() -> None:
         "SLURM_JOB_UID": "0",
         "SLURM_JOB_GID": "0",
         "SLURM_GTIDS": "0",
-        "SLURM_TASK_PID": "",
         "SLURM_PRIO_PROCESS": "0",
         "SLURM_NODE_ALIASES": "(null)",
         "SLURM_TOPOLOGY_ADDR": "n07",
