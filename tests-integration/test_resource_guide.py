@@ -124,7 +124,9 @@ async def test_the_commands_of_the_guide_print_the_ports_of_a_job(
     site = Site(tmp_path)
     with site.gnaw(), running("grain.worker", "--url", site.address, *worker[1:]):
         done = await site.grain(*job[1:])
-    assert 0 == done.returncode, done.stderr
+        # Otherwise its dispatcher would start a scheduler of its own, and outlive the test.
+        stopped = await site.grain("queue", "stop")
+    assert (0, 0) == (done.returncode, stopped.returncode), done.stderr + stopped.stderr
     assert said == (tmp_path / "ports.txt").read_text().splitlines()
 
 

@@ -29,7 +29,7 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
-from grain.resource import ZERO, Cores, GPUs, Member, Memory, RootAllocation
+from grain.resource import ZERO, Cores, GPUs, Identities, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import last_line, output_trouble, with_trouble
@@ -50,7 +50,7 @@ from grain_testkit.queue_disk import unreadable
 from grain_testkit.small_disk import small_disk
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping
 
     from grain.edge.channel import MemoryChannel
     from grain.worker.call import Outcome
@@ -991,12 +991,31 @@ async def test_a_script_runs_where_no_link_to_it_can_be_made(
 
 async def test_a_script_finds_its_number_and_what_it_has(queue: Queue, work: Path) -> None:
     said = "$$ $SLURM_TASK_PID $GRAIN_CORES $GRAIN_MEMORY_MB $SLURM_MEM_PER_NODE $SLURM_JOB_GPUS"
-    number = submit(queue, work, "sh", "-c", f"echo {said} $SLURM_JOB_UID $CUDA_VISIBLE_DEVICES")
+    script = f"echo {said} $SLURM_JOB_UID $CUDA_VISIBLE_DEVICES"
+    number = submit(queue, work, "sh", "-c", script, options={"submit-dir": str(work)})
     with GVAR.scope(Cores([3, 5]) & Memory(2) & GPUs([4, 6])):
         await ran(queue, number)
     own, told, *rest = (work / f"job-{number}.out").read_text().split()
     assert own == told
     assert ["2", "2000", "1907", "4,6", str(os.getuid()), "4,6"] == rest
+
+
+class Misled(Identities):
+    """A kind with a mistake."""
+
+    def _variables(self, worker: Mapping[str, str]) -> Mapping[str, str]:
+        return {"NUMBER": self.N} if self.N == 1 else {worker["NOWHERE"]: ""}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(("n", "why"), [(1, "write 'NUMBER': '1'"), (2, "NOWHERE")])
+async def test_a_kind_whose_variables_are_wrong_is_the_reason_why_a_job_did_not_start(
+    queue: Queue, work: Path, n: int, why: str
+) -> None:
+    number = submit(queue, work, "touch", "began")
+    with GVAR.scope(Misled(n)):
+        ended = await ran(queue, number)
+    assert ("start", True) == (ended.how, why in ended.message)
+    assert not (work / "began").exists()
 
 
 async def test_a_job_that_runs_out_of_memory_says_so(queue: Queue, work: Path) -> None:

@@ -56,7 +56,6 @@ def test_a_job_has_the_variables_that_scripts_for_slurm_use() -> None:
         "SLURM_JOB_UID": "0",
         "SLURM_JOB_GID": "0",
         "SLURM_GTIDS": "0",
-        "SLURM_TASK_PID": "",
         "SLURM_PRIO_PROCESS": "0",
         "SLURM_NODE_ALIASES": "(null)",
         "SLURM_TOPOLOGY_ADDR": "n07",
@@ -116,7 +115,8 @@ def test_what_grain_has_given_to_an_outer_job_does_not_reach_an_inner_one() -> N
         {os.fsencode(name): os.fsencode(value) for name, value in outer.items()},
         {"MKL_NUM_THREADS": "2"},
     ) | {MARKS: b"mark:"}
-    note_given(program, launched := {b"OMPI_MCA_plm": b"rsh", b"GRAIN_RSH": b"/tmp/rsh"})
+    launched = {b"OMPI_MCA_plm": b"rsh", b"GRAIN_RSH": b"/tmp/rsh", b"HOSTS": b"n1\nn2"}
+    note_given(program, launched)
     shell = {os.fsdecode(name): os.fsdecode(value) for name, value in (program | launched).items()}
     assert {"OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "SLURM_ARRAY_TASK_ID"} <= shell.keys()
 

@@ -124,6 +124,24 @@ def test_processes_are_bound_and_see_their_devices_only() -> None:
 
 
 @pytest.mark.parametrize(
+    ("variable", "seen", "ids", "expected"),
+    [
+        ("CUDA_VISIBLE_DEVICES", "MIG-a,MIG-b", ("0", "1"), ["MIG-a", "MIG-b", None, None]),
+        ("ROCR_VISIBLE_DEVICES", "8,9", ("8", "9"), ["8", "9", "8", "9"]),
+        ("ZE_AFFINITY_MASK", "0.0,0.1", ("0", "1"), ["0.0", "0.1", None, None]),
+    ],
+)
+def test_processes_see_devices_by_the_names_of_their_worker(
+    variable: str, seen: str, ids: tuple[str, ...], expected: list[str | None]
+) -> None:
+    """Those of another worker are not known here."""
+    job = StepJob(JOB.variables, ("n1", "n2"), (True, True), seen_by={variable: seen})
+    rooms = [MemberRoom((0, 1), ids), MemberRoom((0, 1), ids)]
+    found = answered(job, rooms, tasks=4, gpus_per_task=1)
+    assert expected == of_ranks(found, variable)
+
+
+@pytest.mark.parametrize(
     ("pattern", "path"),
     [
         ("%t.out", "/work/1.out"), ("%2t.out", "/work/01.out"), ("/a/../%j.o", "/12.o"),

@@ -163,7 +163,9 @@ _SLURM: dict[str, Callable[[_Attempt], object]] = {
     "SLURM_SUBMIT_DIR": lambda a: a.job.options.get("submit-dir", a.job.directory),
     "SLURM_SUBMIT_HOST": lambda a: a.job.host,
     "SLURM_TASKS_PER_NODE": lambda a: repeated(ranks_each(a.job, a.place)),
-    "SLURM_TASK_PID": lambda _: "",  # the process itself sets it: `grain.worker.guards.program`
+    # The process itself sets it (`grain.worker.guards.program`). That takes a fork(2) and a
+    # millisecond, so only jobs of sbatch have it.
+    "SLURM_TASK_PID": lambda a: None if a.option("submit-dir") is None else "",
     "SLURM_THREADS_PER_CORE": _plain("threads-per-core"),
     "SLURM_TOPOLOGY_ADDR": lambda a: a.place.host,
     "SLURM_TOPOLOGY_ADDR_PATTERN": lambda _: "node",

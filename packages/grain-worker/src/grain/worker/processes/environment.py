@@ -170,7 +170,9 @@ def _encoded_name(name: str) -> bytes:
 
 def note_given(variables: dict[bytes, bytes], given: Mapping[bytes, bytes]) -> None:
     """Note in the environment of a program what Grain has given to it, beside what is noted."""
-    lines = b"".join(b"%b=%b\n" % pair for pair in given.items())
+    lines = b"".join(
+        b"%b=%b\n" % (name, value.replace(b"\n", b"\\n")) for name, value in given.items()
+    )
     if lines:
         variables[GIVEN] = variables.get(GIVEN, b"") + lines
 
@@ -182,7 +184,7 @@ def without_given(variables: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in variables.items()
-        if (name, value) not in noted and name != GIVEN.decode()
+        if (name, value.replace("\n", "\\n")) not in noted and name != GIVEN.decode()
     }
 
 

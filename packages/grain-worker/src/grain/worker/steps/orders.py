@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from grain.queue import patterns
-from grain.resource import gpu_variables
+from grain.resource import gpu_variables, named_by_numbers
 from grain.resource.figures import hostlist, repeated
 from grain.worker.steps.shares import StepImpossible, StepWish, of_process, places
 
@@ -209,8 +209,9 @@ def answer(
         variables = {f"SLURM_{name}": value for name, value in own.items()}
         if "SLURMD_NODENAME" in order.environment:
             variables["SLURMD_NODENAME"] = names[node]
-        # The job's devices are all that it sees, so none means none of them.
-        if job.seen_by is not None:
+        # The job's devices are all that it sees, so none means none of them. Names are this
+        # worker's: where GPUs have names, a process on another one sees all of the job's there.
+        if job.seen_by is not None and (not share.member or named_by_numbers(job.seen_by)):
             variables |= gpu_variables([int(gpu) for gpu in gpus], job.seen_by)
         ranks.append(
             {
