@@ -11,7 +11,7 @@ import click
 
 from grain.cli import completion
 from grain.cli.options import json_option
-from grain.cli.plugin import Interrupted, print_json, report_errors
+from grain.cli.plugin import Interrupted, chosen_config, print_json, report_errors
 from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs, warn_of_damage
 from grain.cli.show import clean
 from grain.cli.streams import plain
@@ -110,7 +110,8 @@ def wait(ctx: click.Context, as_json: bool, queue_name: str | None, jobs: tuple[
     with trouble(), report_errors(), queue_errors():
         queue, chosen = queue_with_jobs(jobs, queue_name)
         with going_on(queue, chosen):
-            ctx.exit(wait_for(queue, chosen, as_json=as_json))
+            config = chosen_config(ctx)
+            ctx.exit(wait_for(queue, chosen, as_json=as_json, config=config))
 
 
 class _Awaited(NamedTuple):

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grain.cli.scaling.model import WorkerShape
-from grain.resource import from_data
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from grain.cli.scaling.model import WorkerShape
     from grain.config import Config, Shape
 
 ONE_SHAPE = "node"
@@ -47,6 +45,10 @@ def worker_shape(config: Config, shape: Shape | None, sharing: int) -> WorkerSha
     Raises:
         click.ClickException: the resources of the configuration make no sense.
     """
+    # Whoever only wants a shape by its name needs neither.
+    from grain.cli.scaling.model import WorkerShape
+    from grain.resource import from_data
+
     script, held = config.worker.script, config.worker.reserve
     gpus = gpus_asked(script.extra_args) if shape is None or shape.gpus is None else shape.gpus
     cores, memory = script.cores, script.memory

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli import show
-from grain.cli.slurm_words.options import EXCLUSIVE
 from grain.cli.slurm_words.submission import JobRefused
+from grain.cli.slurm_words.values import EXCLUSIVE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

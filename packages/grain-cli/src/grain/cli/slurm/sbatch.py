@@ -14,16 +14,9 @@ from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.nodes import check_offered
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
-from grain.cli.slurm_words.options import (
-    EXCLUSIVE,
-    SBATCH,
-    SINGLETON,
-    directives,
-    merged,
-    of_environment,
-    of_script,
-)
+from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
+from grain.cli.slurm_words.values import EXCLUSIVE, SINGLETON, moment
 from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError, Uncertain
 
 if TYPE_CHECKING:
@@ -114,7 +107,6 @@ def _tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
         CommandFailed: no worker is large enough.
     """
     from grain.cli.slurm.nodes import find_nodes
-    from grain.cli.slurm_words.values import moment
     from grain.resource.figures import hostlist
 
     cores, whole = job.first_choice.get("Cores", 1), EXCLUSIVE in job.options

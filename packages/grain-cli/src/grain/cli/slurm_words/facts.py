@@ -6,7 +6,6 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from grain.cli.slurm_words import values
-from grain.cli.slurm_words.options import EXCLUSIVE
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
 from grain.queue import patterns
 from grain.queue.selectors import plain_number
@@ -121,7 +120,9 @@ class SlurmTask:
         if self.run and self.run.cpus:
             return self.run.cpus // self.nodes
         cores = self.job.first_choice.get("Cores", 1)
-        return int(cores if isinstance(cores, int | float) else self.job.options.get(EXCLUSIVE, 1))
+        return int(
+            cores if isinstance(cores, int | float) else self.job.options.get(values.EXCLUSIVE, 1)
+        )
 
     @property
     def cores(self) -> int:
@@ -149,7 +150,7 @@ class SlurmTask:
     @property
     def sharing(self) -> str:
         """``OK`` if others may share its nodes, else ``NO``."""
-        return "NO" if EXCLUSIVE in self.job.options else "OK"
+        return "NO" if values.EXCLUSIVE in self.job.options else "OK"
 
     @property
     def memory(self) -> str:

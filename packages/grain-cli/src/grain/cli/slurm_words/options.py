@@ -68,12 +68,6 @@ _FLAGS = {
     "SBATCH_WAIT": "wait",
 }
 
-EXCLUSIVE = "exclusive"
-"""The option of a job that takes whole nodes: the cores that each has to have."""
-
-SINGLETON = "singleton"
-"""The option of a job that waits for all earlier ones of its name; who submits it finds these."""
-
 # Of each group, the one that is given last counts.
 _INSTEAD = ({"requeue", "no-requeue"}, {"mem", "mem-per-cpu", "mem-per-gpu"})
 

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, expanded, make_job, passed_on
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse
-from grain.cli.slurm_words.options import EXCLUSIVE, SINGLETON, directives, merged, of_script
+from grain.cli.slurm_words.options import directives, merged, of_script
+from grain.cli.slurm_words.values import EXCLUSIVE, SINGLETON
 from grain.queue.arrays import first_and_last, parse_array
 from grain.queue.errors import BadInput
 from grain.queue.records import KILL, ArraySpec, Job

@@ -12,6 +12,12 @@ from grain.cli.slurm_words.grammar import BadUse
 if TYPE_CHECKING:
     from grain.queue.records import Dependency, Receivers, Until
 
+EXCLUSIVE = "exclusive"
+"""The option of a job that takes whole nodes: the cores that each has to have."""
+
+SINGLETON = "singleton"
+"""The option of a job that waits for all earlier ones of its name; who submits it finds these."""
+
 _UNITS = {"": 1.0, "M": 1.0, "K": 1 / 1024, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _MEMORY = re.compile(r"(\d{1,15})\s*([KMGTP]?)(?:B|IB)?", re.ASCII | re.IGNORECASE)
 _LIMIT = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
