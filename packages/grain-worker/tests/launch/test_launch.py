@@ -15,8 +15,9 @@ import trio
 
 from grain.edge.invitation import accept, invite
 from grain.files.trust import python_command
-from grain.worker.launch.launcher import _Launch
+from grain.worker.launch.launcher import _Launch, _Start, _written
 from grain.worker.launch.part import CODEC, SignalReceived
+from grain.worker.launch.starter import StartOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -278,3 +279,34 @@ async def test_a_worker_that_connects_later_gets_the_signals_that_came_before() 
 
 async def heard(visit: Visit) -> list[object]:
     return [message for message, _ in await visit.channel.receive()]
+
+
+def test_the_order_for_the_nodes_is_for_its_owner_only_and_those_of_killed_jobs_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    order = StartOrder(["--res", "{}"], "/", {"TOKEN": "secret"}, [1], b"invitation", "")
+    before = os.umask(0)
+    try:
+        with _written(order) as path:
+            assert 0o600 == path.stat().st_mode & 0o777
+            names = [f"{letter * 24}.json" for letter in "ab"]
+            for name, hours in zip(names, (23.9, 24.1), strict=True):
+                at = time.time() - hours * 3600.0
+                (path.parent / name).touch(mode=0o600)
+                os.utime(path.parent / name, (at, at))
+            with _written(order) as other:
+                assert {names[0], path.name, other.name} == set(os.listdir(path.parent))
+    finally:
+        os.umask(before)
+    assert not path.exists()
+
+
+async def test_the_status_of_a_launch_is_the_largest_and_a_killed_launcher_has_failed() -> None:
+    ours, statuses = _Launch(), []
+    for script in ("exit 3", "exit 2", "kill -9 $$"):
+        await ours.run(_Start("a worker", ["sh", "-c", script], os.environ))
+        statuses.append(ours.status)
+    await ours.run(_Start("a worker", ["/no/such/launcher"], os.environ))
+    assert [3, 3, 137] == statuses
+    assert 137 == ours.status
