@@ -10,12 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 import trio
 
 from grain.edge.invitation import accept, invite
 from grain.files.trust import python_command
-from grain.worker.launch.launcher import _Launch, _Start, _written
+from grain.worker.launch.launcher import _Launch, _Start, _starts, _written
 from grain.worker.launch.part import CODEC, SignalReceived
 from grain.worker.launch.starter import StartOrder
 
@@ -310,3 +311,22 @@ async def test_the_status_of_a_launch_is_the_largest_and_a_killed_launcher_has_f
     await ours.run(_Start("a worker", ["/no/such/launcher"], os.environ))
     assert [3, 3, 137] == statuses
     assert 137 == ours.status
+
+
+@pytest.mark.parametrize(
+    ("variables", "log"),
+    [
+        ({"PBS_JOBID": "1.a", "PBS_NODEFILE": "n1\n"}, "asked for"),  # moved there at the end
+        ({"SGE_JOB_SPOOL_DIR": "/spool", "PE_HOSTFILE": "n1 1 all.q\n"}, "/out"),
+    ],
+)
+def test_workers_are_told_where_the_output_of_their_job_will_be(
+    variables: dict[str, str], log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("grain.worker.launch.launcher._own_output", lambda: "/out")
+    (tmp_path / "nodes").write_text(list(variables.values())[-1])
+    environ = {**variables, list(variables)[-1]: str(tmp_path / "nodes"), "PATH": "/bin"}
+    with _starts([], 1, "asked for", b"", environ) as [start]:
+        order = Path(start.argv[-2]).read_bytes()
+    assert log == msgspec.json.decode(order, type=StartOrder).log
