@@ -198,7 +198,7 @@ def test_a_job_that_never_begins_is_not_waited_for(jobs: JobCommands) -> None:
     ) == jobs.grain("wait", "3").stderr
     done = jobs.grain("wait", "--json", "2")
     assert (102, "") == (done.exit_code, done.stderr)
-    assert ["waiting"] == [one["state"] for one in json.loads(done.stdout)]
+    assert ["impossible"] == [one["state"] for one in json.loads(done.stdout)]
 
 
 def test_a_job_that_is_removed_is_named_as_such(jobs: JobCommands) -> None:

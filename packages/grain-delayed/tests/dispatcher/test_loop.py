@@ -14,13 +14,15 @@ import pytest
 import trio
 import trio.testing
 
-from grain.dispatcher.batch_jobs import WorkerJob, jobs_over
 from grain.dispatcher.desk import Desk
 from grain.dispatcher.mission import MOST_PRIORITY, DispatchLoop, request_of
-from grain.head.messages import Crash, FailedOn
+from grain.files.batch_jobs import WorkerJob, jobs_over
+from grain.head.messages import Crash, FailedOn, Unschedulable
+from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
-from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
-from grain.resource import Cores, WTime, to_data
+from grain.queue.records import ArraySpec, Begun, Ended, Job, UnmetRequest, Wish
+from grain.resource import Cores, WTime, learned, to_data
+from grain.worker.errors import note_memory
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
 from grain_testkit.blocking import call_in_place
 from grain_testkit.queue_disk import unreadable
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from grain.resource import Resource
     from grain.worker import Call
 
 JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("true",))
@@ -44,6 +47,7 @@ class Executor:
     def __init__(self, answer: Callable[[AttemptCall], AttemptEnd | None]) -> None:
         self._answer = answer
         self.calls: list[AttemptCall] = []
+        self.requests: list[Resource] = []
         self.cancelled: list[int] = []
         self.on_crash: Callable[[int, Crash], object] | None = None
         self.priorities: list[int] = []
@@ -52,6 +56,10 @@ class Executor:
         self.further: dict[int, int] = {}
         self.avoided: list[tuple[FailedOn, ...]] = []
         self.failed_on: FailedOn | None = None
+        self.stuck: dict[int, Unschedulable] = {}
+
+    def unmet(self) -> dict[int, Unschedulable]:
+        return self.stuck
 
     def cancel(self, task: int) -> None:
         self.cancelled.append(task)
@@ -60,11 +68,12 @@ class Executor:
         return SimpleNamespace(running=0)
 
     def submit_call(
-        self, _request: object, call: Call, deliver: Callable[[Any], None], *, priority: int,
+        self, request: Resource, call: Call, deliver: Callable[[Any], None], *, priority: int,
         number: int, avoid: tuple[FailedOn, ...], **_more: object,
     ) -> None:  # fmt: skip
         [what] = call.args
         self.calls.append(what)
+        self.requests.append(request)
         self.priorities.append(priority)
         self.avoided.append(avoid)
         answer = self._answer(what)
@@ -74,6 +83,8 @@ class Executor:
     def _end(self, answer: AttemptEnd, deliver: Callable[[Any], None], number: int) -> None:
         self._last = number
         ended = outcome.capture(answer.check)
+        if isinstance(ended, outcome.Error):
+            note_memory(ended.error, answer.amount)  # as the runner does
         deliver(ended)
         self.outcomes[number] = "done" if isinstance(ended, outcome.Value) else "failed"
         if number in self.retried:
@@ -179,6 +190,27 @@ async def test_attempts_of_a_job_count_as_one_call_that_is_tried_again(
     assert [1, 2, 3] == [call.attempt for call in executor.calls]
     assert ["retried", "retried", "done"] == list(executor.outcomes.values())
     assert dict.fromkeys(others, first) == executor.further
+
+
+async def test_a_job_of_a_group_runs_again_with_more_memory_until_it_has_the_most(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The amounts are those of the scheduler; the last attempt is a failure for good."""
+    amounts = [3.0, 8.0, 32.0]
+
+    def answer(what: AttemptCall) -> AttemptEnd:
+        amount = amounts[what.attempt - 1]
+        queue.begin(1, None, what.attempt, Begun(at=0.0, host="h"))
+        queue.end(1, None, what.attempt, Ended(how="memory", at=1.0, amount=amount))
+        return AttemptEnd("ended", failure="opt: killed for want of memory", amount=amount)
+
+    executor = Executor(answer)
+    request = {"Cores": 1, "Memory": {"M": 32, "group": "opt"}}
+    queue.submit(msgspec.structs.replace(JOB, request=request))
+    await run_until(queue, executor, lambda: queue.ended(1, None, 3) is not None)
+    asked = [learned(one) for one in executor.requests]
+    assert [(1, 0.0), (2, 3.0), (3, 8.0)] == [one.tried for one in asked if one is not None]
+    assert ["retried", "retried", "failed"] == list(executor.outcomes.values())
 
 
 async def test_the_first_calls_of_tasks_that_are_cancelled_before_the_next_one_are_forgotten(
@@ -340,10 +372,10 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
     asked: list[float] = []
     began = trio.current_time()
 
-    async def ask(jobs: Sequence[WorkerJob]) -> list[str]:
+    async def ask(jobs: Sequence[WorkerJob]) -> list[str | None]:
         asked.append(trio.current_time() - began)
         assert [WorkerJob("slurm", "7", "n17")] == list(jobs)
-        return ["" if len(asked) < 3 else "its batch job is over"]
+        return [None if len(asked) < 3 else "TIMEOUT"]
 
     desk = Desk(queue, autojump_clock.current_time)
     executor = Executor(lambda _: None)
@@ -355,7 +387,10 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
         nursery.cancel_scope.cancel()
     ended = queue.ended(1, None, 1)
     assert ended is not None
-    assert (ended.how, ended.message) == ("lost", "its batch job is over")
+    assert (ended.how, ended.message) == (
+        "lost",
+        "the batch job of its worker on n17 is over: TIMEOUT",
+    )
     # Slurm lists a job for five minutes after its end.
     assert [pytest.approx(at, abs=10.0) for at in (120.0, 360.0, 600.0)] == asked
     assert 660.0 == pytest.approx(trio.current_time() - began, abs=20.0)  # gone for a minute
@@ -370,9 +405,9 @@ async def test_a_batch_system_is_asked_soon_about_a_further_run_and_once_a_minut
         at=0.0, host="n17", boot="b", pid=1, pid_began=1, batch_system="slurm",
     )  # fmt: skip
 
-    async def ask(jobs: Sequence[WorkerJob]) -> list[str]:
+    async def ask(jobs: Sequence[WorkerJob]) -> list[str | None]:
         asked.append((trio.current_time() - began, [one.job for one in jobs]))
-        return [""] * len(jobs)
+        return [None] * len(jobs)
 
     def answer(what: AttemptCall) -> AttemptEnd:
         job = msgspec.structs.replace(there, batch_job=str(what.number))
@@ -450,7 +485,7 @@ async def test_without_the_commands_of_grain_no_batch_system_is_asked(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setattr("trio.run_process", None)
-    assert await jobs_over([WorkerJob("slurm", "1", "n1")]) == [""]
+    assert await jobs_over([WorkerJob("slurm", "1", "n1")]) == [None]
 
 
 async def test_what_hinders_the_begin_is_raised_as_it_is(
@@ -511,3 +546,35 @@ def test_a_worker_ends_a_job_only_long_after_its_own_limit(timeout: float) -> No
     limit = Cores(2) if timeout in (0.0, float("inf")) else Cores(2) & WTime(T=150.0, softT=90.0)
     # SIGTERM comes at the limit, and SIGKILL 30 s later; what is left has as long once more.
     assert to_data(limit) == to_data(request)
+
+
+@pytest.mark.parametrize(("workers", "seconds"), [(True, 10), (False, 60)])
+async def test_commands_are_told_what_no_worker_could_meet_for_a_while(
+    queue: Queue, autojump_clock: trio.testing.MockClock, workers: bool, seconds: float
+) -> None:
+    executor = Executor(lambda _: None)
+    large = msgspec.structs.replace(JOB, request={"Cores": 1000}, timeout=60.0)
+    queue.submit(large)
+    told = Dispatchers(queue.files).unmet
+    loop = DispatchLoop(queue, Desk(queue), executor)  # type: ignore[arg-type]
+
+    async def until(done: Callable[[], bool]) -> None:
+        while not done():
+            await trio.sleep(0.1)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loop.run)
+        await until(lambda: bool(executor.calls))
+        [call] = executor.calls
+        why = Unschedulable(0, "w1: too small", workers)
+        executor.stuck = {call.ticket: why}
+        began = trio.current_time()
+        await until(lambda: bool(told()))
+        assert trio.current_time() >= began + seconds, "a worker may come back"
+        assert [UnmetRequest(request={"Cores": 1000}, timeout=60.0)] == told()
+        executor.stuck = {}
+        await until(lambda: not told())
+        executor.stuck = {call.ticket: msgspec.structs.replace(why, cluster=True)}
+        await until(lambda: bool(told()))
+        assert "w1: too small" == told()[0].why, "no worker changes that"
+        nursery.cancel_scope.cancel()

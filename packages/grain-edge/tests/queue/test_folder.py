@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace as replaced
 
-from grain.files.processes import this_process
+from grain.files.processes import start_time, this_process
 from grain.queue.book import Book, read_tickets
 from grain.queue.dispatchers import Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import BadInput, CannotWrite, NoSuchJob, Uncertain, Unusable
@@ -28,7 +29,15 @@ from grain.queue.folder import (
     queue_folder,
     read_format,
 )
-from grain.queue.records import ArraySpec, Begun, Dependency, Ended, QueueFormat, Wish
+from grain.queue.records import (
+    ArraySpec,
+    Begun,
+    Dependency,
+    Ended,
+    QueueFormat,
+    UnmetRequest,
+    Wish,
+)
 from grain_testkit.queue_disk import Host, Server
 from grain_testkit.queue_world import make_job
 
@@ -520,3 +529,24 @@ def test_a_record_may_have_texts_that_are_not_utf_8(queue: Queue) -> None:
     assert receipts.ended is not None
     texts = [wish.by, wish.why, receipts.begun.host, receipts.ended.message]
     assert ["why ?"] * 4 == texts
+
+
+def test_a_dispatcher_that_is_stopped_counts_as_killed_until_it_goes_on(queue: Queue) -> None:
+    dispatchers = Dispatchers(queue.files)
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        began = start_time(process.pid)
+        dispatchers.take_charge(replaced(this_dispatcher(), pid=process.pid, pid_began=began))
+        try:
+            dispatchers.note_unmet(1, [UnmetRequest(request={"Cores": 9})])
+            assert [UnmetRequest(request={"Cores": 9})] == dispatchers.unmet()
+            os.kill(process.pid, signal.SIGSTOP)
+            os.waitpid(process.pid, os.WUNTRACED)
+            assert dispatchers.alive() is None
+            assert dispatchers.has_died()
+            assert [] == dispatchers.unmet(), "a worker may have come since"
+            assert dispatchers.alive(also_stopped=True) is not None
+            os.kill(process.pid, signal.SIGCONT)
+            os.waitpid(process.pid, os.WCONTINUED)
+            assert dispatchers.alive() is not None
+        finally:
+            process.kill()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.head.needs.ladder import LAST_ATTEMPT, MOST_NEEDS, RunNeed, ladder, next_amount
+from grain.head.needs.ladder import MOST_NEEDS, RunNeed, ladder, next_amount
+from grain.resource import LAST_ATTEMPT
 
 AMOUNTS = st.floats(0.01, 500)
 NEEDS = st.lists(st.builds(RunNeed, AMOUNTS, st.floats(0.1, 1e5)), min_size=1, max_size=80)

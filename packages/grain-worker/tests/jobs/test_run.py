@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import resource
@@ -28,15 +29,23 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
-from grain.resource import ZERO, Cores, Member, RootAllocation
+from grain.resource import ZERO, Cores, GPUs, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import last_line, output_trouble, with_trouble
-from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobError, JobFunction, NotRun, run_job
+from grain.worker.jobs.run import (
+    AttemptCall,
+    AttemptEnd,
+    JobError,
+    JobFunction,
+    JobMemoryError,
+    NotRun,
+    run_job,
+)
 from grain.worker.jobs.variables import Place, job_environment
 from grain.worker.messages import AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
-from grain_testkit.allocations import allocation
+from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain_testkit.queue_disk import unreadable
 from grain_testkit.small_disk import small_disk
 
@@ -110,6 +119,37 @@ async def test_a_command_runs_in_its_directory_between_two_receipts(
     assert (begun.pid, begun.ticket) == (os.getpid(), 17)
     assert fate_of(begun, this_process()) == "runs"
     assert begun.machine == this_process().machine
+
+
+UNTIL_EXIT = "until [ -e EXIT ]; do sleep 0.02; done; echo stored; exit %d"
+
+
+@pytest.mark.parametrize("code", [0, 2])
+async def test_a_job_that_stops_softly_at_its_workers_end_is_handed_back(
+    queue: Queue, work: Path, code: int
+) -> None:
+    end = WorkerEnd(lambda: None)
+    GVAR.enter(ZERO, "w", None, RunAccount(ZERO, end=end))
+    end.announce(math.inf, now=True)
+    number = submit(queue, work, "sh", "-c", UNTIL_EXIT % code, warn="EXIT", warn_before=60.0)
+    assert "returned" == (await run_job(call(queue, number))).what
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert "returned" == ended.how
+    assert "stored\n" == (work / f"job-{number}.out").read_text()
+    assert not (work / "EXIT").exists()
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (2, 2)])
+async def test_a_job_that_stops_softly_before_its_time_limit_ends_as_it_does(
+    queue: Queue, work: Path, code: int, status: int
+) -> None:
+    number = submit(
+        queue, work, "sh", "-c", UNTIL_EXIT % code, warn="EXIT", warn_before=59.0, timeout=60.0
+    )
+    ended = await ran(queue, number)
+    assert ("exit", status) == (ended.how, ended.status)
+    assert ("stopped softly before its time limit" in ended.message) is bool(code)
 
 
 async def test_the_receipt_of_the_begin_has_the_cpus_of_all_members(
@@ -440,12 +480,18 @@ async def test_a_job_that_succeeds_is_one_call_that_returns_and_others_raise(
 
 
 @asynccontextmanager
-async def runner() -> AsyncGenerator[MemoryChannel[Call | None, Outcome | None]]:
-    """A runner that asks its agent, which is the test."""
+async def runner(
+    told_at: float = math.inf,
+) -> AsyncGenerator[MemoryChannel[Call | None, Outcome | None]]:
+    """A runner that asks its agent, which is the test.
+
+    Args:
+        told_at: when a batch system tells its process to end.
+    """
     agent: MemoryChannel[Call | None, Outcome | None]
     theirs: MemoryChannel[Outcome | None, Call | None]
     agent, theirs = memory_channels()
-    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False)
+    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False, told_at=lambda: told_at)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serves.serve)
         yield agent
@@ -478,6 +524,35 @@ async def test_a_program_that_is_ended_together_with_its_worker_has_not_failed(
     ended = queue.ended(number, None, 1)
     assert ended is not None
     assert ended.how == ("returned" if ends else how)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_program_that_ends_well_when_it_is_told_to_has_not_ended(
+    queue: Queue, work: Path, ends: bool
+) -> None:
+    number = submit(queue, work, "true")
+    async with runner(told_at=time.monotonic()) as agent:
+        job = Call(JobFunction("opt"), (call(queue, number),), {})
+        agent.post([(StartRun((1, 1), ZERO), job)])
+        assert [(AskEnding((1, 1), signal.SIGTERM), None)] == await agent.receive()
+        assert queue.ended(number, None, 1) is None
+        agent.post([(EndingTold((1, 1), ends), None)])
+        # The runner asks as well: a call that was handed back raises.
+        assert [(AskEnding((1, 1), 0 if ends else signal.SIGTERM), None)] == await agent.receive()
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.status) == ("returned" if ends else "exit", 0)
+
+
+async def test_a_program_that_has_ended_well_asks_nobody_before_it_is_told_to_end(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "true")
+    async with runner(told_at=time.monotonic() + 1000) as agent:
+        job = Call(JobFunction("opt"), (call(queue, number),), {})
+        agent.post([(StartRun((1, 1), ZERO), job)])
+        ((ended, _),) = await agent.receive()
+        assert isinstance(ended, RunEnd)
 
 
 @pytest.mark.parametrize("fields", [{"timeout": 0.5}, {"stdin": "missing"}])
@@ -883,12 +958,66 @@ async def test_threads_are_those_of_the_submission(queue: Queue, work: Path) -> 
     assert (work / f"job-{number}.out").read_text() == "3\n"
 
 
+@pytest.mark.parametrize("first", ["#!/bin/bash\n", "#!/bin/sh -e\n", ""])
+@pytest.mark.parametrize("name", ["opt.sh", "my job\n\033[1m.sh", "-x", "", "n" * 300])
+async def test_a_script_has_the_name_that_its_user_knows_while_it_runs(
+    queue: Queue, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    first: str, name: str,
+) -> None:  # fmt: skip
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    script = first + 'printf "%s\\0" "$0" "$@"\ncat "$0" > copy\nnosuch-command\n'
+    number = submit(queue, work, "a word", script=script, script_name=name and f"/home/ann/{name}")
+    ended = await ran(queue, number)
+
+    own, word, message = (work / f"job-{number}.out").read_text().split("\0")
+    if len(name) < 256:
+        assert own.startswith(f"{tmp_path}/tmp/grain-")
+        assert (name or "slurm_script") == own.rpartition("/")[2]
+    assert ("a word", 127) == (word, ended.status)
+    assert f"{own}: " in message
+    assert script == (work / "copy").read_text()
+    assert not list((tmp_path / "tmp").glob("grain-*/*"))
+
+
+async def test_a_script_runs_where_no_link_to_it_can_be_made(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    number = submit(queue, work, script="#!/bin/sh\necho $0\n", script_name="run.sh")
+    await ran(queue, number)
+    assert "/blobs/" in (work / f"job-{number}.out").read_text()
+
+
+async def test_a_script_finds_its_number_and_what_it_has(queue: Queue, work: Path) -> None:
+    said = "$$ $SLURM_TASK_PID $GRAIN_CORES $GRAIN_MEMORY_MB $SLURM_MEM_PER_NODE $SLURM_JOB_GPUS"
+    number = submit(queue, work, "sh", "-c", f"echo {said} $SLURM_JOB_UID $CUDA_VISIBLE_DEVICES")
+    with GVAR.scope(Cores([3, 5]) & Memory(2) & GPUs([4, 6])):
+        await ran(queue, number)
+    own, told, *rest = (work / f"job-{number}.out").read_text().split()
+    assert own == told
+    assert ["2", "2000", "1907", "4,6", str(os.getuid()), "4,6"] == rest
+
+
 async def test_a_job_that_runs_out_of_memory_says_so(queue: Queue, work: Path) -> None:
     number = submit(queue, work, "sh", "-c", "kill -9 $$")
-    with GVAR.scope(allocation(M=1e-6)):
+    with GVAR.scope(Memory(1e-6)):
         ended = await ran(queue, number)
     assert ended.how == "memory"
     assert ended.message.startswith("killed for want of memory: ")
+
+
+async def test_a_job_of_a_group_notes_the_memory_that_was_too_little(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "sh", "-c", "kill -9 $$")
+    with GVAR.scope(Cores(1) & Memory(1e-6, group="opt")):
+        end = await run_job(call(queue, number))
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ("memory", 1e-6) == (ended.how, ended.amount)
+    with pytest.raises(JobMemoryError, match="want of memory"):
+        end.check()
 
 
 async def test_ranks_share_the_cpus_of_their_job_and_stay_on_them(queue: Queue, work: Path) -> None:
@@ -903,7 +1032,7 @@ async def test_ranks_share_the_cpus_of_their_job_and_stay_on_them(queue: Queue, 
             queue, work, "mpirun.openmpi", "-n", ranks, "sh", "-c", rank,
             environment={"PATH": os.environ["PATH"], **as_root}, options={"ntasks": ranks},
         )  # fmt: skip
-        with GVAR.scope(allocation(c=own)):
+        with GVAR.scope(Cores(own)):
             await ran(queue, number)
         listed = ",".join(map(str, own)) if len(own) == 1 else f"{own[0]}-{own[-1]}"
         line = f"1 Cpus_allowed_list: {listed}"

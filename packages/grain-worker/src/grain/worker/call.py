@@ -57,6 +57,7 @@ class RunSettings(NamedTuple):
         label: names the mission and the task in front of lines that it prints; empty for none.
         function: what it calls, for the same.
         echo: True if its mission wants the lines that it prints.
+        enforce: True to hold programs to the memory that their task asked for.
     """
 
     cwd: str = ""
@@ -66,6 +67,7 @@ class RunSettings(NamedTuple):
     function: object = None
     attempt: tuple[int, int] = (0, 0)
     echo: bool = False
+    enforce: bool = False
 
 
 Outcome = outcome.Value[Any] | outcome.Error
@@ -106,7 +108,8 @@ async def run_call(
         KeyboardInterrupt: it struck in the tasklet, but concerns the whole process.
         trio.Cancelled: a scope around this call was cancelled.
     """
-    GVAR.enter(res, instance, settings, account or RunAccount(res))
+    account = account or RunAccount(res)
+    GVAR.enter(res, instance, settings, account)
     timer = None
     result: Outcome | None = None
     try:
@@ -117,6 +120,7 @@ async def run_call(
                 result = await capture(call, leaf=True)
         else:
             with scope or trio.CancelScope(), trio.move_on_after(limit) as timer:
+                account.limit, account.deadline = limit, timer.deadline
                 result = await capture(call, leaf=True)
     except BaseException as error:
         # The scopes have removed their cancellation from the group; these exceptions remain.

@@ -22,7 +22,7 @@ from grain.head.hub.fair_share import Share
 from grain.head.scheduler.numbered import Numbered
 from grain.head.scheduler.outlived import lasts_too_long
 from grain.worker.logs import Allowance
-from grain.worker.messages import GangPart
+from grain.worker.messages import GangPart, PastAttempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -263,6 +263,8 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
         report: of the worker on the run whose outcome it is: opaque.
         kept_by: the worker that keeps the outcome, by id, and the run that it is of.
         gpus: those that its run had, if it has failed.
+        past: the attempts at it so far, which its next run sees. Those that its worker has handed
+            back are forgotten with this head, and only crashes are not.
     """
 
     crashes: tuple[Crash, ...] = ()
@@ -274,6 +276,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     report: Report = b""
     kept_by: tuple[str, Attempt] | None = None
     gpus: tuple[int, ...] = ()
+    past: PastAttempts | None = None
 
 
 NO_COURSE = TaskCourse()
@@ -543,6 +546,9 @@ class WorkerRecord(PeerRecord):
     # Its job, as the batch system calls it.
     job: str = ""
     cluster: str = ""  # its display name
+    # Its batch system, and the job as that lists it when it is over; both as it registers.
+    system: str = ""
+    listed: str = ""
     # On how many cores something is computed there; None where that is not known.
     computing: float | None = None
     # While it reports: the first run of each chain reported so far, by the attempt that began
@@ -551,6 +557,8 @@ class WorkerRecord(PeerRecord):
     away_since: float = math.inf
     # While it is away, when there was the last sign of it.
     heard: float = math.inf
+    # When its batch system was last asked for its job.
+    asked: float = -math.inf
     # Why it does not come back, once its process or its job is known to have ended.
     over: str = ""
 

@@ -22,6 +22,7 @@ from grain.worker.call import run_call
 from grain.worker.errors import (
     ExternalError,
     ExternalLostError,
+    ExternalTimeoutError,
     MemberLost,
     PayloadError,
     all_behind,
@@ -35,18 +36,20 @@ from grain.worker.messages import (
     DefineFunction,
     Ended,
     EndingTold,
+    EndOfWorker,
     ForgetFunctions,
     Inspect,
     Inspected,
     MemberOpen,
+    ProgramWarned,
     SeatOpen,
     StartRun,
     chain_of,
 )
 from grain.worker.node.library_threads import library_threads
-from grain.worker.processes.account import RunAccount
+from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain.worker.runner.chains import WaitingRuns
-from grain.worker.runner.services import open_nursery_of_runs, services_of
+from grain.worker.runner.services import never_told, open_nursery_of_runs, services_of
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -98,6 +101,7 @@ class Runner(Generic[Arriving, Departing]):
         channel: the channel to the head or the agent. The runner does not close it.
         on_ended: called when a run that had begun has ended, before that is reported.
         interruptible: False in a process that Ctrl-C has no effect on, see `run_call`.
+        told_at: as of `Services`.
     """
 
     def __init__(
@@ -108,12 +112,14 @@ class Runner(Generic[Arriving, Departing]):
         on_ended: Callable[[Attempt], object] | None = None,
         *,
         interruptible: bool = True,
+        told_at: Callable[[], float] = never_told,
     ) -> None:
         self.name = name
         self.channel = channel
         self.translation = translation
         self.on_ended = on_ended
         self.interruptible = interruptible
+        self.told_at = told_at
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
@@ -123,7 +129,8 @@ class Runner(Generic[Arriving, Departing]):
         with ExitStack() as afterwards:
             async with open_nursery_of_runs() as nursery:
                 execution = _Execution(self, nursery)
-                services_of(nursery).ask_ending = execution.ask_ending
+                services = services_of(nursery)
+                services.ask_ending, services.told_at = execution.ask_ending, self.told_at
                 afterwards.callback(execution.end_claims)
                 await self.channel.receive_into(execution.take)
                 execution.leave()
@@ -173,6 +180,7 @@ class _Execution(Generic[Arriving, Departing]):
 
     def __init__(self, runner: Runner[Arriving, Departing], nursery: trio.Nursery) -> None:
         self._interruptible = runner.interruptible
+        self._told_at = runner.told_at
         self._on_ended = runner.on_ended
         self._name = runner.name
         self._channel = runner.channel
@@ -194,6 +202,7 @@ class _Execution(Generic[Arriving, Departing]):
         # Each has one call at a time, whose run has the attempt of the lane.
         self._lanes: dict[Attempt, LaneRun] = {}
         self._questions: dict[Attempt, _Question] = {}
+        self._end_of_worker = WorkerEnd(self._report_warned)
 
     # ---- orders
 
@@ -217,6 +226,15 @@ class _Execution(Generic[Arriving, Departing]):
                 question = self._questions[message.attempt]
                 question.ends = message.ends
                 question.answered.set()
+            elif isinstance(message, EndOfWorker):
+                left = math.inf if message.left is None else message.left
+                at = trio.current_time() + left
+                self._end_of_worker.announce(at, now=message.now)
+
+    def _report_warned(self) -> None:
+        """Report that a program was warned of the end of the worker."""
+        with suppress(trio.BrokenResourceError):  # the other end has left
+            self._channel.post([(ProgramWarned(), None)])
 
     def _inspect(self, message: Inspect) -> None:
         # Later: over a channel in memory the answer would come before the question was sent.
@@ -364,11 +382,11 @@ class _Execution(Generic[Arriving, Departing]):
         pooled: PooledNursery,
     ) -> None:
         ended: Outcome | None = None
-        returned = False
-        account = RunAccount(res, run.attempt)
+        returned = ""
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
         try:
             ended = await self._call(run, call, res, settings, None, account)
-            returned = await self._is_handed_back(run.attempt, ended)
+            returned = await self._handed_back(account, ended)
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
@@ -390,9 +408,9 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         scope: trio.CancelScope,
     ) -> None:
-        account = RunAccount(res, run.attempt)
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
         ended = await self._call(run, call, res, settings, scope, account)
-        returned = await self._is_handed_back(run.attempt, ended)
+        returned = await self._handed_back(account, ended)
         self._end(run, ended, call, account, returned=returned)
         self._start_successor(run)
 
@@ -419,13 +437,25 @@ class _Execution(Generic[Arriving, Departing]):
             interruptible=self._interruptible,
         )
 
-    async def _is_handed_back(self, attempt: Attempt, ended: Outcome | None) -> bool:
-        """Return True if a run has failed as its worker, or that of a member, is being ended."""
-        if type(ended) is not outcome.Error:
-            return False
-        if isinstance(ended.error, MemberLost) and ended.error.ends:
-            return True
-        return await self.ask_ending(attempt, signal_behind(ended.error))
+    async def _handed_back(self, account: RunAccount, ended: Outcome | None) -> str:
+        """Return the status of a run that failed as its worker, or a member's, is being ended.
+
+        Also of one that has a value, if one of its programs had the end of the worker as its reason
+        to end: what a program computes that a batch system tells to end is not known to be whole.
+        The status is that of `Ended`; "" for an end of its own.
+        """
+        assert account.attempt is not None
+        if type(ended) is outcome.Error:
+            if stopped_for_worker(ended.error):
+                return "stopped"
+            if isinstance(ended.error, MemberLost) and ended.error.ends:
+                return "returned"
+            sent = signal_behind(ended.error)
+        elif ended is None or account.ran is None or account.ran.last_end < self._told_at():
+            return ""
+        else:
+            sent = signal.SIGTERM
+        return "returned" if await self.ask_ending(account.attempt, sent) else ""
 
     async def ask_ending(self, attempt: Attempt, signal: int) -> bool:
         """Ask the agent if the worker is being ended, as a run has failed; see `worker_ends`."""
@@ -450,12 +480,12 @@ class _Execution(Generic[Arriving, Departing]):
         call: Call | None,
         account: RunAccount | None = None,
         *,
-        returned: bool = False,
+        returned: str = "",
     ) -> None:
         """Report the end of a run that had begun; None for an outcome if it was cancelled.
 
         Args:
-            returned: True if it has failed as its worker is being ended.
+            returned: as `_handed_back` returns it.
         """
         attempt = run.attempt
         del self._runs[attempt]
@@ -481,8 +511,7 @@ class _Execution(Generic[Arriving, Departing]):
         if self._on_ended is not None:
             self._on_ended(attempt)
         if ended is None or returned:
-            status = "returned" if returned else "cancelled"
-            self._send(Ended(attempt, status, report=report), None)
+            self._send(Ended(attempt, returned or "cancelled", report=report), None)
         else:
             payload, failed = self._translation.encode(ended, call)
             crash = error = worker = ""
@@ -543,6 +572,14 @@ def crash_behind(error: BaseException) -> str:
     if isinstance(error, ExternalLostError) and error.unwatched:
         return f"the process that watched over {command_line(error.argv)} was killed"
     return ""
+
+
+def stopped_for_worker(error: BaseException) -> bool:
+    """Return True if a run ended because programs stopped softly before the end of its worker."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(stopped_for_worker, error.exceptions))
+    stopped = isinstance(error, ExternalTimeoutError) and error.stopped_softly
+    return stopped and error.failure.warned == "worker"  # type: ignore[attr-defined]
 
 
 def lost_worker(error: BaseException) -> str:
