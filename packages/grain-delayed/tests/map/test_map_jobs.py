@@ -148,6 +148,31 @@ async def test_a_job_that_is_ended_at_its_time_limit_is_counted_as_such(tmp_path
     assert "time limit" in tally.summary()
 
 
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["sh", "-c", "exit 3"], 3),
+        (["sh", "-c", "kill -KILL $$"], 137),
+        (["/no/such/program"], 127),
+        (["/etc/passwd"], 126),
+    ],
+)
+async def test_the_end_of_a_job_is_that_of_a_shell_and_now_ends_all_others(
+    tmp_path: Path, words: list[str], status: int
+) -> None:
+    policy = parse_halt("now,fail=1")
+    plan, tally = MapOptions((), (), Columns(), Capacity(1), halt=policy), Tally(policy)
+    with pytest.raises(Leaving):
+        async with mission(Capacity(2), config_file=False, progress=False) as active:
+            with trio.fail_after(120):
+                async with trio.open_nursery() as nursery:
+                    jobs = Jobs(plan, active, nursery, tally, None, OutputPrinter())
+                    jobs.start(MapJob(1, ["sleep", "1000.25"], "", tmp_path, None))
+                    jobs.start(MapJob(2, words, "", tmp_path, None))
+            raise Leaving
+    assert status == tally.exit_status()
+
+
 class FullOutput(OutputPrinter):
     """An output on a disk that is full."""
 

@@ -32,6 +32,9 @@ def test_a_worker_keeps_an_outcome_until_the_mission_has_confirmed_it(
     harness.send(worker, harness.ended(lease), payload=b"42")
     assert [Resolved(1, "value")] == harness.sent(mission, Resolved)
     assert [] == harness.sent(worker, AckRuns)
+    harness.send(worker, harness.ended(lease), payload=b"42")  # once more, after a lost connection
+    assert [] == harness.sent(mission, Resolved)
+    assert [] == harness.sent(worker, AckRuns)
 
     harness.send(mission, AckTasks((1,)))
     assert [AckRuns((lease.attempt,))] == harness.sent(worker, AckRuns)

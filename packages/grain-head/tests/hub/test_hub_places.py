@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from grain.eventlog.usage import RunReport, encode_report
 from grain.head.errors import BadMessage
 from grain.head.messages import (
     Crash,
@@ -113,6 +114,22 @@ def test_a_mission_learns_which_devices_a_failed_run_had(harness: HubHarness) ->
     harness.send(worker, harness.ended(one), payload=b"")
 
     assert [(2, (1,)), (1, ())] == [(m.task, m.gpus) for m in harness.sent(mission, Resolved)]
+
+
+@pytest.mark.parametrize("exceeded", [False, True])
+def test_a_run_that_needed_more_memory_than_it_had_says_nothing_of_its_place(
+    harness: HubHarness, exceeded: bool
+) -> None:
+    offered = {"Cores": 8, "Memory": 8}
+    harness.send("w", RegisterWorker("w", "w", "host", offered, connection=1), InventoryEnd())
+    request = Request(0, {"Memory": {"group": "opt"}})
+    harness.send("m", RegisterMission("m", "m"), request, DefineFunction(F), Synced())
+    harness.submit("m", 1)
+    lease = lease_of(harness, "w")
+    report = encode_report(RunReport(started=0.0, ended=1.0, exceeded=exceeded))
+    harness.send("w", harness.ended(lease, "error", report=report), payload=b"failed")
+
+    assert exceeded != harness.hub.registry.scheduler.places.watches
 
 
 def test_a_task_that_failed_on_a_device_gets_another_one(harness: HubHarness) -> None:

@@ -304,6 +304,18 @@ async def test_a_member_that_has_gone_is_named_to_the_tasklet() -> None:
         assert 2 == (await root.line("lost"))["lost"]
 
 
+async def test_a_member_that_reports_what_is_no_outcome_is_lost_with_the_reason() -> None:
+    async with root_of(2) as root:
+        await root.run(5, on=2, call=1)
+        number = await root.members[1].spawned()
+        root.members[1].post(ProgramExited(number), pickle.dumps({"status": 0}))
+
+        lost = await root.line("lost")
+        assert 2 == lost["lost"]
+        assert lost["why"].endswith("does not fit: TypeError: an outcome of type dict")
+        assert [] == [line for line in root.lines if "run" in line]
+
+
 async def test_a_member_that_cannot_be_reached_is_named_to_the_tasklet() -> None:
     async with root_of(0) as root:
         async with invite(CODEC, heartbeat(SILENCE)) as door:

@@ -10,13 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 import trio
 
 from grain.edge.invitation import accept, invite
 from grain.files.trust import python_command
-from grain.worker.launch.launcher import _Launch
+from grain.worker.launch.launcher import _Launch, _Start, _starts, _written
 from grain.worker.launch.part import CODEC, SignalReceived
+from grain.worker.launch.starter import StartOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -278,3 +280,53 @@ async def test_a_worker_that_connects_later_gets_the_signals_that_came_before() 
 
 async def heard(visit: Visit) -> list[object]:
     return [message for message, _ in await visit.channel.receive()]
+
+
+def test_the_order_for_the_nodes_is_for_its_owner_only_and_those_of_killed_jobs_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    order = StartOrder(["--res", "{}"], "/", {"TOKEN": "secret"}, [1], b"invitation", "")
+    before = os.umask(0)
+    try:
+        with _written(order) as path:
+            assert 0o600 == path.stat().st_mode & 0o777
+            names = [f"{letter * 24}.json" for letter in "ab"]
+            for name, hours in zip(names, (23.9, 24.1), strict=True):
+                at = time.time() - hours * 3600.0
+                (path.parent / name).touch(mode=0o600)
+                os.utime(path.parent / name, (at, at))
+            with _written(order) as other:
+                assert {names[0], path.name, other.name} == set(os.listdir(path.parent))
+    finally:
+        os.umask(before)
+    assert not path.exists()
+
+
+async def test_the_status_of_a_launch_is_the_largest_and_a_killed_launcher_has_failed() -> None:
+    ours, statuses = _Launch(), []
+    for script in ("exit 3", "exit 2", "kill -9 $$"):
+        await ours.run(_Start("a worker", ["sh", "-c", script], os.environ))
+        statuses.append(ours.status)
+    await ours.run(_Start("a worker", ["/no/such/launcher"], os.environ))
+    assert [3, 3, 137] == statuses
+    assert 137 == ours.status
+
+
+@pytest.mark.parametrize(
+    ("variables", "log"),
+    [
+        ({"PBS_JOBID": "1.a", "PBS_NODEFILE": "n1\n"}, "asked for"),  # moved there at the end
+        ({"SGE_JOB_SPOOL_DIR": "/spool", "PE_HOSTFILE": "n1 1 all.q\n"}, "/out"),
+    ],
+)
+def test_workers_are_told_where_the_output_of_their_job_will_be(
+    variables: dict[str, str], log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("grain.worker.launch.launcher._own_output", lambda: "/out")
+    (tmp_path / "nodes").write_text(list(variables.values())[-1])
+    environ = {**variables, list(variables)[-1]: str(tmp_path / "nodes"), "PATH": "/bin"}
+    with _starts([], 1, "asked for", b"", environ) as [start]:
+        order = Path(start.argv[-2]).read_bytes()
+    assert log == msgspec.json.decode(order, type=StartOrder).log
