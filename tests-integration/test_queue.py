@@ -14,6 +14,7 @@ import pytest
 import trio
 from command_site import Site
 from fake_batch.start import Missing, real
+from fake_small.start import real_grid_engine
 
 from grain.files.processes import start_time
 from grain.queue.dispatchers import Dispatchers
@@ -21,7 +22,9 @@ from grain.queue.folder import Queue
 from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from fake_batch.start import Batch
 
 SCRIPT = """\
 #!/bin/sh
@@ -196,7 +199,7 @@ async def test_what_fails_after_its_cancellation_is_cancelled_and_runs_no_more(j
         await jobs.until_lines("a", "begun 1")
         # The worker looks for wishes every five seconds, and nothing else tells it about them.
         stopped = await jobs.dispatcher()
-        os.kill(stopped, signal.SIGSTOP)
+        stop(stopped)
         await jobs.grain("cancel", first)
         jobs.go("a")
         await jobs.until_lines("a", "begun 1", "ended")
@@ -225,7 +228,7 @@ async def test_a_job_that_is_ended_together_with_its_worker_runs_again(
         with jobs.site.worker("w1", Cores=1) as worker:
             number = await jobs.submit("job.sh", "a")
             await jobs.until_lines("a", "begun 1")
-            worker.send_signal(signal.SIGSTOP)
+            stop(worker.pid)
             os.kill(int((jobs.site.folder / "pid").read_text()), to_job)
             for one in to_worker:
                 worker.send_signal(one)
@@ -241,35 +244,61 @@ async def test_a_job_that_is_ended_together_with_its_worker_runs_again(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "way",
+    ("way", "preempt"),
     [
-        "scancel {job}",
-        "scontrol requeue {job}",
-        "scontrol update nodename={node} state=down reason=x",
+        ("scancel {job}", "OFF"),
+        ("scontrol requeue {job}", "OFF"),
+        ("scontrol update nodename={node} state=down reason=x", "OFF"),
+        ("scontrol update jobid={job} timelimit=1", "OFF"),
+        ("sbatch -p urgent -w {node} -c 4 -o /dev/null --wrap true", "CANCEL"),
+        ("sbatch -p urgent -w {node} -c 4 -o /dev/null --wrap true", "REQUEUE"),
     ],
 )
 async def test_what_ends_a_worker_of_a_real_slurm_is_not_the_failure_of_its_job(
+    jobs: Jobs, way: str, preempt: str
+) -> None:
+    try:
+        with real("--kill-wait=8", f"--preempt={preempt}") as slurm:
+            await check_another_run(jobs, slurm, ("squeue", "-h", "-t", "R", "-o", "%i %N"), way)
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("way", ["qdel {job}", "qmod -rj {job}"])
+async def test_what_ends_a_worker_of_a_real_grid_engine_is_not_the_failure_of_its_job(
     jobs: Jobs, way: str
 ) -> None:
     try:
-        with real("--kill-wait=8") as slurm, jobs.site.gnaw(), trio.fail_after(300):
-            path = f"{Path(sys.executable).parent}:{slurm.env['PATH']}"
-            jobs.site.environ.update({**slurm.env, "PATH": path, "XDG_STATE_HOME": jobs.state})
-            (jobs.site.folder / "grain.toml").write_text(
-                f'system = "slurm"\naddress = "{jobs.site.address}"\n'
-                '[script]\ncores = 4\nwalltime = "00:20:00"\n'
-            )
-            await jobs.grain("up", "-n", "1")
-            number = await jobs.submit("job.sh", "a")
-            await jobs.until_lines("a", "begun 1")
-            job, node = slurm.out("squeue", "-h", "-t", "R", "-o", "%i %N").split()
-            slurm.out(*way.format(job=job, node=node).split())
-            await jobs.grain("up", "-n", "1")
-            await jobs.until_lines("a", "begun 1", "begun 2")
-            jobs.go("a")
-            await jobs.grain("wait", number)
+        with real_grid_engine("--cores=8", "--memory=64000", "--notify=8") as (batch, _):
+            await check_another_run(jobs, batch, ("qstat", "-s", "r"), way)
     except Missing as missing:
         pytest.skip(str(missing))
+
+
+async def check_another_run(jobs: Jobs, batch: Batch, running: Sequence[str], way: str) -> None:
+    """End the worker of a job, and see that the job runs again on another one.
+
+    Args:
+        running: the command that lists what runs: the job, and whatever else.
+        way: the command that ends it.
+    """
+    with jobs.site.gnaw(), trio.fail_after(300):
+        path = f"{Path(sys.executable).parent}:{batch.env['PATH']}"
+        jobs.site.environ.update({**batch.env, "PATH": path, "XDG_STATE_HOME": jobs.state})
+        (jobs.site.folder / "grain.toml").write_text(
+            f'system = "{batch.system}"\naddress = "{jobs.site.address}"\n'
+            '[script]\ncores = 4\nwalltime = "00:20:00"\n'
+        )
+        await jobs.grain("up", "-n", "1")
+        number = await jobs.submit("job.sh", "a")
+        await jobs.until_lines("a", "begun 1")
+        job, *others = batch.out(*running).splitlines()[-1].split()
+        batch.out(*way.format(job=job, node=others[0]).split())
+        await jobs.grain("up", "-n", "1")
+        await jobs.until_lines("a", "begun 1", "begun 2")
+        jobs.go("a")
+        await jobs.grain("wait", number)
 
 
 MEMBER = """\
@@ -298,7 +327,7 @@ async def test_a_job_on_several_workers_runs_again_if_one_of_them_is_ended(
             await trio.sleep(0.02)
         program = int(pid.read_text())
         [worker] = [one for one in workers if one.pid in _above(program)]
-        worker.send_signal(signal.SIGSTOP)
+        stop(worker.pid)
         os.kill(program, ends)
         worker.send_signal(ends)
         worker.send_signal(signal.SIGCONT)

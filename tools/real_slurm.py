@@ -81,6 +81,11 @@ def main() -> int:
     parser.add_argument("-m", "--memory", type=int, default=4000, help="of each node, in MiB")
     parser.add_argument("--array", type=int, default=1001, help="MaxArraySize; 0 forbids arrays")
     parser.add_argument("--kill-wait", type=int, default=2, help="seconds from SIGTERM to SIGKILL")
+    parser.add_argument(
+        "--preempt",
+        default="OFF",
+        help="what becomes of jobs whose place one of the partition `urgent` takes, as REQUEUE",
+    )
     parser.add_argument("--task", default="none", help="TaskPlugin, as affinity")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
@@ -193,6 +198,9 @@ def write_conf(folder: Path, asked: argparse.Namespace) -> Path:
     ]
     lines.append("PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n")
     lines.append("PartitionName=short Nodes=n1 MaxTime=2 State=UP\n")
+    if asked.preempt != "OFF":
+        lines.append(f"PreemptType=preempt/partition_prio\nPreemptMode={asked.preempt}\n")
+        lines.append("PartitionName=urgent Nodes=ALL PriorityTier=9 State=UP\n")
     conf = folder / "slurm.conf"
     conf.write_text("".join(lines))
     return conf

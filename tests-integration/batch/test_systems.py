@@ -20,7 +20,7 @@ from grain.cli.batch import (
     worker_job,
 )
 from grain.config import load
-from grain.dispatcher.batch_jobs import WorkerJob, jobs_over
+from grain.files.batch_jobs import WorkerJob, jobs_over
 from grain_testkit.golden_scripts import whole_script
 
 SCRIPTS = Path(__file__).parents[2] / "packages/grain-cli/tests/batch/scripts"
@@ -121,7 +121,7 @@ def test_exit_status_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: 
     system.cancel([one.id, "99999"])
 
 
-async def test_a_dispatcher_learns_which_jobs_of_slurm_are_over(
+async def test_schedulers_and_dispatchers_learn_which_jobs_of_slurm_are_over(
     slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """One that runs is not over, and neither is one that is not known, or was elsewhere."""
@@ -135,11 +135,10 @@ async def test_a_dispatcher_learns_which_jobs_of_slurm_are_over(
     questions = [WorkerJob("slurm", one, f"{nodes[one]}.example.org") for one in ids]
     questions += [WorkerJob("slurm", ended.id, "n99"), WorkerJob("slurm", "99999", "n1")]
 
-    over = f"the batch job of its worker on {nodes[ended.id]}.example.org is over"
-    assert [f"{over}: FAILED (NonZeroExitCode)", "", "", "", ""] == await jobs_over(questions)
+    assert ["FAILED (NonZeroExitCode)", *[None] * 4] == await jobs_over(questions)
     system.cancel(ids)
     until(lambda: {JobPhase.GONE} == {one.phase for one in system.states(ids).values()})
-    found = [bool(one) for one in await jobs_over(questions)]
+    found = [one is not None for one in await jobs_over(questions)]
     assert [True, True, True, False, False] == found
 
 
@@ -147,17 +146,17 @@ async def test_without_an_answer_of_slurm_no_job_is_over(
     here: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its commands are not there, or its controller is silent; the log says so."""
-    caplog.set_level("INFO", "grain.dispatcher")
+    caplog.set_level("INFO", "grain.files")
     with fake("slurm", tmp_path / "slurm", pace=0) as batch:
         use(batch, here)
         batch.hush()
-        assert [""] == await jobs_over([WorkerJob("slurm", "1", "n1")])
+        assert [None] == await jobs_over([WorkerJob("slurm", "1", "n1")])
         assert "squeue failed" in caplog.text
     here.setenv("PATH", str(tmp_path))
-    assert [""] == await jobs_over([WorkerJob("slurm", "1", "n1")])
+    assert [None] == await jobs_over([WorkerJob("slurm", "1", "n1")])
     assert "squeue: there is no such command" in caplog.text
     # The child fails.
-    assert [""] == await jobs_over([WorkerJob("unknown", "1", "n1")])
+    assert [None] == await jobs_over([WorkerJob("unknown", "1", "n1")])
 
 
 @pytest.mark.parametrize(

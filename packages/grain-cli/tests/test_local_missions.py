@@ -49,9 +49,9 @@ def mission(address: str, tmp_path: Path) -> Iterator[Mission]:
             )
         processes.append(process)
         now = time.time()
-        fields = {"host": socket.gethostname(), "pid": process.pid, **fields}
+        fields = {"host": socket.gethostname(), "pid": process.pid, "time": now, **fields}
         folder = write(
-            replace(HEADER, time=now, name=name, id=id, **fields),
+            replace(HEADER, name=name, id=id, **fields),
             [
                 TaskSubmitted(time=now, task=1, function="f"),
                 TaskStarted(time=now, task=1, worker=f"{name}(local)"),
@@ -102,7 +102,7 @@ def test_a_task_is_explained_by_the_log_while_the_mission_runs(mission: Mission)
 def test_the_process_of_a_lasting_mission_is_with_the_scheduler_though_its_log_has_another_id(
     mission: Mission, address: str, answering: Any
 ) -> None:
-    mission("queue", host=socket.gethostname(), address=address)
+    mission("queue", address=address, time=time.time() - 20)
     lasting = states.mission(
         "queue", id=lasting_id("queue", "0123"), host=socket.gethostname(), connected=True
     )
@@ -115,8 +115,9 @@ def test_the_process_of_a_lasting_mission_is_with_the_scheduler_though_its_log_h
 def test_ls_names_missions_that_run_beside_the_scheduler(
     mission: Mission, address: str, answering: Any
 ) -> None:
-    process = mission(address=address)
-    mission("with_it", "dd44", address=address)
+    process = mission(address=address, time=time.time() - 20)
+    mission("with_it", "dd44", address=address, time=time.time() - 20)
+    mission("about to connect", "ee55", address=address)
     here = states.state(missions=[states.mission("with_it", id="dd44")])
     with answering(address, state=here):
         done = grain("ls", "--patience", "60")

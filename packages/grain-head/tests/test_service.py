@@ -14,6 +14,7 @@ from grain.edge import PeerProcess, serve
 from grain.edge.channel import MemoryChannel, MemoryDirection, memory_channels
 from grain.edge.errors import ChannelBroken
 from grain.edge.messages import Hello, Payload
+from grain.files.batch_jobs import WorkerJob
 from grain.files.processes import start_time
 from grain.head.hub.hub import MAX_SILENCE
 from grain.head.messages import RegisterMission, Synced
@@ -22,7 +23,7 @@ from grain.worker.messages import InventoryEnd, RegisterWorker
 from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from trio.testing import MockClock
@@ -208,3 +209,34 @@ async def test_a_worker_whose_connection_breaks_was_last_heard_before_that(
 
     assert ("n02", "n17", 0) == (lost.name, lost.host, lost.runs)
     assert 142.0 <= lost.at - lost.heard <= 144.0
+
+
+async def test_a_worker_that_is_away_is_lost_as_soon_as_its_batch_system_says_that_its_job_is_over(
+    autojump_clock: MockClock,
+) -> None:
+    asked: list[tuple[float, list[WorkerJob]]] = []
+
+    async def ask(jobs: Sequence[WorkerJob]) -> list[str | None]:
+        asked.append((trio.current_time(), [*jobs]))
+        return [None if len(asked) < 2 else "OUT_OF_MEMORY"] * len(jobs)
+
+    service = HubService(grace=1000.0, ask=ask)
+    mail: MemoryDirection[Payload] = MemoryDirection(0)
+    back: MemoryDirection[Payload] = MemoryDirection(0)
+    theirs, ours = MemoryChannel(mail, back), MemoryChannel(back, mail)
+    register = RegisterWorker("w", "n02", "n17", {"Cores": 1}, system="slurm", listed="7_1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        nursery.start_soon(partial(service.serve, theirs, "worker", "w"))
+        ours.post([(register, None), (InventoryEnd(), None)])
+        await trio.sleep(50)
+        await ours.aclose()
+        away = trio.current_time()
+        while service.hub.registry.workers:
+            await trio.sleep(0.5)
+        nursery.cancel_scope.cancel()
+
+    assert [[WorkerJob("slurm", "7_1", "n17")]] * 2 == [jobs for _, jobs in asked]
+    first, second = (at - away for at, _ in asked)
+    assert 3 <= first <= 5
+    assert 10 <= second - first <= 12

@@ -140,6 +140,8 @@ def test_a_report_on_lanes_that_makes_sense_passes() -> None:
         RegisterWorker("w", "w", "h" * 1000, {}),
         RegisterWorker("w", "w", "h", {}, (bytes(100),)),
         RegisterWorker("w", "w", "h", {}, cluster="c" * 1000),
+        RegisterWorker("w", "w", "h", {}, system="s" * 1000),
+        RegisterWorker("w", "w", "h", {}, listed="7" * 1000),
         Submit(0, 0, F),
         Inventory((InventoryRun("m", 1, (1, 1), {}, math.nan),)),
         Inventory((InventoryRun("m", 1, (1, 1), {}, 0.0, math.inf),)),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain import GVAR
-from grain_testkit.allocations import allocation
+from grain.resource import Token
 from grain_testkit.control_groups import group_of_test
 from grain_testkit.program_trees import marked
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def no_allocation() -> Iterator[None]:
-    with GVAR.scope(allocation()):
+    with GVAR.scope(Token("own")):
         yield
 
 

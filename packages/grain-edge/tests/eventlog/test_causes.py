@@ -86,6 +86,19 @@ def test_alike_failures_have_one_cause() -> None:
     assert cause_of(texts[0]) != cause_of(texts[0].replace("code 2", "code 3"))
 
 
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("error in davcio (1): reading", "error in davcio (…): reading"),
+        ("error in davcio(1): reading", "error in …: reading"),
+        ("no grid {3} (see a.out)", "no grid {…} (see …)"),
+        ("no point ((3.5))", "no point ((…))"),
+    ],
+)
+def test_brackets_of_a_cause_stay_in_pairs(text: str, cause: str) -> None:
+    assert cause == pattern_of(text)
+
+
 @pytest.mark.parametrize("program", ["pw.x", "g16", "cp2k.psmp", "/opt/orca_5/orca", "run_1.sh"])
 @pytest.mark.parametrize("words", ["", " -in si.in", " a.inp 3"])
 @pytest.mark.parametrize("end", ["exit code 2", "ended by signal SIGSEGV", "ended after 5 s"])

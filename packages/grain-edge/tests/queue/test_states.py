@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from grain.queue.records import ArraySpec, Dependency, Job, Wish
+from grain.queue.records import ArraySpec, Dependency, Job, Until, Wish
 from grain.queue.states import (
     Asked,
     Run,
@@ -103,6 +103,13 @@ def test_the_state_follows_from_the_attempts(
     found = task_state(make_job("x", **options), runs, Asked(), now=1.0)
 
     assert (state, attempt, "") == (found.state, found.attempt, found.reason)
+
+
+def test_a_task_that_runs_says_that_it_is_to_be_cancelled() -> None:
+    asked = Asked(cancelled=Wish(what="cancel", jobs=((1, 1),)))
+    found = task_state(JOB, [run(1, "")], asked, now=3.0)
+
+    assert ("RUNNING", "cancel") == (found.state, found.reason)
 
 
 def handed_back(count: int, seconds: float = 0.2, first: int = 1) -> list[Run]:
@@ -263,6 +270,46 @@ def test_a_task_can_wait_for_the_task_of_the_same_number() -> None:
         return dependency_state(found)
 
     assert ["met", "never", "waits", "never"] == [state(task) for task in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("until", "found"),
+    [
+        ("ok", ["met", "never", "waits", "never"]), ("fail", ["never", "met", "waits", "never"]),
+        ("any", ["met", "met", "waits", "met"]),
+    ],
+)  # fmt: skip
+def test_a_job_can_wait_for_one_task(until: Until, found: list[str]) -> None:
+    states: dict[int | None, State] = {0: "COMPLETED", 1: "FAILED", 2: "RUNNING"}
+    for task, state in enumerate(found):
+        after = [Dependency(jobs=(1,), until=until, task=task)]
+        of = dependency_states(after, lambda _: HALF, lambda _: states.get)
+        assert state == dependency_state(of)
+
+
+def test_one_of_several_dependencies_may_be_enough() -> None:
+    after = [Dependency(jobs=(1, 2)), Dependency(jobs=(3,), until="fail")]
+
+    def state(*counts: StateCounts) -> str:
+        tally = dict(enumerate(counts, 1)).get
+        return dependency_state(dependency_states(after, tally), enough=True)
+
+    assert "met" == state(OK, OK, HALF)
+    assert "met" == state(BAD, OK, BAD)
+    assert "waits" == state(OK, BAD, HALF)
+    assert "waits" == state(OK, HALF, OK)
+    assert "never" == state(OK, BAD, OK)
+
+
+def test_a_delay_counts_from_the_begin() -> None:
+    after = [Dependency(jobs=(1,), until="begun", delay=60.0)]
+
+    def state(at: float | None, now: float) -> str:
+        return dependency_state(
+            dependency_states(after, lambda _: HALF, begun=lambda *_: at, now=now)
+        )
+
+    assert ["waits", "waits", "met"] == [state(None, 99), state(10.0, 69), state(10.0, 70)]
 
 
 def test_a_job_has_the_worst_state_of_its_tasks() -> None:

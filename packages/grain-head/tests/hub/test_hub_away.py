@@ -247,6 +247,57 @@ def test_a_job_that_goes_on_is_waited_for_whatever_was_said_of_it(harness: HubHa
     assert [] == harness.sent(mission, WorkerEnded)
 
 
+def test_the_batch_system_of_a_worker_that_is_away_is_asked_now_and_then(
+    harness: HubHarness,
+) -> None:
+    """Not of one that is in no job, or in one that is not listed when it has ended."""
+    harness.worker("w", system="slurm", listed="7_1")
+    harness.worker("other", system="sge")
+    harness.worker("by hand")
+    for name in ("other", "by hand"):
+        harness.lose(name)
+    harness.wait(50)
+    asked: list[tuple[float, str, str]] = []
+
+    harness.lose("w")
+    for _ in range(20):
+        asked += [(harness.now, one.system, one.listed) for one in harness.doubts()]
+        harness.wait(1)
+    harness.worker("w", link="again", system="slurm", listed="7_1")
+    harness.wait(20)
+
+    assert [] == harness.doubts()
+    assert [(53.0, "slurm", "7_1"), (63.0, "slurm", "7_1")] == asked
+
+
+def test_a_worker_whose_batch_system_says_that_its_job_is_over_is_not_waited_for(
+    harness: HubHarness,
+) -> None:
+    mission, [worker] = run_on(harness, "w")
+    harness.hub.on_job_over("w", "CANCELLED", harness.now)  # it has come again meanwhile
+    harness.hub.on_job_over("gone", "CANCELLED", harness.now)
+    harness.lose(worker)
+    harness.wait(1)
+    assert [] == harness.sent(mission, WorkerEnded)
+
+    harness.hub.on_job_over("w", "OUT_OF_MEMORY", harness.now)
+    harness.dispatch()
+    [ended] = harness.sent(mission, WorkerEnded)
+    assert "its job has ended: OUT_OF_MEMORY" == ended.why
+    [crashed] = harness.sent(mission, Crashed)
+    assert crashed.crash.known
+
+
+def test_what_is_only_said_of_a_job_proves_no_end_of_its_runs(harness: HubHarness) -> None:
+    """As by `grain scale`, for which a job is over that is not listed."""
+    mission, [worker] = run_on(harness, "w")
+    harness.lose(worker)
+    harness.send("cli", Ask("ended", pattern="w"))
+
+    [crashed] = harness.sent(mission, Crashed)
+    assert not crashed.crash.known
+
+
 def test_where_two_workers_have_one_name_no_word_on_a_job_counts(harness: HubHarness) -> None:
     for one in ("a", "b"):
         register = RegisterWorker(one, "w", "host", {"Cores": 1}, connection=1)

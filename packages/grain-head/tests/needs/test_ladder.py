@@ -48,6 +48,12 @@ def test_rungs_ascend_to_the_largest_need_and_never_above_the_maximum(
     assert len(rungs) <= MOST_NEEDS
 
 
+def test_of_very_many_needs_the_largest_has_a_rung() -> None:
+    rungs = ladder([RunNeed(float(k), 60) for k in range(1, 41)], share=0, maximum=100)
+    assert 40.0 == rungs[-1]
+    assert 1 < len(rungs) <= MOST_NEEDS
+
+
 def test_with_nothing_known_there_is_no_rung() -> None:
     assert ladder([], 4, 32) == ()
 

@@ -134,6 +134,51 @@ async def test_a_run_that_fails_while_the_job_is_ended_is_handed_back(tmp_path: 
         assert 0 == await code(process)
 
 
+async def test_a_program_that_writes_a_checkpoint_at_the_end_of_its_worker_has_not_ended(
+    tmp_path: Path,
+) -> None:
+    """As GROMACS does: it ends well when it is told to, and so a batch job would run again."""
+
+    async def program(path: str) -> str:
+        from grain.worker.external import run_external
+
+        script = f"trap 'exit 0' TERM; echo $$ > '{path}'; while :; do sleep 0.02; done"
+        await run_external(["sh", "-c", script])
+        return "all steps"
+
+    async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
+        await h.get(InventoryEnd)
+        number = await h.lease(program, str(tmp_path / "pid"))
+        await read_pid(tmp_path / "pid")
+        for pid in descendants_of(process.pid):
+            with suppress(ProcessLookupError):  # one of the sleeps
+                os.kill(pid, signal.SIGTERM)
+        assert ("returned", None) == await h.settled(number)
+        assert 0 == await code(process)
+
+
+async def test_a_program_that_ends_well_while_only_its_worker_was_told_to_end_has_its_result(
+    tmp_path: Path,
+) -> None:
+    async def program(path: str) -> str:
+        from grain.worker.external import run_external
+
+        script = f"echo $$ > '{path}'; until [ -e '{path}.go' ]; do sleep 0.02; done"
+        await run_external(["sh", "-c", script])
+        return "all steps"
+
+    async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
+        await h.get(InventoryEnd)
+        number = await h.lease(program, str(tmp_path / "pid"))
+        await read_pid(tmp_path / "pid")
+        process.send_signal(signal.SIGTERM)
+        await h.get(Draining)
+        (tmp_path / "pid.go").touch()
+        status, ended = await h.settled(number)
+        assert ("value", "all steps") == (status, ended.unwrap())
+        assert 0 == await code(process)
+
+
 async def test_no_run_begins_near_the_end_of_the_job_and_what_still_runs_is_handed_back(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:

@@ -46,12 +46,14 @@ async def test_a_worker_registers_runs_and_leaves_on_sigterm_with_exit_code_0(
     assert ("value", 42) == (status, ended.unwrap())
 
 
-async def test_a_worker_states_its_cluster(tmp_path: Path) -> None:
+async def test_a_worker_states_its_cluster_and_its_job(tmp_path: Path) -> None:
     words = ("--res", '{"Cores": 1}', "--cluster", "two")
-    async with head(tmp_path) as h, worker("--url", h.address, *words):
+    array = {"SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"}
+    async with head(tmp_path) as h, worker("--url", h.address, *words, env=array):
         registered, _ = await h.get(RegisterWorker)
 
-    assert "two" == registered.cluster
+    assert ("two", "slurm") == (registered.cluster, registered.system)
+    assert ("8", "7_1") == (registered.job, registered.listed)
 
 
 async def test_a_crash_is_reported_with_its_signal_and_the_worker_serves_on(tmp_path: Path) -> None:

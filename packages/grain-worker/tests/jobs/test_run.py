@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +29,10 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
-from grain.resource import ZERO, Cores, Member, Memory, RootAllocation
+from grain.resource import ZERO, Cores, GPUs, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
-from grain.worker.jobs.program import last_line, output_trouble
+from grain.worker.jobs.program import last_line, output_trouble, with_trouble
 from grain.worker.jobs.run import (
     AttemptCall,
     AttemptEnd,
@@ -45,7 +46,7 @@ from grain.worker.jobs.variables import Place, job_environment
 from grain.worker.messages import AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
 from grain.worker.processes.account import RunAccount, WorkerEnd
-from grain_testkit.allocations import allocation
+from grain_testkit.queue_disk import unreadable
 from grain_testkit.small_disk import small_disk
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ if TYPE_CHECKING:
 @pytest.fixture
 def queue(tmp_path: Path) -> Queue:
     return Queue.open(tmp_path / "queues" / "queue", make=True)
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a run look for wishes more often than each five seconds."""
+    monkeypatch.setattr("grain.worker.jobs.run._LOOK", 0.1)
 
 
 @pytest.fixture
@@ -252,17 +259,65 @@ async def test_tasks_that_share_an_output_lose_nothing_of_it(queue: Queue, work:
     assert "err\n" == (work / "err-1").read_text()
 
 
-async def test_a_run_that_is_cancelled_without_a_wish_is_handed_back(
-    queue: Queue, work: Path
+@pytest.mark.parametrize(("wished", "how"), [(False, "returned"), (True, "cancelled")])
+async def test_a_run_that_is_cancelled_is_handed_back_unless_a_user_wants_it_so(
+    queue: Queue, work: Path, wished: bool, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("grain.worker.jobs.run._LOOK", 1000.0)  # the scheduler was faster
     number = submit(queue, work, "sh", "-c", "echo began > began; exec sleep 1000")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_job, call(queue, number))
         await begun_at(work / "began")
+        if wished:
+            queue.wish(Wish(what="cancel", jobs=((number, number),)))
         nursery.cancel_scope.cancel()
     ended = queue.ended(number, None, 1)
     assert ended is not None
-    assert ended.how == "returned"
+    assert ended.how == how
+
+
+async def test_an_end_that_cannot_be_noted_is_tried_again_and_the_output_says_it_once(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, tries = LocalDisk.link, count()
+
+    def fails(disk: LocalDisk, source: str, name: str) -> None:
+        if name.endswith(".ended") and next(tries) < 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        link(disk, source, name)
+
+    monkeypatch.setattr(LocalDisk, "link", fails)
+    monkeypatch.setattr("grain.worker.jobs.run._RETRY", 0.01)
+    number = submit(queue, work, "sleep", "1000", timeout=0.2)
+    ended = await ran(queue, number)
+    assert ("timeout", 4) == (ended.how, next(tries))
+    assert 1 == (work / f"job-{number}.out").read_text().count("DUE TO TIME LIMIT")
+
+
+async def test_a_begin_that_the_disk_does_not_confirm_is_handed_back(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = submit(queue, work, "touch", "began")
+    sync, fails = LocalDisk.sync, [True]
+
+    def sometimes(disk: LocalDisk, folder: str) -> None:
+        if folder.startswith("attempts/") and fails:
+            fails.clear()
+            raise OSError(errno.EIO, "an error")
+        sync(disk, folder)
+
+    monkeypatch.setattr(LocalDisk, "sync", sometimes)
+    assert "returned" == (await run_job(call(queue, number))).what
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ("returned", False) == (ended.how, (work / "began").exists())
+
+
+async def test_a_queue_that_cannot_be_read_for_now_is_tried_again(queue: Queue, work: Path) -> None:
+    number = submit(queue, work, "true")
+    with unreadable(f"jobs/0/{number}"):
+        end = await run_job(call(queue, number))
+    assert ("not begun", True) == (end.what, end.passing)
 
 
 @pytest.mark.parametrize("wish", [{"what": "cancel"}, {"what": "again", "attempt": 2}])
@@ -354,6 +409,27 @@ def test_the_output_says_that_memory_ran_out_and_nothing_of_other_ends() -> None
         "been OOM Killed.\n"
     )
     assert [last_line(one, 7, "n1") for one in ended] == [ran_out, "", "", "", ""]
+    again = last_line(Ended(how="cancelled", at=0.0), 7, "n1", again=True)
+    assert again.endswith(" DUE TO JOB REQUEUE ***\n")
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        (Ended(how="exit", at=0.0), "it is full"),
+        (Ended(how="exit", at=0.0, status=3), "exit status 3; it is full"),
+        (Ended(how="signal", at=0.0, signal=11), "SIGSEGV; it is full"),
+        (Ended(how="timeout", at=0.0, message="at its limit"), "at its limit; it is full"),
+        (Ended(how="cancelled", at=0.0, message="wrong basis"), "wrong basis"),
+        (Ended(how="start", at=0.0, message="no such file"), "no such file"),
+        (Ended(how="returned", at=0.0), ""),
+    ],
+)
+def test_a_full_disk_is_said_beside_the_end_of_a_program_and_in_place_of_no_reason(
+    ended: Ended, said: str
+) -> None:
+    assert said == with_trouble(ended, "it is full").message
+    assert ended == with_trouble(ended, "")
 
 
 async def test_a_named_pipe_that_no_process_reads_does_not_hold_up_the_end(
@@ -404,12 +480,18 @@ async def test_a_job_that_succeeds_is_one_call_that_returns_and_others_raise(
 
 
 @asynccontextmanager
-async def runner() -> AsyncGenerator[MemoryChannel[Call | None, Outcome | None]]:
-    """A runner that asks its agent, which is the test."""
+async def runner(
+    told_at: float = math.inf,
+) -> AsyncGenerator[MemoryChannel[Call | None, Outcome | None]]:
+    """A runner that asks its agent, which is the test.
+
+    Args:
+        told_at: when a batch system tells its process to end.
+    """
     agent: MemoryChannel[Call | None, Outcome | None]
     theirs: MemoryChannel[Outcome | None, Call | None]
     agent, theirs = memory_channels()
-    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False)
+    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False, told_at=lambda: told_at)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serves.serve)
         yield agent
@@ -442,6 +524,35 @@ async def test_a_program_that_is_ended_together_with_its_worker_has_not_failed(
     ended = queue.ended(number, None, 1)
     assert ended is not None
     assert ended.how == ("returned" if ends else how)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_program_that_ends_well_when_it_is_told_to_has_not_ended(
+    queue: Queue, work: Path, ends: bool
+) -> None:
+    number = submit(queue, work, "true")
+    async with runner(told_at=time.monotonic()) as agent:
+        job = Call(JobFunction("opt"), (call(queue, number),), {})
+        agent.post([(StartRun((1, 1), ZERO), job)])
+        assert [(AskEnding((1, 1), signal.SIGTERM), None)] == await agent.receive()
+        assert queue.ended(number, None, 1) is None
+        agent.post([(EndingTold((1, 1), ends), None)])
+        # The runner asks as well: a call that was handed back raises.
+        assert [(AskEnding((1, 1), 0 if ends else signal.SIGTERM), None)] == await agent.receive()
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert (ended.how, ended.status) == ("returned" if ends else "exit", 0)
+
+
+async def test_a_program_that_has_ended_well_asks_nobody_before_it_is_told_to_end(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "true")
+    async with runner(told_at=time.monotonic() + 1000) as agent:
+        job = Call(JobFunction("opt"), (call(queue, number),), {})
+        agent.post([(StartRun((1, 1), ZERO), job)])
+        ((ended, _),) = await agent.receive()
+        assert isinstance(ended, RunEnd)
 
 
 @pytest.mark.parametrize("fields", [{"timeout": 0.5}, {"stdin": "missing"}])
@@ -814,8 +925,18 @@ async def test_a_warning_that_comes_before_the_program_is_sent_when_it_is_there(
     assert (ended.how, ended.signal) == ("signal", signal.SIGUSR2)
 
 
-async def test_a_user_can_send_a_signal(queue: Queue, work: Path) -> None:
-    number = submit(queue, work, "sh", "-c", "trap 'exit 9' USR1; echo x > began; sleep 99 & wait")
+# Of the last hundredth of a second no process can be told from the program by its begin.
+LEAVES_BEHIND = """sleep 0.05; (setsid sh -c 'echo x > left; exec sleep 99' &)
+while ! [ -s left ]; do sleep 0.01; done
+"""
+
+
+@pytest.mark.parametrize("before", ["", LEAVES_BEHIND])
+async def test_a_user_can_send_a_signal_to_the_script_whatever_that_has_left_behind(
+    queue: Queue, work: Path, before: str
+) -> None:
+    script = f"trap 'exit 9' USR1\n{before}echo x > began; sleep 99 & wait"
+    number = submit(queue, work, "sh", "-c", script)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_job, call(queue, number))
         await begun_at(work / "began")
@@ -837,9 +958,50 @@ async def test_threads_are_those_of_the_submission(queue: Queue, work: Path) -> 
     assert (work / f"job-{number}.out").read_text() == "3\n"
 
 
+@pytest.mark.parametrize("first", ["#!/bin/bash\n", "#!/bin/sh -e\n", ""])
+@pytest.mark.parametrize("name", ["opt.sh", "my job\n\033[1m.sh", "-x", "", "n" * 300])
+async def test_a_script_has_the_name_that_its_user_knows_while_it_runs(
+    queue: Queue, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    first: str, name: str,
+) -> None:  # fmt: skip
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    script = first + 'printf "%s\\0" "$0" "$@"\ncat "$0" > copy\nnosuch-command\n'
+    number = submit(queue, work, "a word", script=script, script_name=name and f"/home/ann/{name}")
+    ended = await ran(queue, number)
+
+    own, word, message = (work / f"job-{number}.out").read_text().split("\0")
+    if len(name) < 256:
+        assert own.startswith(f"{tmp_path}/tmp/grain-")
+        assert (name or "slurm_script") == own.rpartition("/")[2]
+    assert ("a word", 127) == (word, ended.status)
+    assert f"{own}: " in message
+    assert script == (work / "copy").read_text()
+    assert not list((tmp_path / "tmp").glob("grain-*/*"))
+
+
+async def test_a_script_runs_where_no_link_to_it_can_be_made(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    number = submit(queue, work, script="#!/bin/sh\necho $0\n", script_name="run.sh")
+    await ran(queue, number)
+    assert "/blobs/" in (work / f"job-{number}.out").read_text()
+
+
+async def test_a_script_finds_its_number_and_what_it_has(queue: Queue, work: Path) -> None:
+    said = "$$ $SLURM_TASK_PID $GRAIN_CORES $GRAIN_MEMORY_MB $SLURM_MEM_PER_NODE $SLURM_JOB_GPUS"
+    number = submit(queue, work, "sh", "-c", f"echo {said} $SLURM_JOB_UID $CUDA_VISIBLE_DEVICES")
+    with GVAR.scope(Cores([3, 5]) & Memory(2) & GPUs([4, 6])):
+        await ran(queue, number)
+    own, told, *rest = (work / f"job-{number}.out").read_text().split()
+    assert own == told
+    assert ["2", "2000", "1907", "4,6", str(os.getuid()), "4,6"] == rest
+
+
 async def test_a_job_that_runs_out_of_memory_says_so(queue: Queue, work: Path) -> None:
     number = submit(queue, work, "sh", "-c", "kill -9 $$")
-    with GVAR.scope(allocation(M=1e-6)):
+    with GVAR.scope(Memory(1e-6)):
         ended = await ran(queue, number)
     assert ended.how == "memory"
     assert ended.message.startswith("killed for want of memory: ")
@@ -870,7 +1032,7 @@ async def test_ranks_share_the_cpus_of_their_job_and_stay_on_them(queue: Queue, 
             queue, work, "mpirun.openmpi", "-n", ranks, "sh", "-c", rank,
             environment={"PATH": os.environ["PATH"], **as_root}, options={"ntasks": ranks},
         )  # fmt: skip
-        with GVAR.scope(allocation(c=own)):
+        with GVAR.scope(Cores(own)):
             await ran(queue, number)
         listed = ",".join(map(str, own)) if len(own) == 1 else f"{own[0]}-{own[-1]}"
         line = f"1 Cpus_allowed_list: {listed}"

@@ -22,6 +22,7 @@ import trio
 import trio.testing
 
 from grain import GVAR
+from grain.resource import Cores, GPUs, Token
 from grain.worker.external import (
     CAPTURE,
     STDOUT,
@@ -31,14 +32,21 @@ from grain.worker.external import (
     run_external,
 )
 from grain.worker.guards.protocol import RUN, RUN_LONGEST
-from grain_testkit.allocations import allocation
 from grain_testkit.program_trees import own_supervisors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from grain.resource import Resource
 
 
 PYTHON = sys.executable
+
+
+def allocation(c: Sequence[int] = (), g: Sequence[int] = ()) -> Resource:
+    """Return an allocation; without CPUs it is a tag."""
+    cores = Cores(c) if c else Token("own")
+    return cores & GPUs(g) if g else cores
 
 
 @pytest.fixture(autouse=True)
@@ -460,15 +468,15 @@ def test_a_caller_without_stderr_has_programs_with_all_three_streams() -> None:
 
 WITHOUT_STDERR = """
 import trio
-from grain_testkit.allocations import allocation
 from grain import GVAR
+from grain.resource import Token
 from grain.worker.external import run_external
 
 async def main():
     done = await run_external(["sh", "-c", "echo out; echo err >&2"])
     print(type(done).__name__, done.stdout_text.strip(), done.stderr_text.strip())
 
-with GVAR.scope(allocation()):
+with GVAR.scope(Token("own")):
     trio.run(main)
 """
 

@@ -49,7 +49,7 @@ CALLER = f"""
 import os, signal, sys, time, trio
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where tests run
 from grain import GVAR
-from grain_testkit.allocations import allocation
+from grain.resource import Token
 from grain.worker.external import run_external
 async def main():
     if "forked" in sys.argv:
@@ -65,7 +65,7 @@ async def main():
         nursery.start_soon(tree)
         nursery.start_soon(tree)
         await tree("first")                          # gets the KeyboardInterrupt itself
-with GVAR.scope(allocation()):
+with GVAR.scope(Token("own")):
     trio.run(main)
 """
 

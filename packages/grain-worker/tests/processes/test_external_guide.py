@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grain import GVAR
-from grain_testkit.allocations import allocation
+from grain.resource import Token
 
 GUIDE = Path(__file__).parents[4] / "docs" / "external.md"
 
@@ -23,7 +23,7 @@ def test_the_example_of_the_guide_prints_the_output_shown_there(
     example = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
     documented = re.findall(r"```text\n(.*?)```", text, re.DOTALL)[0]
 
-    with GVAR.scope(allocation()):
+    with GVAR.scope(Token("own")):
         exec(compile(example, str(GUIDE), "exec"), {})
 
     printed = capsys.readouterr().out

@@ -9,11 +9,11 @@ import pytest
 import trio
 
 from grain import GVAR
+from grain.resource import Token
 from grain.worker.external import ExternalLostError, run_external
 from grain.worker.guards.protocol import RUN_LONGEST
 from grain.worker.processes.fork_server_client import ForkServerClient
 from grain.worker.processes.supervisor_client import SupervisorClient
-from grain_testkit.allocations import allocation
 
 if TYPE_CHECKING:
     import socket
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 async def test_processes_that_survive_sigkill_are_reported_instead_of_the_cancellation() -> None:
     """The resources are not free: the pids are named, the supervisor is not used again."""
-    with GVAR.scope(allocation()):
+    with GVAR.scope(Token("own")):
         await run_external(["true"])
         fork_server = ForkServerClient.of_this_run()
         fork_server.idle.pop().close()

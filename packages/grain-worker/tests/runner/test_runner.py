@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import signal
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+import time
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,9 +21,10 @@ from grain.resource import ZERO
 from grain.subproc.errors import BrokenSubprocessError
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.errors import ExternalError, Failure
+from grain.worker.external import run_external
 from grain.worker.messages import AskEnding, Cancel, Ended, EndingTold, StartRun
 from grain.worker.runner.runner import signal_behind
-from grain.worker.runner.services import worker_ends
+from grain.worker.runner.services import never_told, worker_ends
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
@@ -156,12 +160,14 @@ async def raises(error: Exception) -> None:
 
 
 @asynccontextmanager
-async def asking_runner() -> AsyncGenerator[HeadChannel]:
+async def asking_runner(
+    told_at: Callable[[], float] = never_told,
+) -> AsyncGenerator[HeadChannel]:
     """A runner that asks its agent, which is the test."""
     head: HeadChannel
     theirs: RunnerChannel
     head, theirs = memory_channels()
-    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False)
+    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False, told_at=told_at)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serves.serve)
         yield head
@@ -191,6 +197,47 @@ async def test_a_run_that_fails_asks_its_agent_and_is_handed_back_if_the_worker_
             assert attempt == ended.attempt
             assert ("returned" if ends else "done", not ends) == (ended.status, ended.failed)
             assert (payload is None) == ends
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_run_whose_program_was_told_to_end_is_handed_back_if_the_worker_ends(
+    ends: bool,
+) -> None:
+    """Whatever it makes of what the program did."""
+
+    async def tries() -> str:
+        for does in ("exit 0", "exit 3"):
+            with suppress(ExternalError):
+                await run_external(["sh", "-c", does])
+        return "the best so far"
+
+    before = time.monotonic()
+    async with asking_runner(lambda: before) as head:
+        for attempt in ((1, 1), (2, 1)):
+            head.post([(StartRun(attempt, ZERO), call(tries))])
+            assert [(AskEnding(attempt, signal.SIGTERM), None)] == await head.receive()
+            head.post([(EndingTold(attempt, ends), None)])
+            ((ended, payload),) = await head.receive()
+            assert isinstance(ended, Ended)
+            assert ("returned" if ends else "done") == ended.status
+            assert (payload is None) == ends
+
+
+@pytest.mark.parametrize("after", [True, False])
+async def test_a_run_whose_programs_ended_before_that_has_its_result(after: bool) -> None:
+    told_at = math.inf
+
+    async def computes() -> None:
+        nonlocal told_at
+        if after:
+            await run_external(["true"])
+        told_at = time.monotonic()
+
+    async with asking_runner(lambda: told_at) as head:
+        head.post([(StartRun((1, 1), ZERO), call(computes))])
+        ((ended, _),) = await head.receive()
+        assert isinstance(ended, Ended)
+        assert "done" == ended.status
 
 
 async def test_a_run_in_the_process_of_its_mission_asks_nobody() -> None:

@@ -20,6 +20,7 @@ from grain.worker.messages import (
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
+    from grain.head.hub.state import WorkerRecord
 
 M = TypeVar("M")
 F = b"function"
@@ -92,6 +93,10 @@ class HubHarness:
         register = RegisterWorker(name, name, "host", offered, connection=self.connections, **more)
         self.send(link, register, *([Inventory(held)] if held else []), InventoryEnd())
         return link
+
+    def doubts(self) -> list[WorkerRecord]:
+        """Return the workers for whose jobs their batch systems are to be asked now."""
+        return self.hub.workers_in_doubt(self.now)
 
     def mission(
         self, name: str = "m", cores: Any = 1, link: str = "", interpreter: str = "", **more: Any

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from grain.eventlog.store import StoredLog
 
 _NAMED = 3  # missions that a sentence names
+_NEW = 10.0  # seconds in which a mission finds its scheduler, on a busy machine
 _SIGN = 86400.0  # seconds without a sign of life, for which a computer may have slept
 
 
@@ -84,8 +85,10 @@ def local_missions(
                 if header is None:
                     continue
                 # A mission with another address may be with the scheduler there; and where no
-                # scheduler answers here, it may be about to start one.
-                elsewhere = header.address and (here is None or header.address not in own)
+                # scheduler answers here, it may be about to start one. Or it has only begun.
+                elsewhere = header.address and (
+                    here is None or header.address not in own or now - header.time < _NEW
+                )
                 if not elsewhere and not _lasts_there(header, here or ()) and log.runs():
                     found.append(LocalMission(log, header))
     return found

@@ -13,21 +13,21 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.dispatcher.batch_jobs import WorkerJob
 from grain.dispatcher.halting import halting
 from grain.dispatcher.plan import Plan, TaskAttempt
+from grain.files.batch_jobs import WorkerJob
 from grain.queue.book import Book
 from grain.queue.dispatchers import SIGN_EVERY, Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import QueueError
 from grain.queue.packing import keep_house
-from grain.queue.records import Begun, Ended
+from grain.queue.records import KILL, Begun, Ended, Wish
 from grain.queue.states import FINAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from grain.queue.folder import Queue
-    from grain.queue.records import Wish
+    from grain.queue.records import UnmetRequest
     from grain.queue.states import Run, Standing
 
 _log = logging.getLogger("grain.dispatcher")
@@ -99,6 +99,7 @@ class Desk:
         self.plan = Plan(self.book)
         # Jobs whose failures are to be counted.
         self._counted: set[int] = set()
+        self._settle_jobs(entry.number for entry in self.book.open_entries())
         for entry in self.book.open_entries():
             self.plan.add(entry)
             self._counted.add(entry.number)
@@ -142,6 +143,7 @@ class Desk:
         finally:
             self._take_in()
         self._halt()
+        self._end_invalid()
         self._cancel()
         for start in self.plan.awaited():
             self.read(start)
@@ -198,6 +200,7 @@ class Desk:
 
     def _take_in(self) -> None:
         """Tell the plan what is new in the book."""
+        self._settle_jobs(range(self._next_job, self.book.next_job))
         for number in range(self._next_job, self.book.next_job):
             if number in self.book.entries:
                 self.plan.add(self.book.entries[number])
@@ -258,6 +261,29 @@ class Desk:
                 self._take_in()
             self._counted.discard(number)
 
+    def _settle_jobs(self, numbers: Iterable[int]) -> None:
+        """Have jobs on the disk, once for all their attempts, which need not sync them again."""
+        for bucket in {self._queue.buckets.of(number) for number in numbers}:
+            self._queue.settle_jobs(bucket)
+
+    def _end_invalid(self) -> None:
+        """Cancel what wants to be cancelled if it can never begin."""
+        for number, task in self.plan.take_invalid():
+            entry = self.book.entries[number]
+            if entry.asked(task or next(entry.task_numbers())).cancelled is None:
+                self._queue.wish(
+                    Wish(
+                        what="cancel",
+                        jobs=((number, number),),
+                        tasks=() if task is None else ((task, task),),
+                        by=f"--{KILL}",
+                        at=time.time(),
+                        why="as it could never begin",
+                    )
+                )
+                self.book.read_new()
+                self._take_in()
+
     def give_back(self, start: TaskAttempt) -> None:
         """Let an attempt be tried again that was handed over and has not begun."""
         self.plan.give_back(start)
@@ -265,6 +291,10 @@ class Desk:
     def note_tickets(self) -> None:
         """Have a view written soon, as the tickets of the book have changed."""
         self._changed = True
+
+    def note_unmet(self, unmet: Iterable[UnmetRequest]) -> None:
+        """Tell commands all requests of jobs that no worker which is here can meet."""
+        self._dispatchers.note_unmet(self.number, unmet)
 
     def has_begun(self, start: TaskAttempt) -> bool:
         """Return True if an attempt has begun, or never will."""

@@ -152,9 +152,12 @@ _VARIES = re.compile(
 
 
 def _dots(match: re.Match[str]) -> str:
-    """Return dots for a word, and the brackets that it ends with."""
-    word = match[0]
-    return f"…{word[len(word.rstrip(')]}')) :]}"
+    """Return dots for a word, with the brackets around it, and those that others have opened."""
+    word = match[0].lstrip("([{")
+    before = match[0][: len(match[0]) - len(word)]
+    bare = word.rstrip(")]}")
+    opened = sum(bare.count(one) for one in "([{") - sum(bare.count(one) for one in ")]}")
+    return f"{before}…{word[len(bare) + max(opened, 0) :]}"
 
 
 def _outputs(text: str) -> dict[str, list[str]]:

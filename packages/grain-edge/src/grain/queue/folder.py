@@ -15,6 +15,7 @@ import msgspec
 from grain.eventlog.files import open_plain
 from grain.eventlog.names import state_folder
 from grain.files.trust import check_private, private_folder
+from grain.queue.arrays import has_task
 from grain.queue.errors import (
     BadInput,
     CannotWrite,
@@ -262,7 +263,7 @@ class Queue:
         """
         for dependency in job.after:
             for number in dependency.jobs:
-                self._check_dependency(number)
+                self._check_dependency(number, dependency.task)
         blobs: list[bytes] = []
         try:
             if job.script and not _is_inline(script := _script(job)):
@@ -294,9 +295,13 @@ class Queue:
                     raise NotSynced(str(error), error.errno, f"jobs/{number}") from error
         return number
 
-    def _check_dependency(self, number: int) -> None:
+    def _check_dependency(self, number: int, task: int | None) -> None:
         if number < 1 or not self.jobs.has(number):
             raise BadInput(f"there is no job {number} to wait for")
+        if task is not None:
+            array = self.job(number).array
+            if array is None or not has_task(array, task):
+                raise BadInput(f"there is no task {number}_{task} to wait for")
 
     def _keep_blob(self, content: bytes) -> None:
         name = f"blobs/{_digest(content)}"
@@ -577,8 +582,20 @@ class Queue:
 
     # Running.
 
-    def begin(self, number: int, task: int | None, attempt: int, begun: Begun) -> bool:
+    def begin(
+        self,
+        number: int,
+        task: int | None,
+        attempt: int,
+        begun: Begun,
+        *,
+        settled: bool = False,
+    ) -> bool:
         """Make the receipt of an attempt, before its program starts.
+
+        Args:
+            settled: True if the job and the end of the attempt before are known to be on the disk,
+                as a dispatcher has handed the attempt out.
 
         Returns:
             True if the caller runs it; False if another one has begun or cancelled it, if the
@@ -593,7 +610,8 @@ class Queue:
             return False
         name = f"attempts/{self.buckets.of(number)}/{receipt_name(number, task, attempt, 'begun')}"
         try:
-            self._make_safe(number, after_attempt=attempt > 1)
+            if not settled:
+                self._make_safe(number, after_attempt=attempt > 1)
             return self.files.link_whole(name, encode_record(begun))
         except NotADirectoryError:
             return False
@@ -629,6 +647,17 @@ class Queue:
         """
         with suppress(NotADirectoryError, FileNotFoundError):
             self.files.sync(f"attempts/{bucket}", "receipts")
+
+    def settle_jobs(self, bucket: int) -> None:
+        """Have the jobs of a bucket on the disk, before an attempt of one is handed out.
+
+        Whoever submitted one may not have synced it yet. If it were lost in a crash of the host and
+        not its receipt, the next job of that number would seem to have run.
+
+        Raises:
+            NotSynced: the disk did not confirm it.
+        """
+        self.files.sync(f"jobs/{bucket}", "jobs")
 
     def _may_begin(self, number: int, task: int | None, attempt: int) -> bool:
         try:

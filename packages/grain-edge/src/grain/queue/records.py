@@ -16,6 +16,9 @@ VERSION = 1
 UNREADABLE = (msgspec.MsgspecError, ValueError)
 """The errors of a file that this Grain cannot decode; ValueError: of text that is not UTF-8."""
 
+KILL = "kill-on-invalid-dep"
+"""The option of a job that is cancelled if what it waits for can never be."""
+
 How = Literal["exit", "signal", "timeout", "memory", "start", "cancelled", "returned", "lost"]
 """The way in which an attempt ended, see `Ended`."""
 
@@ -78,10 +81,14 @@ class Dependency(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
         until: ``"ok"``: all have succeeded; ``"fail"``: each has failed, in at least one task;
             ``"any"``: all have ended; ``"begun"``: all have begun, or have ended without;
             ``"each"``: the task of the same number of an array of the same size has succeeded.
+        task: the one task of the one job that counts; None for all.
+        delay: seconds that must have passed since the begin, of ``"begun"``.
     """
 
     jobs: tuple[int, ...]
     until: Until = "ok"
+    task: int | None = None
+    delay: float = 0.0
 
 
 class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -115,6 +122,7 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         append: True to append to output files that exist.
         array: its tasks; None for a job that is not an array.
         after: all must hold before a task of it begins.
+        after_any: True if one of `after` is enough.
         not_before: Unix seconds before which it does not begin; 0 for none.
         held: True if it is submitted on hold.
         retries: how often a task that failed runs again.
@@ -156,6 +164,7 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     append: bool = False
     array: ArraySpec | None = None
     after: tuple[Dependency, ...] = ()
+    after_any: bool = False
     not_before: float = 0.0
     held: bool = False
     retries: int = 0
@@ -367,3 +376,16 @@ class Dispatcher(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, g
 
     at: float
     address: str = ""
+
+
+class UnmetRequest(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A request of jobs that wait, and that no worker which is here can ever meet.
+
+    Attributes:
+        request, timeout: as of `Job`.
+        why: the reason, if the whole cluster has too little, whatever workers come; else "".
+    """
+
+    request: dict[str, object] = {}
+    timeout: float = 0.0
+    why: str = ""

@@ -42,8 +42,9 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         at: seconds since the epoch of Unix, by the head's clock, only for display.
         outlived: for how long it had run when the time of its worker was over, as it cannot be
             blamed for that; None for a crash in the proper sense.
-        known: True if its worker has reported it, which it does when nothing is left of the run;
-            False if the worker is lost to the scheduler, and the run may go on.
+        known: True if its worker has reported it, which it does when nothing is left of the run, or
+            if its batch system says that the job of the worker is over; False if the worker is
+            lost to the scheduler, and the run may go on.
         absent: the name of the worker of the member that did not join a gang, of which nothing has
             begun; empty for all others.
     """

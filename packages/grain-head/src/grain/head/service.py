@@ -27,6 +27,7 @@ import trio
 from grain.edge.errors import ChannelBroken, ChannelError, LocalProtocolError
 from grain.edge.messages import Codec
 from grain.edge.version import own_versions
+from grain.files.batch_jobs import WorkerJob, jobs_over
 from grain.head import messages as mission
 from grain.head.errors import BadMessage
 from grain.head.hub.hub import GRACE, MAX_SILENCE, Hub, epoch_at
@@ -35,6 +36,8 @@ from grain.worker import messages as worker
 from grain.worker.messages import Disconnect
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     from grain.edge import Peer, PeerProcess
     from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Hello, Message
@@ -61,6 +64,7 @@ class HubService:
             while its process, or over a network its host, is there.
         max_missions: how many missions may be connected at a time.
         cluster: what this scheduler owns for the whole cluster.
+        ask: asks batch systems for the jobs of workers that are away, see `jobs_over`.
 
     Attributes:
         hub: the decisions.
@@ -73,6 +77,7 @@ class HubService:
         max_silence: float = MAX_SILENCE,
         max_missions: float = math.inf,
         cluster: ClusterPool | None = None,
+        ask: Callable[[Sequence[WorkerJob]], Awaitable[list[str | None]]] = jobs_over,
     ) -> None:
         epoch = epoch_at(time.time_ns(), secrets.randbits(20))
         self.hub = Hub(
@@ -83,6 +88,7 @@ class HubService:
             versions=own_versions(),
             cluster=cluster,
         )
+        self._jobs_over = ask
         self._max_missions = max_missions
         self._max_silence = max_silence
         self._links = itertools.count(1)
@@ -242,6 +248,11 @@ class HubService:
 
     async def run(self) -> None:
         """Let time pass, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._ask_batch_systems)
+            await self._keep_time()
+
+    async def _keep_time(self) -> None:
         tick = trio.current_time() + _TICK
         while True:
             with trio.move_on_at(min(tick, trio.current_time() + _LOOK) if self._ending else tick):
@@ -252,6 +263,19 @@ class HubService:
             if trio.current_time() >= tick:
                 tick = trio.current_time() + _TICK
                 self.hub.on_tick(trio.current_time())
+                self.dispatch()
+
+    async def _ask_batch_systems(self) -> None:
+        """Learn from batch systems which workers that are away do not come back."""
+        while True:
+            await trio.sleep(_TICK)
+            doubts = self.hub.workers_in_doubt(trio.current_time())
+            if doubts:
+                jobs = [WorkerJob(one.system, one.listed, one.host) for one in doubts]
+                found = await self._jobs_over(jobs)
+                for worker, why in zip(doubts, found, strict=True):
+                    if why is not None:
+                        self.hub.on_job_over(worker.id, why, trio.current_time())
                 self.dispatch()
 
     def _end_peers(self) -> None:

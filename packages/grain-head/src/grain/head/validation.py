@@ -202,6 +202,8 @@ def _check_worker(message: RegisterWorker) -> None:
     _check_connection(message.connection)
     _check_text("job", message.job)
     _check_text("cluster", message.cluster)
+    _check_text("system", message.system)
+    _check_text("listed", message.listed)
     for digest in message.functions:
         _check_digest(digest)
 

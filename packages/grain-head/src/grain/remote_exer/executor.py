@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
     from grain.head.base import CallKindNow, Deliver
-    from grain.head.messages import Crash, FailedOn, Outlook
+    from grain.head.messages import Crash, FailedOn, Outlook, Unschedulable
     from grain.head.run_log import RunLog
     from grain.remote_exer.lanes import CallTraffic
     from grain.remote_exer.link import Connect
@@ -393,6 +393,13 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         name = f"{self._session.label}:{task}" if task else ""
         absent = stuck > 0 and not any(one.workers for one in self._session.stuck.values())
         return replace(counted, stuck=stuck, stuck_task=name, absent=absent)
+
+    def unmet(self) -> dict[int, Unschedulable]:
+        """Return a waiting task for each request that no worker here can meet, with the message.
+
+        It costs a look at all tasks, if there are such requests.
+        """
+        return self._session.unmet()
 
     def kinds(self) -> list[CallKindNow]:
         """Return the tasks by function and cores, as far as the scheduler has reported."""

@@ -829,6 +829,19 @@ class MissionSession:
                 if record.asked in self.stuck and not record.worker:
                     yield task
 
+    def unmet(self) -> dict[int, Unschedulable]:
+        """Return a waiting task for each request that no worker here can meet, with the message."""
+        left = {request for request in self.stuck if self._queued[request]}
+        found: dict[int, Unschedulable] = {}
+        for task in self.stuck_tasks():
+            asked = self.pending[task].asked
+            if asked in left:
+                left.discard(asked)
+                found[task] = self.stuck[asked]
+                if not left:
+                    break
+        return found
+
     def confirm(self) -> None:
         """Confirm the outcomes that have arrived: soon, and best together with other messages."""
         if self._unconfirmed:

@@ -56,6 +56,7 @@ class Amount(Resource):
 
 
 _KB_PER_GB = 1_000_000
+_KB_PER_MB = 1_000
 
 
 class Memory(Amount):
@@ -159,6 +160,9 @@ class Memory(Amount):
     def _ask(self) -> str:
         amount = [f"{self.M}"] if self._stated else []
         return f"Memory({', '.join(amount + self._words())})"
+
+    def _variables(self, worker: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
+        return {"GRAIN_MEMORY_MB": str(self._units // _KB_PER_MB)} if self._stated else {}
 
     def _words(self) -> list[str]:
         words = [] if self.group is None else [f"group={self.group!r}"]
@@ -404,6 +408,10 @@ class Licences(Resource):
 
     def _data(self) -> int | dict[str, int]:
         return self.counts.get("", 0) if "" in self.counts else dict(self.counts)
+
+    def _variables(self, worker: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
+        words = [f"{name}:{n}" if name else str(n) for name, n in self.counts.items()]
+        return {"GRAIN_LICENCES": ",".join(words)}
 
     def _supplied(self) -> Self:
         new = type(self).__new__(type(self))

@@ -22,6 +22,7 @@ Map:
 - ``agent/``: the process that represents a worker to the head
 - ``runner/``: the execution of runs, in the agent's child process or in a mission
 - ``jobs/``: jobs of a queue, between their receipts
+- ``steps/``: the steps of such a job, which its ``srun`` starts
 - ``pickling/``: the pickler behind ``payload``
 - ``processes/``: this process's side of helper processes, and the environment of programs
 - ``lanes/``: runs that take brief calls straight from their mission

@@ -512,6 +512,7 @@ class ProgramCall:
         append: True for `stdout`, and for `stderr`, to append to the file instead of emptying it.
         of_shell: the umask and the soft limits of the shell from which a job was submitted, see
             `grain.worker.guards.protocol.ProgramRequest`; None for those of this process.
+        name: of a script, by which it is called; None for that of its file.
         enforce, memory_signs: as of `run_external`.
     """
 
@@ -532,6 +533,7 @@ class ProgramCall:
         warned: bool = False,
         append: tuple[bool, bool] = (False, False),
         of_shell: tuple[int, dict[int, int]] | None = None,
+        name: str | None = None,
         enforce: bool | None = None,
         memory_signs: Sequence[str] = (),
     ) -> None:
@@ -555,7 +557,8 @@ class ProgramCall:
             raise ValueError(
                 "enforce=True: the task asks for no memory, so state it, as in @ Memory(8)"
             )
-        variables = environment(res, inherited, {**GVAR.env, **env}, threads)
+        changes = {**GVAR.env, **env}
+        variables = environment(res, inherited, changes, threads, worker=os.environb)
         if cwd is None:
             self.cwd = None if scratch else GVAR.cwd
         else:
@@ -582,6 +585,7 @@ class ProgramCall:
             "warned": warned,
             "most": _most(self.memory) if enforce and self.memory is not None else None,
             "shell": of_shell,
+            "name": None if name is None else os.fsencode(name),
         }
 
     # So that no KeyboardInterrupt strikes between two lines that belong together.

@@ -287,6 +287,8 @@ class RegisterWorker(Message, frozen=True):
         versions: of its Python, and of what else matters to missions.
         job: its job, as the batch system calls it; empty if it has none.
         cluster: the name of its cluster; empty if it was not stated.
+        system: the name of its batch system; empty if it is in no job.
+        listed: its job, as that lists it once it has ended; empty if it does not.
     """
 
     worker: str
@@ -299,6 +301,8 @@ class RegisterWorker(Message, frozen=True):
     versions: Versions = Versions()
     job: str = ""
     cluster: str = ""
+    system: str = ""
+    listed: str = ""
 
 
 class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

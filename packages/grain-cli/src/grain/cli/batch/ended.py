@@ -1,7 +1,7 @@
-"""``python -m grain.cli.batch.ended``: which batch jobs are over, for the dispatcher of a queue.
+"""``python -m grain.cli.batch.ended``: which batch jobs are over, for `grain.files.batch_jobs`.
 
-It runs a program again whose worker was in such a job. So only what a batch system says counts: the
-job has ended, and it ran on the host of the worker. A job that is not listed proves nothing, as
+What ran on a worker in such a job runs again. So only what a batch system says counts: the job has
+ended, and it ran on the host of the worker. A job that is not listed proves nothing, as
 batch systems forget jobs, and another cluster has others.
 """
 
@@ -43,8 +43,8 @@ class JobQuestion(NamedTuple):
 
 def answers(
     questions: Sequence[JobQuestion], opened: Callable[[str], BatchSystem] = open_named
-) -> list[str]:
-    """Return for each question how it is known that the job is over; "" if it is not known.
+) -> list[str | None]:
+    """Return for each job that is over how it has ended, as its batch system says; else None.
 
     What hinders an answer goes to standard error.
 
@@ -61,21 +61,21 @@ def answers(
                 print(error, file=sys.stderr)
             else:
                 states |= {(system, one): state for one, state in found.items()}
-    return [evidence(states.get((one.system, one.job)), one.host) for one in questions]
+    return [end_of(states.get((one.system, one.job)), one.host) for one in questions]
 
 
-def evidence(state: JobState | None, host: str) -> str:
-    """Return how it is known that a job on a host is over, as a sentence; "" if it is not known.
+def end_of(state: JobState | None, host: str) -> str | None:
+    """Return how a job on a host has ended, or ""; None if it is not known to be over.
 
     Args:
         state: of the job; None if there was no answer.
         host: the host on which a process of the job ran.
     """
     if state is None or state.phase is not JobPhase.GONE or not state.node:
-        return ""
+        return None
     if _short(state.node) != _short(host) or state.reason.partition(" ")[0] in _SILENT:
-        return ""
-    return f"the batch job of its worker on {host} is over" + (state.reason and f": {state.reason}")
+        return None
+    return state.reason
 
 
 def _short(host: str) -> str:
@@ -83,7 +83,7 @@ def _short(host: str) -> str:
 
 
 def main() -> None:
-    """Answer questions on standard input, as JSON, by a list of sentences on standard output."""
+    """Answer questions on standard input, as JSON, by a list on standard output."""
     questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[JobQuestion])
     print(msgspec.json.encode(answers(questions)).decode())
 

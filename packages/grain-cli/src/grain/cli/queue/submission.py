@@ -54,6 +54,7 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     array: ArraySpec | None = None
     halt: int | None = None
     after: tuple[Dependency, ...] | None = None
+    after_any: bool | None = None
     not_before: float | None = None
     held: bool | None = None
     priority: int | None = None

@@ -6,13 +6,14 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from grain.cli.slurm_words import values
+from grain.cli.slurm_words.options import EXCLUSIVE
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
 from grain.queue import patterns
 from grain.queue.selectors import plain_number
-from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
-    from grain.queue.book import Entry
+    from grain.queue.book import Block, Entry
+    from grain.queue.records import Dependency
     from grain.queue.states import Run, Standing
 
 _MB_IN_GB = 1e9 / 2**20
@@ -32,6 +33,7 @@ class SlurmTask:
         uid: of the user.
         dispatched: True if the queue has a dispatcher.
         form: the value of ``SLURM_TIME_FORMAT``.
+        block: why it never begins; None if it may, or has.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class SlurmTask:
         uid: int = 0,
         dispatched: bool = True,
         form: str = "",
+        block: Block | None = None,
     ) -> None:
         self.entry = entry
         self.job = entry.job
@@ -57,7 +60,7 @@ class SlurmTask:
         self.form = form
         cancelled = standing.state == "RUNNING" and entry.asked(task).cancelled is not None
         self.state = state_of(standing, cancelled=cancelled)
-        self.reason = reason_of(standing, dispatched=dispatched)
+        self.reason = reason_of(standing, dispatched=dispatched, block=block)
 
     @property
     def run(self) -> Run | None:
@@ -100,7 +103,12 @@ class SlurmTask:
     @property
     def nodelist(self) -> str:
         """The nodes on which it runs or ran, as ``n[1-4]``; "" if it did not."""
-        return hostlist(_short(host) for host in self.run.hosts) if self.run else ""
+        names = [_short(host) for host in self.run.hosts] if self.run else []
+        if len(set(names)) < 2:
+            return names[0] if names else ""
+        from grain.resource.figures import hostlist  # with all kinds of resources
+
+        return hostlist(names)
 
     @property
     def hosts(self) -> set[str]:
@@ -113,7 +121,7 @@ class SlurmTask:
         if self.run and self.run.cpus:
             return self.run.cpus // self.nodes
         cores = self.job.first_choice.get("Cores", 1)
-        return int(cores) if isinstance(cores, int | float) else 1
+        return int(cores if isinstance(cores, int | float) else self.job.options.get(EXCLUSIVE, 1))
 
     @property
     def cores(self) -> int:
@@ -137,6 +145,11 @@ class SlurmTask:
         """The number of GPUs of a node."""
         gpus = self.job.first_choice.get("GPUs", 0)
         return int(gpus) if isinstance(gpus, int | float) else 0
+
+    @property
+    def sharing(self) -> str:
+        """``OK`` if others may share its nodes, else ``NO``."""
+        return "NO" if EXCLUSIVE in self.job.options else "OK"
 
     @property
     def memory(self) -> str:
@@ -193,8 +206,10 @@ class SlurmTask:
         if self.standing.reason not in ("dependency", "never"):
             return ""
         mark = "failed" if self.standing.reason == "never" else "unfulfilled"
-        return ",".join(
-            f"{_UNTIL[one.until]}:{number}({mark})" for one in self.job.after for number in one.jobs
+        return ("?" if self.job.after_any else ",").join(
+            f"{_UNTIL[one.until]}:{number}{_part(one)}({mark})"
+            for one in self.job.after
+            for number in one.jobs
         )
 
     @property
@@ -244,6 +259,11 @@ class SlurmTask:
     def option(self, name: str, none: str = "(null)") -> str:
         """Return an option with which it was submitted, as it was given."""
         return self.job.options.get(name) or none
+
+
+def _part(one: Dependency) -> str:
+    task = "" if one.task is None else f"_{one.task}"
+    return task + (f"+{one.delay / 60:g}" if one.delay else "")
 
 
 def _short(host: str) -> str:

@@ -67,6 +67,7 @@ MAX_SILENCE = 12 * 3600.0
 
 _STOPPED = 30.0  # a longer gap between two looks at the clock means that the process was stopped
 _AT_ONCE = 65536  # tasks in one `Started`; at nine bytes each they fit a message
+_WORDS = 200  # characters of what a batch system says of a job
 _PULSE = 10.0  # seconds of such a gap that count, as in them it may have run
 
 
@@ -227,6 +228,23 @@ class Hub:
         """Give up a worker whose process is known to have ended: it cannot come back."""
         self._look(now)
         self.workers.on_ended(worker, now)
+
+    def workers_in_doubt(self, now: float) -> list[WorkerRecord]:
+        """Return the workers for whose jobs their batch systems are to be asked, each now and then.
+
+        `on_job_over` takes the answers.
+        """
+        self._look(now)
+        return self.workers.in_doubt(now)
+
+    def on_job_over(self, worker: str, why: str, now: float) -> None:
+        """Give up a worker that is away, as its batch job is over.
+
+        Args:
+            why: how it has ended, in the words of its batch system; or empty.
+        """
+        self._look(now)
+        self.workers.on_job_over(worker, why[:_WORDS], now)
 
     def on_trouble(self, what: str, why: str) -> None:
         """Report to missions what keeps this head from working as it should.
@@ -518,7 +536,7 @@ class Hub:
         elif ask.about == "drain":
             answer = self.drain(ask.pattern, at_once=ask.at_once)
         elif ask.about == "ended":
-            answer = self.workers.on_job_ended(ask.pattern, ask.why[:200], now)
+            answer = self.workers.on_job_ended(ask.pattern, ask.why[:_WORDS], now)
         elif ask.about == "find":
             answer = self.find(ask.mission)
         elif ask.about == "cancel":

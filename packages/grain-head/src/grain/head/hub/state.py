@@ -546,6 +546,9 @@ class WorkerRecord(PeerRecord):
     # Its job, as the batch system calls it.
     job: str = ""
     cluster: str = ""  # its display name
+    # Its batch system, and the job as that lists it when it is over; both as it registers.
+    system: str = ""
+    listed: str = ""
     # On how many cores something is computed there; None where that is not known.
     computing: float | None = None
     # While it reports: the first run of each chain reported so far, by the attempt that began
@@ -554,6 +557,8 @@ class WorkerRecord(PeerRecord):
     away_since: float = math.inf
     # While it is away, when there was the last sign of it.
     heard: float = math.inf
+    # When its batch system was last asked for its job.
+    asked: float = -math.inf
     # Why it does not come back, once its process or its job is known to have ended.
     over: str = ""
 

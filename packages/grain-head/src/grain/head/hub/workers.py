@@ -68,6 +68,12 @@ SWEPT = 10.0
 The batch system ends all processes of a job that has ended; only the guards do on this host.
 """
 
+ASK_AFTER = 3.0
+"""Seconds for which a worker is away before its batch system is asked whether its job is over."""
+
+ASK_AGAIN = 10.0
+"""Seconds until it is asked again, while the worker is away."""
+
 _WALLTIME_SLACK = 60.0  # batch systems end a job up to a minute early
 
 
@@ -223,6 +229,7 @@ class Workers:
         worker.versions = message.versions
         worker.job = message.job
         worker.cluster = message.cluster
+        worker.system, worker.listed = message.system, message.listed
         if shared is not None:
             self._reports.on_trouble(
                 f"the worker {worker.unique_name}",
@@ -334,13 +341,15 @@ class Workers:
         why: str = "",
         over: float | None = None,
         told: str = "",
+        *,
+        known: bool = False,
     ) -> None:
         """Remove a worker and its runs.
 
         Args:
             how: what it died of, if a run may have been the reason.
             why: why it has left, for display; empty if it was to leave.
-            over: as of `grain.head.hub.tasks.runs.Runs.on_run_lost`.
+            over, known: as of `grain.head.hub.tasks.runs.Runs.on_run_lost`.
             told: why it was to leave, for display.
         """
         silent = now - worker.heard if why else None
@@ -356,7 +365,7 @@ class Workers:
         # The youngest first: were the head of a chain lost before the runs that wait behind it,
         # each of them would in turn become the head, count as begun, and be blamed.
         for lease in list(reversed(worker.leases.values())):
-            self._runs.on_run_lost(lease, how, now, over)
+            self._runs.on_run_lost(lease, how, now, over, known=known)
         self._scheduler.on_worker_left(worker.number)
         if self._scheduler.cluster.kinds:
             self._reports.on_trouble(f"the worker {worker.unique_name}", "")
@@ -391,13 +400,37 @@ class Workers:
         named = [one for one in self._registry.workers.values() if one.name == name]
         if len(named) != 1:
             return JobEndedAnswer(0)
-        [worker] = named
-        worker.over = f"{JOB_ENDED}: {why}" if why else JOB_ENDED
-        if worker.link is None:
-            self._lose(worker, worker.over, now)
+        self._end_job(named[0], why, now)
         return JobEndedAnswer(1)
 
-    def _lose(self, worker: WorkerRecord, why: str, now: float) -> None:
+    def in_doubt(self, now: float) -> list[WorkerRecord]:
+        """Return the workers that are away, and whose batch systems are to be asked for their jobs.
+
+        Those that do not come back may say nothing of it: a limit on memory ends them at once.
+        """
+        due = [
+            one
+            for one in self._registry.workers.values()
+            if one.link is None
+            and one.listed
+            and now >= max(one.away_since + ASK_AFTER, one.asked + ASK_AGAIN)
+        ]
+        for one in due:
+            one.asked = now
+        return due
+
+    def on_job_over(self, id: str, why: str, now: float) -> None:  # noqa: A002 - its name
+        """Give up a worker that is away still, as its batch system says that its job has ended."""
+        worker = self._registry.workers.get(id)
+        if worker is not None and worker.link is None:
+            self._end_job(worker, why, now, known=True)
+
+    def _end_job(self, worker: WorkerRecord, why: str, now: float, *, known: bool = False) -> None:
+        worker.over = f"{JOB_ENDED}: {why}" if why else JOB_ENDED
+        if worker.link is None:
+            self._lose(worker, worker.over, now, known=known)
+
+    def _lose(self, worker: WorkerRecord, why: str, now: float, *, known: bool = False) -> None:
         """Remove a worker that is away, and does not come back."""
         # One that drained, or whose walltime was nearly over when it went, was ended by its
         # batch system most likely, and not by a run.
@@ -406,7 +439,8 @@ class Workers:
         ended = worker.draining or left < _WALLTIME_SLACK
         # Of a short life so much is more than the impatience of a batch system.
         over = worker.away_since if left < min(_WALLTIME_SLACK, scheduled.life / 10) else None
-        self._remove(worker, None if ended else "its worker was lost", now, why, over)
+        how = None if ended else "its worker was lost"
+        self._remove(worker, how, now, why, over, known=known)
 
     def postpone(self, seconds: float) -> None:
         """Move all deadlines: this process was stopped for so long, and no peer could reach it."""

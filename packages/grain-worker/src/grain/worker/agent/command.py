@@ -26,7 +26,14 @@ from grain.edge.version import own_versions
 from grain.worker.agent.agent import FAILED, USAGE, Agent
 from grain.worker.agent.lifecycle import TERM_GRACE, USUAL_GRACE, Lifecycle, Times
 from grain.worker.agent.session import IN_MEMORY, WorkerSession
-from grain.worker.auto import NodeOffer, batch_cluster, batch_job, batch_system, detect_resources
+from grain.worker.auto import (
+    NodeOffer,
+    batch_cluster,
+    batch_id,
+    batch_job,
+    batch_system,
+    detect_resources,
+)
 from grain.worker.errors import RunnerUnusable, UsageError
 from grain.worker.launch.launcher import launch
 from grain.worker.launch.part import NodePart, worker_name
@@ -190,6 +197,8 @@ async def serve(
         in_memory=min(IN_MEMORY, (info.memory or IN_MEMORY * _PART) // _PART),
         job=batch_job(info.environ),
         cluster=worker.cluster or batch_cluster(info.environ),
+        system=batch_system(info.environ),
+        listed=batch_id(info.environ),
     )
     lifecycle = make_lifecycle(options, offer, info, now)
     connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)

@@ -132,6 +132,7 @@ class WorkerSession:
         chain_patience: seconds that a run may take while others wait for its end.
         in_memory: bytes of outcomes beyond which others are spooled; inf where there is no spool.
         cluster: the name of its cluster; empty if it was not stated.
+        job, system, listed: as `RegisterWorker` has them.
 
     Attributes:
         to_head: messages for the head, until `take_mail`; those taken while there is no
@@ -156,10 +157,13 @@ class WorkerSession:
         in_memory: float = math.inf,
         job: str = "",
         cluster: str = "",
+        system: str = "",
+        listed: str = "",
     ) -> None:
         self.id = id
         self._job = job
         self._cluster = cluster
+        self._system, self._listed = system, listed
         self.name = name
         self.host = host
         self.max_kept = MAX_KEPT
@@ -248,6 +252,8 @@ class WorkerSession:
                 self.versions,
                 self._job,
                 self._cluster,
+                self._system,
+                self._listed,
             )
         )
         held = [self._held(r.lease, now - r.began) for r in self.runs.values()]

@@ -1,6 +1,6 @@
 """One external program: search, start, clean-up."""
 
-# ruff: noqa: PTH102, PTH103, PTH116, PTH120, PTH118, PTH123
+# ruff: noqa: PTH100, PTH102, PTH103, PTH116, PTH120, PTH118, PTH123, PTH211
 # (no pathlib here; see the package)
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ MOST_LINKS = 40  # as many as Linux follows
 
 DEFAULT_PATH = os.defpath.encode()
 
+PID = b"SLURM_TASK_PID"
+"""The variable that is empty in the environment of a job's script, and gets its number."""
+
 WARNINGS = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 """Signals that a guard ignores (`proc.IGNORED`), and that a batch job may want to trap: a shell
 cannot trap a signal that was ignored when it started (POSIX.1-2017, 2.11)."""
@@ -61,6 +64,7 @@ class Program:
         self.defaults = defaults
         self.opened: list[int] = []
         self.scratch: Tree | None = None
+        self.link: Tree | None = None
 
     def start(self) -> int:
         """Start the program and return its pid.
@@ -88,7 +92,10 @@ class Program:
             # From here on: paths of streams, and of the program, are relative to that directory.
             streams = self._streams()
             step = "exec"
-            path = request["argv"][0]
+            path, *words = request["argv"]
+            if request["name"] is not None:
+                path = self._linked(path, request["name"])
+                request["argv"] = [path, *words]
             if b"/" not in path:
                 path = find(path, request["env"].get(b"PATH", DEFAULT_PATH))
             try:
@@ -96,11 +103,27 @@ class Program:
             except OSError as error:
                 if error.errno != errno.ENOEXEC or request["shell"] is None:
                     raise
-            return self._spawn(b"/bin/sh", [b"sh", path, *request["argv"][1:]], streams)
+            return self._spawn(b"/bin/sh", [b"sh", path, *words], streams)
         except OSError as error:
             if step == "exec":
                 find(path, b"")  # raises if it is the program itself that is missing
             raise CannotStart(step, error.errno or 0, path) from None
+
+    def _linked(self, path: bytes, name: bytes) -> bytes:
+        """Return the path of a link of some name; the path itself, where none can be made.
+
+        A shell calls a script by that path in its messages, and in ``$0``.
+        """
+        base = os.path.abspath(os.environb.get(b"TMPDIR") or b"/tmp")
+        folder = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
+        link = os.path.join(folder, name)
+        try:
+            os.mkdir(folder, 0o700)
+            self.link = Tree(folder)  # to be removed from now on
+            os.symlink(path, link)
+        except OSError:
+            return path
+        return link
 
     def _spawn(self, path: bytes, argv: list[bytes], streams: tuple[int, int, int]) -> int:
         """Start a program at a path and return its pid.
@@ -109,7 +132,7 @@ class Program:
             OSError: it cannot be executed.
         """
         limits = {} if self.request["shell"] is None else other_limits(self.request["shell"][1])
-        if limits:
+        if limits or self.request["env"].get(PID) == b"":
             return self._fork(path, argv, streams, limits)
         return os.posix_spawn(
             path,
@@ -126,7 +149,9 @@ class Program:
     def _fork(
         self, path: bytes, argv: list[bytes], streams: tuple[int, int, int], limits: dict[int, int]
     ) -> int:
-        """Start a program with limits of its own, which posix_spawn(3) cannot; errors as there.
+        """Start a program that has limits of its own, or a variable with its number.
+
+        posix_spawn(3) has neither. Errors as of `_spawn`.
 
         Rejected: limits of this process for the moment of the start, as it may itself be above
         those of CPU time or memory.
@@ -201,8 +226,9 @@ class Program:
         for fd in self.opened:
             os.close(fd)
         os.chdir("/")  # hold no directory that others may want to unmount
-        if self.scratch is not None:
-            self.scratch.remove()
+        for tree in (self.scratch, self.link):
+            if tree is not None:
+                tree.remove()
 
 
 def open_output(path: bytes, flags: int) -> int:
@@ -274,6 +300,8 @@ def become(
                 os.write(2, missing_limit(number, soft, possible[number][0]))
         for number, pair in possible.items():
             resource.setrlimit(number, pair)
+        if env.get(PID) == b"":
+            env = {**env, PID: b"%d" % os.getpid()}
         os.execve(path, argv, env)  # noqa: S606 - no shell is wanted
     except OSError as error:
         os.write(failure, b"%d" % (error.errno or errno.EINVAL))

@@ -22,9 +22,11 @@ from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
 from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
+from grain.resource import SLOTS, THREADS
 from grain.worker.auto import batch_id, batch_system
 from grain.worker.errors import ExternalError, printable
 from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_warned
+from grain.worker.gang.control import listen
 from grain.worker.jobs.program import (
     failure_text,
     last_line,
@@ -42,21 +44,25 @@ from grain.worker.jobs.variables import (
     threads_each,
 )
 from grain.worker.processes.account import attempt_of
-from grain.worker.processes.environment import SLOTS, THREADS, allocated
+from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import members
 from grain.worker.processes.warning import EarlyWarning, send
 from grain.worker.runner.runner import signal_behind, stopped_for_worker
-from grain.worker.runner.services import worker_ends
+from grain.worker.runner.services import programs_were_told_to_end, worker_ends
+from grain.worker.steps.desk import DESK, step_desk
+from grain.worker.steps.of_job import shares_of, step_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.queue.records import Job, Receivers, Wish
     from grain.resource import Member
+    from grain.worker.steps.orders import StepJob
 
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL for a job that is ended, as ``KillWait`` of Slurm."""
 
+_UNNAMED = "slurm_script"  # as Slurm calls all of them
 _LOOK = 5.0  # seconds between two looks for wishes
 _SEND_AGAIN = 0.2  # seconds until a signal that found nothing is sent again
 _SENT_FOR = 10.0  # seconds for which it is
@@ -266,23 +272,29 @@ class _Runner:
                 ticket=self._what.ticket,
                 run=self._run or (0, 0),
                 others=tuple(node.host for node in _others()),
-                cpus=len(allocated(GVAR.res, "c")) + sum(len(node.c) for node in _others()),
+                cpus=len(allocated(GVAR.res)) + sum(len(node.c) for node in _others()),
             ),
+            settled=True,  # by the dispatcher
         )
 
     async def run(self) -> Ended:
         """Run the program to its end; raise `trio.Cancelled` when it is gone on cancellation."""
         job = self._job
+        name, listener = listen()
         try:
-            call = await trio.to_thread.run_sync(self._call)
+            call, steps = await trio.to_thread.run_sync(self._call, name)
             warning = None
             if job.warn:
                 told, before = parse_warning(job.warn), job.warn_before
                 warning = EarlyWarning(told, before, job.timeout or None, job.directory)
         except Exception as error:  # whatever is wrong with it, another attempt ends the same way
+            listener.socket.close()
             return _not_started(error)
         timeout, began = job.timeout or None, time.time()
-        async with trio.open_nursery() as nursery:
+        async with (
+            step_desk(listener, shares_of(steps, GVAR.res), steps, lambda _: None),
+            trio.open_nursery() as nursery,
+        ):
             nursery.start_soon(self._watch, call, nursery.cancel_scope)
             try:
                 if warning is None:
@@ -300,6 +312,8 @@ class _Runner:
                 ended = _not_started(error)
             else:
                 ended = receipt(done, _end_at(began, done.elapsed))
+                if await programs_were_told_to_end():
+                    ended = self.returned()
             # Kept, as a run that was cancelled meanwhile returns nothing.
             self._own_end = ended
             nursery.cancel_scope.cancel()
@@ -369,8 +383,11 @@ class _Runner:
         elapsed = time.time() - self._began
         return Ended(how="returned", at=time.time(), elapsed=elapsed)
 
-    def _call(self) -> ProgramCall:
-        """Return the call of the program.
+    def _call(self, desk: str) -> tuple[ProgramCall, StepJob]:
+        """Return the call of the program, and what steps need to know of the job.
+
+        Args:
+            desk: where srun asks for steps.
 
         Raises:
             OSError: the script is gone.
@@ -387,12 +404,16 @@ class _Runner:
             raise QueueError(f"its directory {where} is not there on {host}")
         self._stderr = err or out
         self._outputs = [out] if err is None else [out, err]
-        cores = len(allocated(GVAR.res, "c"))
+        cores = len(allocated(GVAR.res))
         others = tuple((node.host, len(node.c) or 1) for node in _others())
-        place = Place(host, cores or 1, self._queue.name, others)
+        place = Place(
+            host, cores or 1, self._queue.name, others, tuple(getattr(GVAR.res, "g", ())),
+            getattr(GVAR.res, "M", 0), (os.getuid(), os.getgid()), os.nice(0),
+        )  # fmt: skip
         if others and (gang := members.get()) is not None:
             gang.allow(ranks_each(job, place))
         variables = job_environment(job, what.number, what.task, what.attempt, place)
+        variables[DESK] = desk
         command = job.command
         filled = self._queue.input(job, what.task)
         if filled is not None:
@@ -402,7 +423,7 @@ class _Runner:
             raise QueueError(f"its interpreter {missing} is not there on {host}")
         again = job.append or what.attempt > 1
         words = [*([] if self._script is None else [str(self._script)]), *command]
-        return ProgramCall(
+        call = ProgramCall(
             words,
             job.directory,
             # As the user has set them for this job; all else is as allocated.
@@ -422,7 +443,12 @@ class _Runner:
                 again or patterns.is_shared(job.stderr or job.stdout, job),
             ),
             of_shell=(job.umask, soft_limits(job)),
+            name=None if self._script is None else Path(job.script_name).name or _UNNAMED,
         )
+        bound = call.request["cpus"] is not None
+        env = call.request["env"]
+        steps = step_job(variables, env, place.hosts, GVAR.res, bound=bound, worker=os.environ)
+        return call, steps
 
     async def _watch(self, call: ProgramCall, scope: trio.CancelScope) -> None:
         """Send the warning and the signals that users ask for; end the program on request."""

@@ -42,6 +42,7 @@ class Programs:
 
     def __init__(self) -> None:
         self.total = _NOTHING
+        self.last_end = -math.inf
         self._running: dict[object, float] = {}
         self._ended: list[ProgramPeak] = []
 
@@ -56,6 +57,7 @@ class Programs:
             usage: what it has used; None if it never ran.
         """
         began = self._running.pop(program)
+        self.last_end = now
         if usage is not None and self.total is _NOTHING and not self._running:
             self.total = usage  # most runs have one program
             return
@@ -224,4 +226,4 @@ def members_of(res: Resource) -> tuple[RunMember, ...]:
 
 def cpus_of(res: Resource) -> tuple[int, ...]:
     """Return the numbers of the CPUs that an allocation has; empty if it has none."""
-    return tuple(allocated(res, "c"))
+    return tuple(allocated(res))

@@ -13,7 +13,7 @@ from grain.worker.node.forks import DefaultInChildren
 from grain.worker.node.limits import prefer_to_be_killed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from types import FrameType
 
 SOCKET = 3
@@ -21,7 +21,11 @@ SOCKET = 3
 """
 
 
-def set_up_child(name: bytes, caught: Collection[signal.Signals]) -> socket.socket:
+def set_up_child(
+    name: bytes,
+    caught: Collection[signal.Signals],
+    on_caught: Callable[[int, FrameType | None], None] | None = None,
+) -> socket.socket:
     """Set up this process, and return the socket that leads to its parent.
 
     The process ends with its subreaper, is the kernel's choice when memory runs out, and prints
@@ -34,6 +38,7 @@ def set_up_child(name: bytes, caught: Collection[signal.Signals]) -> socket.sock
             as programs that are started from here would inherit an ignored signal; so they do with
             SIGUSR1 and SIGUSR2, which this process ignores. They end a child that user code forks
             here, as multiprocessing does.
+        on_caught: the handler of these signals; by default it does nothing.
 
     Raises:
         OSError: there is no such descriptor; the module was run by hand.
@@ -44,9 +49,10 @@ def set_up_child(name: bytes, caught: Collection[signal.Signals]) -> socket.sock
     prefer_to_be_killed()
     faulthandler.enable()
     ignore_warnings()
+    on_caught = on_caught or _nothing
     for number in caught:
-        signal.signal(number, _nothing)
-    DefaultInChildren(caught, lambda handler: handler is _nothing).register()
+        signal.signal(number, on_caught)
+    DefaultInChildren(caught, lambda handler: handler is on_caught).register()
     return socket.socket(fileno=SOCKET)
 
 

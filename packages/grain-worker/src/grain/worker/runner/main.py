@@ -10,6 +10,7 @@ It serves a `Runner` until its agent closes the channel, or dies. A subreaper st
 from __future__ import annotations
 
 import io
+import math
 import os
 import signal
 import socket
@@ -58,7 +59,8 @@ _LINES_AT_ONCE, _LONGEST_LINE = 10, 400  # they fit a `Report`, also as four byt
 
 def main() -> None:
     """Serve as the runner's process until its agent ends it."""
-    sock = set_up_child(b"grain-runner", _WITHOUT_EFFECT)
+    told = EndNotice()
+    sock = set_up_child(b"grain-runner", _WITHOUT_EFFECT, told)
     name, number, word = sys.argv[1:]
     settings = RunnerSettings.from_word(word)
     reports = int(number)
@@ -73,7 +75,7 @@ def main() -> None:
     # User code is not to see our command line.
     sys.argv[1:] = []
     socket_of_reports = socket.socket(fileno=reports)
-    code = trio.run(partial(serve, sock, socket_of_reports, name, settings))
+    code = trio.run(partial(serve, sock, socket_of_reports, name, settings, told))
     sys.stdout.flush()
     sys.exit(code)
 
@@ -83,6 +85,7 @@ async def serve(
     reports: socket.socket,
     name: str,
     settings: RunnerSettings,
+    told: EndNotice,
 ) -> int:
     """Serve runs over a socket until its other end is closed; return the exit code."""
     set_last_resort(end_unwatched)
@@ -92,13 +95,32 @@ async def serve(
         async with FramedChannel(stream, CODEC, HEARTBEAT) as channel:
             with reports, LoopWatchdog(BlockingReporter(reports, log=settings.labels)):
                 printed = PrintReporter(reports)
-                return await serve_in_context(channel, name, settings, printed)
+                return await serve_in_context(channel, name, settings, printed, told)
     finally:
         # The agent has what is left ended now, this process with it. Python would print that a
         # handler cannot wake trio, whose sockets close first. Nothing more is started from here,
         # so nothing inherits that the signals are ignored.
         for number in _WITHOUT_EFFECT:
             signal.signal(number, signal.SIG_IGN)
+
+
+class EndNotice:
+    """The handler of the signals that have no effect here: it notes the first SIGTERM.
+
+    A batch system that ends a job sends it to every process, so the programs of runs have it, too.
+    """
+
+    def __init__(self) -> None:
+        self._at = math.inf
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        """Take a signal."""
+        if number == signal.SIGTERM:
+            self._at = min(self._at, time.monotonic())
+
+    def told_at(self) -> float:
+        """Return when this process was told to end; inf if it was not."""
+        return self._at
 
 
 class PrintReporter:
@@ -180,6 +202,7 @@ async def serve_in_context(
     name: str,
     settings: RunnerSettings,
     echo: PrintReporter,
+    told: EndNotice,
 ) -> int:
     """Enter the user's context, serve, leave it; return the exit code."""
     entered, code = False, None
@@ -187,7 +210,7 @@ async def serve_in_context(
         async with user_context(settings.worker.contextmod, settings.unsearched):
             entered = True
             await channel.send([(Ready(), None)])
-            code = await serve_runs(channel, name, settings, echo)
+            code = await serve_runs(channel, name, settings, echo, told)
     except Exception as error:
         if entered and code is None:
             raise  # not the context's fault
@@ -200,14 +223,18 @@ async def serve_in_context(
 
 
 async def serve_runs(
-    channel: FramedChannel, name: str, settings: RunnerSettings, echo: PrintReporter
+    channel: FramedChannel,
+    name: str,
+    settings: RunnerSettings,
+    echo: PrintReporter,
+    told: EndNotice,
 ) -> int:
     """Serve runs; return the exit code."""
     where = f"{name} (host {socket.gethostname()}, pid {os.getpid()})"
     translation = WireTranslation(where, settings=settings, worker=name)
     on_ended = RunnerOutput(echo).end if settings.labels else None
     runner: Runner[WireBytes, WireBytes] = Runner(
-        name, channel, translation, on_ended, interruptible=False
+        name, channel, translation, on_ended, interruptible=False, told_at=told.told_at
     )
     try:
         await runner.serve()

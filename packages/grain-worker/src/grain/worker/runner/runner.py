@@ -49,7 +49,7 @@ from grain.worker.messages import (
 from grain.worker.node.library_threads import library_threads
 from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain.worker.runner.chains import WaitingRuns
-from grain.worker.runner.services import open_nursery_of_runs, services_of
+from grain.worker.runner.services import never_told, open_nursery_of_runs, services_of
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -101,6 +101,7 @@ class Runner(Generic[Arriving, Departing]):
         channel: the channel to the head or the agent. The runner does not close it.
         on_ended: called when a run that had begun has ended, before that is reported.
         interruptible: False in a process that Ctrl-C has no effect on, see `run_call`.
+        told_at: as of `Services`.
     """
 
     def __init__(
@@ -111,12 +112,14 @@ class Runner(Generic[Arriving, Departing]):
         on_ended: Callable[[Attempt], object] | None = None,
         *,
         interruptible: bool = True,
+        told_at: Callable[[], float] = never_told,
     ) -> None:
         self.name = name
         self.channel = channel
         self.translation = translation
         self.on_ended = on_ended
         self.interruptible = interruptible
+        self.told_at = told_at
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
@@ -126,7 +129,8 @@ class Runner(Generic[Arriving, Departing]):
         with ExitStack() as afterwards:
             async with open_nursery_of_runs() as nursery:
                 execution = _Execution(self, nursery)
-                services_of(nursery).ask_ending = execution.ask_ending
+                services = services_of(nursery)
+                services.ask_ending, services.told_at = execution.ask_ending, self.told_at
                 afterwards.callback(execution.end_claims)
                 await self.channel.receive_into(execution.take)
                 execution.leave()
@@ -176,6 +180,7 @@ class _Execution(Generic[Arriving, Departing]):
 
     def __init__(self, runner: Runner[Arriving, Departing], nursery: trio.Nursery) -> None:
         self._interruptible = runner.interruptible
+        self._told_at = runner.told_at
         self._on_ended = runner.on_ended
         self._name = runner.name
         self._channel = runner.channel
@@ -381,7 +386,7 @@ class _Execution(Generic[Arriving, Departing]):
         account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
         try:
             ended = await self._call(run, call, res, settings, None, account)
-            returned = await self._handed_back(run.attempt, ended)
+            returned = await self._handed_back(account, ended)
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
@@ -405,7 +410,7 @@ class _Execution(Generic[Arriving, Departing]):
     ) -> None:
         account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
         ended = await self._call(run, call, res, settings, scope, account)
-        returned = await self._handed_back(run.attempt, ended)
+        returned = await self._handed_back(account, ended)
         self._end(run, ended, call, account, returned=returned)
         self._start_successor(run)
 
@@ -432,19 +437,25 @@ class _Execution(Generic[Arriving, Departing]):
             interruptible=self._interruptible,
         )
 
-    async def _handed_back(self, attempt: Attempt, ended: Outcome | None) -> str:
+    async def _handed_back(self, account: RunAccount, ended: Outcome | None) -> str:
         """Return the status of a run that failed as its worker, or a member's, is being ended.
 
-        It is that of `Ended`; "" for a failure of its own.
+        Also of one that has a value, if one of its programs had the end of the worker as its reason
+        to end: what a program computes that a batch system tells to end is not known to be whole.
+        The status is that of `Ended`; "" for an end of its own.
         """
-        if type(ended) is not outcome.Error:
+        assert account.attempt is not None
+        if type(ended) is outcome.Error:
+            if stopped_for_worker(ended.error):
+                return "stopped"
+            if isinstance(ended.error, MemberLost) and ended.error.ends:
+                return "returned"
+            sent = signal_behind(ended.error)
+        elif ended is None or account.ran is None or account.ran.last_end < self._told_at():
             return ""
-        if stopped_for_worker(ended.error):
-            return "stopped"
-        if isinstance(ended.error, MemberLost) and ended.error.ends:
-            return "returned"
-        ends = await self.ask_ending(attempt, signal_behind(ended.error))
-        return "returned" if ends else ""
+        else:
+            sent = signal.SIGTERM
+        return "returned" if await self.ask_ending(account.attempt, sent) else ""
 
     async def ask_ending(self, attempt: Attempt, signal: int) -> bool:
         """Ask the agent if the worker is being ended, as a run has failed; see `worker_ends`."""

@@ -8,6 +8,9 @@ nothing around them, on any worker, the local worker of a notebook among them.
 from __future__ import annotations
 
 import contextvars
+import math
+import signal
+import time
 import weakref
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,10 +48,13 @@ class Services:
 
     Attributes:
         ask_ending: asks the agent for a run, see `worker_ends`; None without an agent.
+        told_at: returns when a batch system has told all processes of the worker to end, by
+            `time.monotonic`; inf if it has not, or this process cannot know.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.ask_ending: Callable[[Attempt, int], Awaitable[bool]] | None = None
+        self.told_at: Callable[[], float] = never_told
         self._nursery = nursery
         self._services: dict[Callable[[], Any], Service] = {}
         self._closing = trio.Event()
@@ -106,17 +112,33 @@ async def open_nursery_of_runs() -> AsyncGenerator[trio.Nursery]:
         services.close()
 
 
-async def worker_ends(signal: int) -> bool:
+async def worker_ends(number: int) -> bool:
     """Return True if the worker of the calling run is being ended: a failure is not the run's own.
 
     Args:
-        signal: the signal that has ended a program of the run, see `signal_behind`; 0 for another
+        number: the signal that has ended a program of the run, see `signal_behind`; 0 for another
             failure.
     """
     services, attempt = services_here(), attempt_of(trio.lowlevel.current_task())
     if services is None or services.ask_ending is None or attempt is None:
         return False
-    return await services.ask_ending(attempt, signal)
+    return await services.ask_ending(attempt, number)
+
+
+async def programs_were_told_to_end() -> bool:
+    """Return True if a program of the calling run that has just ended was told to end before that.
+
+    It may have obeyed, and ended well all the same, as programs do that write a checkpoint then.
+    """
+    services = services_here()
+    if services is None or time.monotonic() < services.told_at():
+        return False
+    return await worker_ends(signal.SIGTERM)
+
+
+def never_told() -> float:
+    """Return that no batch system has told this process to end."""
+    return math.inf
 
 
 def services_here() -> Services | None:

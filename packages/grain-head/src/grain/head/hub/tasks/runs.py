@@ -318,7 +318,13 @@ class Runs:
             self.gangs.hold_back(task)
 
     def on_run_lost(
-        self, lease: LeaseRecord, how: str | None, now: float, over: float | None = None
+        self,
+        lease: LeaseRecord,
+        how: str | None,
+        now: float,
+        over: float | None = None,
+        *,
+        known: bool = False,
     ) -> None:
         """End a run that is gone without an outcome.
 
@@ -326,6 +332,7 @@ class Runs:
             how: what its worker died of, if the run may have been the reason.
             over: when its worker, whose time was over then, was here for the last time; None for a
                 worker that had time left.
+            known: as of `Crash`.
         """
         ran = lease.begun and lease.scheduler_id is not None
         crash = how if ran else None
@@ -346,6 +353,7 @@ class Runs:
                 lease.task,
                 crash,
                 outlived=outlived,
+                known=known,
             )
         if lease.gang is not None:
             crashed = crash is not None and not lease.revoked

@@ -1,6 +1,7 @@
 """`jobs_over`: which batch jobs of workers are over, as their batch systems say.
 
 Asking them is the business of grain-cli, which this package starts as a child and does not import.
+The scheduler asks while a worker is away, and the dispatcher of a queue about its attempts.
 """
 
 from __future__ import annotations
@@ -14,22 +15,21 @@ import msgspec
 import trio
 
 from grain.files.trust import python_command
-from grain.queue.records import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PATIENCE = 150.0  # seconds for all batch systems; each command has one minute
 
-_log = logging.getLogger("grain.dispatcher")
+_log = logging.getLogger("grain.files")
 
 
 class WorkerJob(NamedTuple):
-    """The batch job of a worker, see `grain.queue.records.Begun`.
+    """The batch job of a worker.
 
     Attributes:
         system: the name of its batch system.
-        job: the job, as its commands name it.
+        job: the job, as the commands of that system name it.
         host: the worker's host.
     """
 
@@ -38,13 +38,15 @@ class WorkerJob(NamedTuple):
     host: str
 
 
-async def jobs_over(jobs: Sequence[WorkerJob]) -> list[str]:
-    """Return for each job how it is known that it is over; "" if it is not known.
+async def jobs_over(jobs: Sequence[WorkerJob]) -> list[str | None]:
+    """Return for each job that is over how it has ended, as its batch system says; else None.
+
+    The batch system may give no reason: "".
 
     Without grain-cli, and if a batch system does not answer, nothing is known. On cancellation the
     child is ended.
     """
-    nothing = [""] * len(jobs)
+    nothing: list[str | None] = [None] * len(jobs)
     if importlib.util.find_spec("grain.cli") is None:
         return nothing
     with trio.move_on_after(_PATIENCE):
@@ -62,8 +64,8 @@ async def jobs_over(jobs: Sequence[WorkerJob]) -> list[str]:
         if done.stderr:
             text = done.stderr.decode(errors="replace").strip()
             _log.info("batch systems do not say whether jobs are over: %s", text)
-        with suppress(*UNREADABLE):  # nothing, if the child has failed
-            found = msgspec.json.decode(done.stdout, type=list[str])
+        with suppress(msgspec.MsgspecError):  # nothing, if the child has failed
+            found = msgspec.json.decode(done.stdout, type=list[str | None])
             if len(found) == len(jobs):
                 return found
     return nothing
