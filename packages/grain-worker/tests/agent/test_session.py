@@ -11,6 +11,7 @@ from msgspec import structs
 from grain.edge.messages import MAX_MESSAGE, Codec
 from grain.eventlog.usage import ProgramState, RunReport, decode_report
 from grain.resource import Cores, WTime
+from grain.worker.agent.listener import RunnerDeath
 from grain.worker.messages import (
     AGENT,
     LANE,
@@ -42,6 +43,8 @@ from grain.worker.messages import (
     StartRun,
     TasksPrinted,
 )
+from grain.worker.payload import Payloads
+from grain.worker.processes.subreaper_client import ProcessEnd
 from grain.worker.session import WorkerSession
 
 M = TypeVar("M")
@@ -478,6 +481,45 @@ def test_the_report_on_runs_that_a_crash_has_ended_has_their_times() -> None:
     (ended,) = sent(session, RunEnded)
     report = decode_report(ended.report, 0.0)
     assert RunReport(started=998.0, ended=1000.0, host="host", worker="w") == report
+
+
+OF_GROUP = {"Cores": 1, "Memory": {"M": 4, "group": "opt"}}
+
+
+@pytest.mark.parametrize(
+    ("res", "others", "mission", "expected"),
+    [
+        (OF_GROUP, 0, "m", "error"),
+        (OF_GROUP, 1, "m", "crashed"),  # it may be the other one's fault
+        ({"Cores": 1, "Memory": 4}, 0, "m", "crashed"),
+        (OF_GROUP, 0, "lasting-m", "crashed"),
+    ],
+)
+def test_a_run_whose_runner_was_killed_for_want_of_memory_had_too_little(
+    res: dict[str, Any], others: int, mission: str, expected: str
+) -> None:
+    death = RunnerDeath(((1, 1),), ProcessEnd(-9, 3.9, out_of_memory=True), host="n17")
+    assert death.for_want_of_memory
+    session = joined_session()
+    session.on_message(structs.replace(lease(1), res=res, mission=mission), b"", 10.0)
+    for number in range(others):
+        session.on_message(lease(2 + number), b"", 10.0)
+    session.on_runner_crashed(str(death), 12.0, wall=1000.0, out_of_memory=death.memory_outcome)
+    [(ended, payload)] = [
+        (one, payload)
+        for one, payload in session.to_head
+        if isinstance(one, RunEnded) and one.task == 1
+    ]
+    assert expected == ended.status
+    report = decode_report(ended.report, 0.0)
+    assert report is not None
+    assert report.exceeded is (expected == "error")
+    if expected == "error":
+        assert isinstance(payload, bytes)
+        error = Payloads("mission").load_outcome(payload)
+        with pytest.raises(MemoryError, match="out of memory .* it asked for 4 GB") as caught:
+            error.unwrap()
+        assert 4 == caught.value.memory_request  # type: ignore[attr-defined]
 
 
 def test_a_report_that_is_no_bytes_does_not_travel() -> None:

@@ -54,6 +54,24 @@ class TaskletAborted(TaskletError):
     """A tasklet raised an exception that would end the whole process, such as `SystemExit`."""
 
 
+class RunnerMemoryError(TaskletError, MemoryError):
+    """The kernel has killed the process in which a task ran, as memory ran out.
+
+    Only where the task's group learns its memory, and no other task was in that process. Any other
+    is a crash, which may be another's fault.
+
+    Attributes:
+        memory_request: the GB that the task had.
+    """
+
+    def __init__(self, how: str, memory_request: float) -> None:
+        super().__init__(how, memory_request)
+        self.memory_request = memory_request
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}; it asked for {self.memory_request:.3g} GB"
+
+
 class PayloadError(TaskletError):
     """A function, argument, result or exception cannot travel between processes.
 

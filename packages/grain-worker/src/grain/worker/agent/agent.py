@@ -298,7 +298,10 @@ class Agent:
             for attempt in death.runs:
                 self._session.on_ended(Ended(attempt, "returned"), None, now)
         else:
-            self._session.on_runner_crashed(str(death), now, death.runs, time.time())
+            self._session.on_runner_crashed(
+                str(death), now, death.runs, time.time(),
+                out_of_memory=death.memory_outcome if death.for_want_of_memory else None,
+            )  # fmt: skip
         self._settle()
 
     def blocked(self, seconds: float, runs: tuple[Attempt, ...]) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import outcome
+
+from grain.worker.errors import RunnerMemoryError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +30,17 @@ class RunnerDeath:
     end: ProcessEnd
     blocked: float = 0.0
     host: str = ""
+
+    @property
+    def for_want_of_memory(self) -> bool:
+        """True if the kernel has killed it, as memory ran out."""
+        return self.end.out_of_memory and self.end.returncode == -signal.SIGKILL
+
+    def memory_outcome(self, amount: float) -> Payload:
+        """Return the outcome of a run that died with it, and had so many GB."""
+        from grain.worker.payload import Payloads  # the agent needs it seldom
+
+        return Payloads(self.host).dump_outcome(outcome.Error(RunnerMemoryError(str(self), amount)))
 
     def __str__(self) -> str:
         return f"the runner on {self.host} {self.end.describe(self.blocked)}"

@@ -58,7 +58,7 @@ from grain.worker.messages import (
 from grain.worker.messages import Draining as DrainingMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from grain.edge.messages import Message, Payload
     from grain.resource import Resource
@@ -439,14 +439,21 @@ class WorkerSession:
         now: float,
         attempts: Collection[Attempt] | None = None,
         wall: float = 0.0,
+        *,
+        out_of_memory: Callable[[float], Payload] | None = None,
     ) -> None:
         """Take the death of a runner's process, and of all that ran in it.
 
         Args:
             attempts: the runs that it had; None for all, where no other runner has started yet.
             wall: the same time in Unix seconds; 0 if it is not asked when they began.
+            out_of_memory: if the kernel has killed it for want of memory, makes the outcome of a
+                run with so many GB. A run whose group learns, and beside which none ran, has that
+                and asks for more.
         """
         waited = set(self._chains.waiting())
+        lost = self.runs.keys() if attempts is None else self.runs.keys() & set(attempts)
+        alone = sum(self.runs[attempt] not in waited for attempt in lost) == 1
         # The youngest first. A part of these reports may be lost with the connection: the end of a
         # run says that its successor has begun, unless that was reported to be handed back before.
         for run in list(reversed(self.runs.values())):
@@ -457,14 +464,19 @@ class WorkerSession:
                 status = "returned" if run.wish is Wish.RETURN else "cancelled"
             elif run in waited:
                 status = "returned"
+            payload: Payload = None
+            amount = _learned_amount(run.lease)
+            if status == "crashed" and out_of_memory and amount and alone:
+                status, payload = "error", out_of_memory(amount)
             report: Report = b""
             if wall and run not in waited:
                 # What its programs have used died with the runner.
                 times = RunReport(
-                    started=wall - (now - run.began), ended=wall, host=self.host, worker=self.name
-                )
+                    started=wall - (now - run.began), ended=wall, host=self.host, worker=self.name,
+                    exceeded=payload is not None,
+                )  # fmt: skip
                 report = encode_report(times)
-            self._end(run, status, None, now, report, detail)
+            self._end(run, status, payload, now, report, detail)
 
     def _end(
         self,
@@ -638,3 +650,14 @@ class WorkerSession:
             return to_data(self.total)
         left = max(wtime.T - (now - self._started), 1.0)
         return {**to_data(self.total), **to_data(WTime(T=left))}
+
+
+def _learned_amount(lease: Lease) -> float:
+    """Return the GB of a run whose group learns them; 0 for others.
+
+    Those of lasting missions, as jobs are, have receipts, by which a crash is followed.
+    """
+    memory = lease.res.get("Memory")
+    if not isinstance(memory, dict) or "group" not in memory or lasts(lease.mission):
+        return 0.0
+    return float(memory.get("M", 0.0)) if lease.gang is None else 0.0
