@@ -40,7 +40,7 @@ from grain.eventlog.schema import (
 from grain.eventlog.usage import RunMember, Usage
 from grain.head.gnaw.metrics import Exposition
 from grain.head.messages import AckTasks, Request, Submit, Synced
-from grain.queue.book import Book
+from grain.queue.book import Blocks, Book
 from grain.queue.records import Begun, Ended
 from grain.queue.selectors import Selected
 from grain.resource import Cores, to_data
@@ -276,8 +276,9 @@ def fixed(text: str) -> str:
 def test_jobs_are_shown_as_ever(jobs: SlurmSite) -> None:
     book = Book.read(jobs.queue)
     now = BEGAN + 500
-    rows = [job_row(book, entry, now) for entry in book.entries.values()]
-    one = task_rows(book, book.entries[1], Selected(1, 1), now)
+    blocks = Blocks(book)
+    rows = [job_row(book, entry, now, blocks) for entry in book.entries.values()]
+    one = task_rows(book, book.entries[1], Selected(1, 1), now, blocks)
 
     same("jobs.txt", at_widths(lambda columns: jobs_text("queue", rows, columns)))
     same("job.txt", at_widths(lambda columns: tasks_text(1, "array", one, now, columns)))

@@ -115,6 +115,28 @@ async def test_a_job_goes_on_without_dispatcher_and_scheduler_and_lists_know_its
         assert (await jobs.list())[1]["state"] == "done"
 
 
+async def test_a_job_that_needs_more_memory_than_it_got_runs_again_with_more(jobs: Jobs) -> None:
+    """Grain ends it at what its group asks for, and knows next time; another one is too large."""
+    program = "import sys, time; held = b'x' * int(sys.argv[1]); time.sleep(float(sys.argv[2]))"
+
+    async def run(size: int, seconds: float) -> dict[str, Any]:
+        words = ["-r", "Cores=1,Memory=opt:0.6", "--", sys.executable, "-c", program]
+        number = await jobs.submit(*words, str(size), str(seconds))
+        await jobs.site.grain("wait", number)
+        return (await jobs.list())[int(number)]
+
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=10, Memory=2), trio.fail_after(300):
+        # The first attempt has the share of its core, 0.2 GB.
+        climbed = await run(400_000_000, 4.0)
+        too_large = await run(900_000_000, 600.0)
+    ends = [(one["how"], one["message"]) for one in climbed["attempts"]["1"]]
+    assert "done" == climbed["state"]
+    assert ["memory", "exit"] == [how for how, _ in ends]
+    assert "GB of 0.2 and was ended" in ends[0][1]
+    assert "out of memory" == too_large["state"]
+    assert "GB of 0.6 and was ended" in too_large["attempts"]["2"][-1]["message"]
+
+
 async def test_a_dispatcher_that_is_just_starting_is_stopped(jobs: Jobs) -> None:
     with jobs.site.gnaw(), trio.fail_after(300):
         await jobs.submit("-H", "job.sh", "a")
@@ -177,7 +199,7 @@ async def test_what_fails_after_its_cancellation_is_cancelled_and_runs_no_more(j
         await jobs.until_lines("a", "begun 1")
         # The worker looks for wishes every five seconds, and nothing else tells it about them.
         stopped = await jobs.dispatcher()
-        os.kill(stopped, signal.SIGSTOP)
+        stop(stopped)
         await jobs.grain("cancel", first)
         jobs.go("a")
         await jobs.until_lines("a", "begun 1", "ended")
@@ -206,7 +228,7 @@ async def test_a_job_that_is_ended_together_with_its_worker_runs_again(
         with jobs.site.worker("w1", Cores=1) as worker:
             number = await jobs.submit("job.sh", "a")
             await jobs.until_lines("a", "begun 1")
-            worker.send_signal(signal.SIGSTOP)
+            stop(worker.pid)
             os.kill(int((jobs.site.folder / "pid").read_text()), to_job)
             for one in to_worker:
                 worker.send_signal(one)
@@ -305,7 +327,7 @@ async def test_a_job_on_several_workers_runs_again_if_one_of_them_is_ended(
             await trio.sleep(0.02)
         program = int(pid.read_text())
         [worker] = [one for one in workers if one.pid in _above(program)]
-        worker.send_signal(signal.SIGSTOP)
+        stop(worker.pid)
         os.kill(program, ends)
         worker.send_signal(ends)
         worker.send_signal(signal.SIGCONT)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_site import Site, running
 
 from grain.resource import Cores, Fit, Infeasible, Insufficient, Supply, from_data, to_data
 from grain.resource.testing import check_kind
@@ -87,6 +90,53 @@ def test_every_example_of_the_page_runs(page: Path) -> None:
     for language, code in FENCE.findall(page.read_text()):
         if language == "python":
             exec(compile(code, str(page), "exec"), names)
+
+
+def test_the_kind_of_few_lines_takes_some_fifteen_and_keeps_the_laws() -> None:
+    names: dict[str, Any] = {"__name__": "disks"}  # as when the whole page runs
+    source = _ports()
+    exec(compile(source, str(PAGE), "exec"), names)
+
+    assert len(source.splitlines()) <= 15
+    check_kind(
+        lambda: names["Ports"]([7001, 7002, 7004]) & Cores(4),
+        lambda rng: names["Ports"](rng.randint(1, 4)) & Cores(rng.randint(0, 5)),
+        identities=lambda res: [*(("port", one) for one in res.parts()["Ports"].ids), *res.c],
+    )
+
+
+async def test_the_commands_of_the_guide_print_the_ports_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ourlab").mkdir()
+    (tmp_path / "ourlab/ports.py").write_text(_ports())
+    info = tmp_path / "ourlab-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ourlab\nVersion: 1.0\n")
+    (points,) = (code for kind, code in _fences() if 'entry-points."grain.resources"' in code)
+    point = re.findall('^Ports = "(.*)"$', points, re.MULTILINE)[0]
+    (info / "entry_points.txt").write_text(f"[grain.resources]\nPorts = {point}\n")
+    (commands,) = (code for _, code in _fences() if "grain submit" in code)
+    worker, job = (shlex.split(line) for line in commands.splitlines())
+    said = re.findall(r"^`ports.txt` then has `(.*)`\.", PAGE.read_text(), re.MULTILINE)
+
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    site = Site(tmp_path)
+    with site.gnaw(), running("grain.worker", "--url", site.address, *worker[1:]):
+        done = await site.grain(*job[1:])
+    assert 0 == done.returncode, done.stderr
+    assert said == (tmp_path / "ports.txt").read_text().splitlines()
+
+
+def _fences() -> list[tuple[str, str]]:
+    """Return language and text of each block of the page."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def _ports() -> str:
+    """Return the source of the kind of few lines."""
+    (source,) = (code for _, code in _fences() if "class Ports" in code)
+    return source
 
 
 def test_readme_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,6 +97,9 @@ class Desk:
     def printed(self, attempt: Attempt, lines: tuple[str, ...], lost: int) -> None:
         """Ignore lines: they are not wanted here."""
 
+    def warned(self) -> None:
+        """Ignore that a program was warned; none is."""
+
     def unusable(self, why: str) -> None:
         """Fail: the benchmark needs a runner."""
         raise AssertionError(why)

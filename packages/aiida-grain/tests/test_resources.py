@@ -79,6 +79,7 @@ def test_memory_and_gpus() -> None:
         ({"gpus": -1}, "gpus: -1 is not a whole number from 0"),
         ({"memory": "4 GB"}, "memory: '4 GB' is not a number of GB, such as 4 or 0.5"),
         ({"memory": 0}, "memory: 0 is not"),
+        ({"memory_group": "my group"}, "memory_group: 'my group' is not the name of a group"),
         ({"cores": 4, "num_cores_per_machine": 8}, "cores and num_cores_per_machine are the same"),
         (
             {"num_mpiprocs_per_machine": 4, "tot_num_mpiprocs": 8},

@@ -124,6 +124,13 @@ def test_one_file_for_both_outputs(jobs: JobCommands) -> None:
     assert ("out", "") == (job.stdout, job.stderr)
 
 
+def test_memory_of_a_group_is_at_most_what_was_asked_for(jobs: JobCommands) -> None:
+    job = submitted(jobs, template(resources={"cores": 2, "memory": 4, "memory_group": "opt"}))
+    assert {"Cores": 2, "Memory": {"M": 4, "group": "opt"}} == job.request
+    job = submitted(jobs, template(resources={"cores": 2, "memory_group": "opt"}))
+    assert {"Cores": 2, "Memory": {"group": "opt"}} == job.request
+
+
 def test_memory_is_not_less_than_was_asked_for(jobs: JobCommands) -> None:
     job = submitted(jobs, template(max_memory_kb=1))
     assert {"Cores": 1, "Memory": 0.000002} == job.request

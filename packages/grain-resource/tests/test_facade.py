@@ -13,11 +13,14 @@ import grain
 import grain.resource
 
 NAMES = {
-    "Capacity", "Cores", "DuplicateKind", "Either", "Fit", "GPUs", "Gang", "Infeasible",
-    "Insufficient", "Licences", "Limits", "Member", "Memory", "Node", "ONE_INSTANCE", "Opaque",
-    "Resource", "ResourceError", "RootAllocation", "RunTimes", "Supply", "Token", "UnknownKind",
-    "WTime", "ZERO", "check_offer", "clock_seconds", "from_data", "from_text", "gang",
-    "resource_kind", "to_data", "unit_seconds",
+    "Capacity", "Cores", "DuplicateKind", "Either", "Fit", "GPUs", "Gang", "Identities",
+    "Infeasible", "Insufficient", "LAST_ATTEMPT", "Licences", "Limits", "Member", "Memory",
+    "Node", "ONE_INSTANCE", "Opaque", "Resource", "ResourceError", "RootAllocation", "RunTimes",
+    "SLOTS", "Supply", "THREADS", "Token", "UnknownKind", "WTime", "ZERO", "check_offer",
+    "clock_seconds", "cpus_of", "from_data", "from_text", "gang", "gpu_ids",
+    "gpu_variables", "learned", "learns",
+    "named_by_numbers", "programs", "resource_kind", "to_data", "unit_seconds", "variables_of",
+    "with_group",
 }  # fmt: skip
 SOURCE = Path(grain.resource.__file__).parent
 
@@ -32,6 +35,7 @@ def python(code: str) -> str:
 
 
 def test_exactly_these_names_are_public() -> None:
+    import grain.resource.figures
     import grain.resource.testing
 
     public = {name for name in vars(grain.resource) if not name.startswith("_")}

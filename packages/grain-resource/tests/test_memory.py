@@ -105,6 +105,16 @@ def test_what_is_no_amount_of_memory_is_refused_with_a_remedy(
     assert text == str(raised.value)
 
 
+def after(most: float, *failed: float) -> Memory:
+    """Return the request of a group after attempts for which these GB were too little."""
+    memory: Memory | None = Memory(most, group="opt")
+    for amount in failed:
+        assert memory is not None
+        memory = memory.after(amount)
+    assert memory is not None
+    return memory
+
+
 class TestGroups:
     """Requests whose amount is learned."""
 
@@ -113,7 +123,7 @@ class TestGroups:
             Memory(32, group="opt"),
             Memory(group="opt"),
             Memory(32, group="opt", size=12.5),
-            Memory(32, group="opt").after(3.1).after(7.4),
+            after(32, 3.1, 7.4),
         ):
             back = from_data(to_data(request))
             assert isinstance(back, Memory)
@@ -133,10 +143,18 @@ class TestGroups:
         assert supply == Memory(8)
 
     def test_a_further_attempt_is_another_request(self) -> None:
-        first = Memory(32, group="opt")
-        second = first.after(3.1)
-        assert (first.tried, second.tried, second.after(9).tried) == ((1, 0.0), (2, 3.1), (3, 9))
+        first, second = after(32), after(32, 3.1)
+        assert [(1, 0.0), (2, 3.1), (3, 9.0)] == [
+            first.tried,
+            second.tried,
+            after(32, 3.1, 9).tried,
+        ]
         assert first != second
+
+    def test_after_the_most_or_five_attempts_there_is_none(self) -> None:
+        assert after(32, 3.1).after(32.0) is None
+        assert after(32, 1, 2, 3).after(4.0) is not None
+        assert after(32, 1, 2, 3, 4).after(5.0) is None
 
     @pytest.mark.parametrize(
         ("stated", "error", "text"),

@@ -16,8 +16,11 @@ from grain.resource import (
     Resource,
     Token,
     WTime,
+    from_data,
     from_text,
     gang,
+    to_data,
+    with_group,
 )
 
 
@@ -91,6 +94,23 @@ def test_alternatives_are_the_resource_of_the_text_that_shows_them(found: list[R
     request = Either(*found)
 
     assert request == from_text(request.ask())
+
+
+def test_memory_of_a_group_has_its_name_before_the_most() -> None:
+    assert Cores(4) & Memory(32, group="opt") == from_text("Cores=4,Memory=opt:32")
+    assert Memory(0.5, group="auto") == from_text("Memory=auto:.5")
+    assert Memory(group="h-bonds.2") == from_text("Memory=h-bonds.2:")
+    for wrong in ("Memory=opt", "Memory=opt:lots", "Memory=8:opt", "Memory=:8"):
+        with pytest.raises(ValueError, match="Memory"):
+            from_text(wrong)
+
+
+def test_a_command_line_may_leave_the_name_of_the_group_to_the_command() -> None:
+    request = Cores(4) & Memory(32, group="auto") | 2 * (Cores(1) & Memory(8, group="auto"))
+    named = from_data(with_group(to_data(request), "xtb"))
+    assert Cores(4) & Memory(32, group="xtb") | 2 * (Cores(1) & Memory(8, group="xtb")) == named
+    other = to_data(Memory(32, group="opt"))
+    assert other == with_group(other, "xtb")
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import os
 import random
 import signal
 from contextlib import suppress
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from grain import GVAR
+from grain.resource import Token
 from grain_testkit.control_groups import group_of_test
 from grain_testkit.program_trees import marked
 
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from grain.resource import Resource
-
 
 @pytest.fixture
 def no_allocation() -> Iterator[None]:
-    with GVAR.scope(cast("Resource", SimpleNamespace())):
+    with GVAR.scope(Token("own")):
         yield
 
 

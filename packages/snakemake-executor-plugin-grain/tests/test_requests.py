@@ -17,6 +17,11 @@ def test_a_rule_that_says_nothing_asks_for_a_core() -> None:
     ("resources", "request_"),
     [
         ({"mem_mb": 1500}, {"Cores": 4, "Memory": 1.5}),
+        (
+            {"mem_mb": 1500, "grain_memory_group": "opt"},
+            {"Cores": 4, "Memory": {"M": 1.5, "group": "opt"}},
+        ),
+        ({"grain_memory_group": "opt"}, {"Cores": 4, "Memory": {"group": "opt"}}),
         ({"mem_mb": 1000, "mem_mib": 954}, {"Cores": 4, "Memory": 1.0}),
         ({"mem_mib": 1024}, {"Cores": 4, "Memory": 1.073742}),
         ({"mem_mb_per_cpu": 500}, {"Cores": 4, "Memory": 2.0}),
@@ -68,6 +73,8 @@ def test_runtime_is_in_minutes() -> None:
         ({"nodes": "two"}, "nodes is 'two': write a number"),
         ({"nodes": 2, "grain_request": "2 * Cores=4"}, "both are of the kind Cores; state one"),
         ({"mem_mb": "much"}, "mem_mb is 'much': write a number"),
+        ({"grain_memory_group": 7}, "a group is a name"),
+        ({"grain_memory_group": " "}, "a group is a name, not blank"),
         ({"runtime": -1}, "runtime is -1: write a number"),
         ({"gpu": True}, "gpu is True: write a number"),
         ({"grain_request": "Apples=1"}, "grain_request: 'Apples=1': .*Apples"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from aiida.schedulers.datastructures import JobResource
@@ -24,6 +25,8 @@ class GrainJobResource(JobResource):
         cores: cores of each machine; by default one for each MPI process, or
             `num_cores_per_mpiproc`.
         memory: GB of each machine, of 10**9 bytes; by default as the option ``max_memory_kb`` says.
+        memory_group: the group of which Grain learns the memory of its jobs; `memory` is then the
+            most that a job gets.
         gpus: GPUs of each machine; none by default.
         num_machines: the number of workers that the job takes at once; 1 by default.
         num_mpiprocs_per_machine, tot_num_mpiprocs: MPI processes. By default one for each core, or
@@ -36,11 +39,12 @@ class GrainJobResource(JobResource):
         ValueError: a name is unknown, a value makes no sense, or two contradict each other.
     """
 
-    _default_fields = (*_COUNTS, "memory")
+    _default_fields = (*_COUNTS, "memory", "memory_group")
 
     if TYPE_CHECKING:
         cores: int
         memory: float | None
+        memory_group: str | None
         gpus: int
         num_machines: int
         num_mpiprocs_per_machine: int
@@ -85,6 +89,7 @@ class GrainJobResource(JobResource):
         return {
             "cores": cores,
             "memory": None if "memory" not in given else _gigabytes(given["memory"]),
+            "memory_group": None if "memory_group" not in given else _group(given["memory_group"]),
             "gpus": counts.get("gpus", 0),
             "num_machines": machines,
             "num_mpiprocs_per_machine": ranks,
@@ -117,6 +122,14 @@ def _same(counts: dict[str, int], name: str, other: str) -> int | None:
     if len(values) > 1:
         raise ValueError(f"{name} and {other} are the same on one node, so give one of them")
     return values.pop() if values else None
+
+
+def _group(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][\w.+-]*", value):
+        raise ValueError(
+            f"memory_group: {value!r} is not the name of a group: write letters, digits and . _ + -"
+        )
+    return value
 
 
 def _gigabytes(value: object) -> float:

@@ -182,8 +182,11 @@ def _request(resource: GrainJobResource, max_memory_kb: int | None) -> str:
     if memory is None and max_memory_kb:
         # AiiDA's kB are of 1,024 bytes, as those of batch systems; Grain's GB of 10**9.
         memory = _positive("max_memory_kb", max_memory_kb) * 1024 / 1e9
-    if memory is not None:
-        request += f",Memory={math.ceil(round(memory * 1e6, 3)) / 1e6:.15g}"
+    amount = "" if memory is None else f"{math.ceil(round(memory * 1e6, 3)) / 1e6:.15g}"
+    if resource.memory_group is not None:
+        amount = f"{resource.memory_group}:{amount}"
+    if amount:
+        request += f",Memory={amount}"
     if resource.gpus:
         request += f",GPUs={resource.gpus}"
     return request

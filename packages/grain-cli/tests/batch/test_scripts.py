@@ -25,7 +25,7 @@ from grain.cli.batch import BatchError, BatchJob
 from grain.cli.batch.scripts.shell import own_file
 from grain.cli.batch.systems import custom, flux, htcondor, lsf, oar, pbs, sge, slurm
 from grain.cli.batch.systems.local import Local
-from grain.cli.workers.shapes import gpus_asked
+from grain.cli.scaling.configured import gpus_asked
 from grain.config import Config, Shape
 from grain_testkit.golden_scripts import by_name, paragraphs, whole_script
 

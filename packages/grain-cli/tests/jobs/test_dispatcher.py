@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -19,6 +21,7 @@ from grain.cli.jobs.client import QueueClient
 from grain.cli.jobs.dispatcher import watch
 from grain.cli.slurm.__main__ import answer
 from grain.cli.slurm.here import Here
+from grain.files.processes import start_time
 from grain.queue.book import Book
 from grain.queue.dispatchers import QUIET_AFTER, SIGN_EVERY, Dispatchers, this_dispatcher
 from grain.queue.files import LocalDisk, WholeFiles
@@ -209,6 +212,7 @@ def test_commands_have_one_process_that_watches(watched: Watched) -> None:
     assert not watched.is_watched()
     assert "job 1\n" == watched.jobs.done("submit", "--", "true")
     assert watched.is_watched()
+    assert not watched.dispatchers.has_answered(watched.number)
     watched.jobs.done("submit", "--", "true")
     watched.jobs.done("jobs")
     assert [["grain.cli.jobs.dispatcher", str(watched.jobs.queue.folder), ""]] == [
@@ -225,6 +229,16 @@ def test_without_a_place_for_locks_it_is_watched_all_the_same(
 ) -> None:
     monkeypatch.setattr(dispatcher, "_LOCKS", "/dev/null")
     assert -1 == dispatcher._lock_of(watched.jobs.queue)
+
+
+def test_another_user_cannot_keep_it_from_being_watched(watched: Watched) -> None:
+    if os.getuid():
+        pytest.skip("only root can have a file belong to another user")
+    fd = dispatcher._lock_of(watched.jobs.queue)
+    assert fd is not None
+    os.fchown(fd, 12345, -1)
+    assert -1 == dispatcher._lock_of(watched.jobs.queue)
+    os.close(fd)
 
 
 ASKERS: dict[str, Callable[[JobCommands], object]] = {
@@ -283,6 +297,57 @@ def test_whoever_submits_or_asks_starts_a_dispatcher_if_the_last_one_was_killed(
     assert started == ["queue"] * (2 if wants else 1)
 
 
+def test_one_that_is_stopped_is_replaced_and_a_user_ends_it_all_the_same(
+    idle: JobCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GRAIN_JOB_ID", raising=False)
+    idle.submit()
+    started: list[str] = []
+    monkeypatch.setattr(dispatcher, "_start", lambda queue, _: started.append(queue.name))
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        me = replace(this_dispatcher(), pid=process.pid, pid_began=start_time(process.pid))
+        Dispatchers(idle.queue.files).take_charge(me)
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        assert "the dispatcher was killed: another one starts now" in idle.done("jobs")
+        assert started == ["queue"]
+
+        assert "the dispatcher has stopped; jobs that run go on\n" == idle.done("queue", "stop")
+        assert process.wait() == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("pid_began", "farewell", "revived", "words"),
+    [(0, False, True, "UP"), (1, False, True, "UP"), (1, False, False, "DOWN"),
+     (1, True, True, "DOWN")],
+)  # fmt: skip
+def test_a_ping_says_whether_jobs_are_taken(
+    idle: JobCommands,
+    monkeypatch: pytest.MonkeyPatch,
+    pid_began: int,
+    farewell: bool,
+    revived: bool,
+    words: str,
+) -> None:
+    monkeypatch.delenv("GRAIN_JOB_ID", raising=False)
+    me = this_dispatcher()
+    dispatchers = Dispatchers(idle.queue.files)
+
+    def start(*_: object) -> None:
+        if not revived:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        dispatchers.take_charge(me)
+
+    monkeypatch.setattr(dispatcher, "_start", start)
+    assert "is UP" in answer(Here("scontrol"), ["ping"]).out, "the first submission starts one"
+    number = dispatchers.take_charge(replace(me, pid_began=pid_began or me.pid_began))
+    if farewell:
+        dispatchers.say_farewell(number)
+    found = answer(Here("scontrol"), ["ping"])
+    assert f" is {words}\n" in found.out
+    assert (words == "DOWN") == bool(found.status)
+
+
 @pytest.mark.parametrize("how", ["jobs", "squeue"])
 def test_a_list_without_jobs_that_wait_starts_nothing(
     idle: JobCommands, monkeypatch: pytest.MonkeyPatch, how: str
@@ -292,27 +357,6 @@ def test_a_list_without_jobs_that_wait_starts_nothing(
     Dispatchers(idle.queue.files).take_charge(replace(this_dispatcher(), pid_began=1))
     monkeypatch.setattr(dispatcher, "_start", lambda *_: pytest.fail("no job waits"))
     ASKERS[how](idle)
-
-
-def test_who_waits_looks_again_and_again(
-    idle: JobCommands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("GRAIN_JOB_ID", raising=False)
-    idle.submit()
-    Dispatchers(idle.queue.files).take_charge(replace(this_dispatcher(), pid_began=1))
-    started: list[str] = []
-
-    def start(queue: Queue, _: str | None) -> None:
-        started.append(queue.name)
-        if len(started) == 3:  # those before have died at once
-            idle.end(1)
-
-    monkeypatch.setattr(dispatcher, "_start", start)
-    looks = iter(range(20))
-    monkeypatch.setattr("grain.cli.jobs.wait.time.sleep", lambda _: next(looks))
-    monkeypatch.setattr("grain.cli.jobs.wait._REVIVE", 0.0)
-    idle.done("wait", "1")
-    assert len(started) >= 3
 
 
 def test_a_job_asks_for_others_without_starting_anything(

@@ -18,7 +18,6 @@ from grain.files.processes import start_time
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.records import Begun, Dependency, Ended
-from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -305,12 +304,28 @@ def test_status_and_lists_say_that_a_dispatcher_is_starting(
     assert "no dispatcher runs: " in idle.done("queue", "status")
 
 
+def test_submissions_one_by_one_do_not_start_a_dispatcher_each(
+    idle: JobCommands, starting: Starting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GRAIN_JOB_ID", raising=False)
+    started: list[str] = []
+    monkeypatch.setattr(
+        "grain.cli.jobs.dispatcher._start", lambda queue, _: started.append(queue.name)
+    )
+    for seconds, starts in ((0.0, 0), (50.0, 0), (70.0, 1)):  # a minute, as it has failed then
+        made = starting.record.made - seconds
+        os.utime(starting.record.folder / "start.json", (made, made))
+        idle.done("submit", "--", "true")
+        assert ["queue"] * starts == started
+
+
 def test_a_dispatcher_that_takes_its_time_to_stop_is_not_waited_for(
     idle: JobCommands, dispatcher: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop(dispatcher.pid)
     monkeypatch.setattr("grain.cli.jobs.dispatcher._STOPPING", 0.0)
-    text = idle.done("queue", "stop")
+    with monkeypatch.context() as patch:
+        patch.setattr("grain.cli.jobs.dispatcher.os.kill", lambda *_: None)
+        text = idle.done("queue", "stop")
     assert "the dispatcher is told to stop; jobs that run go on\n" == text
 
 

@@ -61,7 +61,7 @@ def test_a_job_says_for_what_it_waits(jobs: JobCommands) -> None:
         "after": "for other jobs",
         "later": "for its begin time",
         "bad": "",
-        "never": "for a job that did not end as wanted",
+        "never": "job 5 did not succeed",
     } == reasons
 
 

@@ -117,10 +117,37 @@ def test_a_warning_needs_a_time_limit_and_a_signal() -> None:
         job(signal="NO", time="1h")
 
 
+def test_a_soft_stop_needs_no_time_limit() -> None:
+    found = job(warn="si.EXIT", warn_before="2m")
+    assert ("si.EXIT", 120.0) == (found.warn, found.warn_before)
+    assert ("SIGTERM", 60.0) == (job(warn="SIGTERM").warn, job(warn="SIGTERM").warn_before)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"warn": "SIGNO"}, "--warn SIGNO: write the name of a file"),
+        ({"warn": "EXIT", "time": "1m"}, "--warn-before 60 is not shorter than --time 60"),
+        ({"warn_before": "2m"}, "add --warn FILE"),
+        ({"warn": "EXIT", "warn_before": "soon"}, "--warn-before soon: write a span of time"),
+    ],
+)
+def test_a_soft_stop_that_cannot_be_is_refused(given: dict[str, str], text: str) -> None:
+    with pytest.raises(BadSubmission, match=text):
+        job(**given)
+
+
 def test_resources() -> None:
     assert job(res="Cores=4,Memory=8").request == {"Cores": 4, "Memory": 8}
     with pytest.raises(BadSubmission, match=r"-r Cors=4: "):
         job(res="Cors=4")
+
+
+def test_the_group_auto_is_named_by_the_script_or_the_command() -> None:
+    assert {"M": 32, "group": "xtb"} == job("/opt/xtb", res="Memory=auto:32").request["Memory"]
+    of_script = job("a", script="#!/bin/sh\n", res="Memory=auto:32", name="first")
+    assert {"M": 32, "group": "run.sh"} == of_script.request["Memory"]
+    assert {"M": 32, "group": "opt"} == job(res="Memory=opt:32").request["Memory"]
 
 
 def test_variables() -> None:

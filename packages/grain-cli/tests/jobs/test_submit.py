@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from grain.cli.jobs.submit import _INSTEAD, submit
 from grain.queue.records import ArraySpec, Dependency
 from grain_testkit.states import state, worker
 
@@ -410,3 +411,27 @@ def test_a_task_that_would_empty_the_output_of_another_is_refused(jobs: JobComma
         f"{jobs.home}/out11 is the output of task 11 and the file for standard error of task 1"
     ) in jobs.refused(*words)
     assert 1 == jobs.queue.jobs.end()
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        ("-c 4", "-c 4: there is no such configuration file; for cores use -r Cores=4"),
+        ("-c no.toml", "-c no.toml: there is no such configuration file"),
+        ("--cpus=4", "there is no --cpus here: use -r Cores=4"),
+        ("--mem 4G", "there is no --mem here: use -r Memory=8, in GB"),
+        ("-p main", "there is no -p here: use [script] of grain.toml"),
+        ("-d afterok:1", "there is no -d here: use --after 12"),
+        ("--wrap true", "there is no --wrap here: use the command after --"),
+    ],
+)
+def test_words_of_sbatch_and_hq_lead_to_the_right_option(
+    jobs: JobCommands, words: str, instead: str
+) -> None:
+    assert f"Error: {instead}" in jobs.refused("submit", *words.split(), "--", "true")
+    assert jobs.queue.jobs.end() == 1
+
+
+def test_what_leads_to_an_option_is_none_itself() -> None:
+    own = {name for option in submit.params for name in option.opts}
+    assert not own & _INSTEAD.keys()

@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -131,29 +132,35 @@ def test_a_pipe_gets_no_progress(jobs: JobCommands) -> None:
 
 
 @pytest.mark.parametrize("how", ["wait", "srun"])
-def test_who_waits_starts_a_dispatcher_if_the_last_one_was_killed(
+def test_who_waits_starts_a_dispatcher_each_time_the_last_one_was_killed(
     jobs: JobCommands, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     jobs.submit()
     jobs.begin(1)
-    started: list[str | None] = []
+    now = 0.0
+    started: list[float] = []
 
-    def start(queue: Queue, config: str | None) -> str:
-        started.append(config)
-        jobs.dispatch()
-        jobs.end(1)
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        if now > 80.0:
+            jobs.end(1)
+
+    def start(_: Queue, config: str | None) -> str:
+        assert ("grain.toml" if how == "wait" else None) == config
+        started.append(now)  # this one is killed, too
         return ""
 
     monkeypatch.setattr("grain.cli.jobs.dispatcher.wake_dispatcher", start)
     Dispatchers(jobs.queue.files).take_charge(replace(this_dispatcher(), pid_began=1))
     module = "grain.cli.jobs.wait" if how == "wait" else "grain.cli.slurm.reading"
-    monkeypatch.setattr(f"{module}._LOOK", 0.01)
-    monkeypatch.setattr(f"{module}._REVIVE", 0.0)
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep, time=time.time)
+    monkeypatch.setattr(f"{module}.time", clock)
     if how == "wait":
         assert 0 == wait_for(jobs.queue, [Selected(1, 1)], config="grain.toml")
     else:
         assert slurm_wait_for(Here("srun"), jobs.queue, 1).is_final
-    assert ["grain.toml" if how == "wait" else None] == started
+    assert [pytest.approx(30.0, abs=3.0), pytest.approx(60.0, abs=3.0)] == started
 
 
 def test_who_waits_starts_no_dispatcher_where_a_user_has_stopped_it(
@@ -191,7 +198,7 @@ def test_a_job_that_never_begins_is_not_waited_for(jobs: JobCommands) -> None:
     ) == jobs.grain("wait", "3").stderr
     done = jobs.grain("wait", "--json", "2")
     assert (102, "") == (done.exit_code, done.stderr)
-    assert ["waiting"] == [one["state"] for one in json.loads(done.stdout)]
+    assert ["impossible"] == [one["state"] for one in json.loads(done.stdout)]
 
 
 def test_a_job_that_is_removed_is_named_as_such(jobs: JobCommands) -> None:

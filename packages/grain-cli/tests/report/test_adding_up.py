@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from grain.cli.report.bars import VAIN, VALUE, Bar, Lanes, Timeline, coarser
 from grain.cli.report.charts import static_timeline
 from grain.cli.report.collecting import Report, collect
 from grain.cli.report.critical_path import CriticalPath
 from grain.cli.report.figures import amount_ticks, hours, number, share, time_ticks
-from grain.cli.report.series import Series, Staircase
 from grain.cli.report.sufficient import Overtime, sufficient, two_digits_up
+from grain.cli.report.timeline.bars import VAIN, VALUE, Bar, Lanes, Timeline, coarser
+from grain.cli.report.timeline.series import Series, Staircase
 from grain.cli.verdict.texts import shortened
 from grain.eventlog.runs import RunAssembly, clocks_of
 from grain.eventlog.schema import (

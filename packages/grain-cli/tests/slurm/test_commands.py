@@ -210,9 +210,11 @@ def test_wrong_values(site: SlurmSite, words: list[str], status: int, text: str)
         (["-d", "foo:1"], "Job dependency problem"),
         (["-d", "afterok:99"], "Job dependency problem"),
         (["-w", "n1"], "Invalid node name specified"),
+        (["-x", "n1"], "Invalid node name specified"),
         (["-L", "x"], "Invalid license specification"),
-        (["--exclusive"], "Requested node configuration is not available"),
-        (["--kill-on-invalid-dep=yes"], "Job dependency problem"),
+        (["-C", "x"], "Invalid feature specification"),
+        (["--reservation=x"], "Requested reservation is invalid"),
+        (["-d", "afterok:99_1"], "Job dependency problem"),
     ],
 )
 def test_what_there_is_not_is_refused(site: SlurmSite, words: list[str], text: str) -> None:
@@ -222,6 +224,70 @@ def test_what_there_is_not_is_refused(site: SlurmSite, words: list[str], text: s
     assert first == f"sbatch: error: Batch job submission failed: {text}"
     assert second.startswith("sbatch: (Grain) ")
     assert site.queue.jobs.end() == 1
+
+
+OFFERED = """
+head.res.Licences = {vasp = 2}
+[[shape]]
+name = "small"
+cores = 4
+[[shape]]
+name = "gpu"
+cores = 8
+res = {Token = "a100"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "request_", "refused"),
+    [
+        ("-L vasp:2", {"Cores": 1, "Licences": {"vasp": 2}}, ""),
+        ("-L orca", None, "has no orca under [head.res], as in Licences = {orca = 2}"),
+        ("-C a100", {"Cores": 1, "Token": "a100"}, ""),
+        ("-C v100", None, 'has Token = "v100" under [worker.res], or in a [[shape]]'),
+        ("--exclusive -n 4", {"Cores": "all"}, ""),
+        ("--exclusive -n 5", None, "must have the 5 cores, and some have 4"),
+    ],
+)
+def test_licences_features_and_whole_nodes_are_those_of_the_configuration(
+    site: SlurmSite, words: str, request_: dict[str, Any] | None, refused: str
+) -> None:
+    (site.folder / "grain.toml").write_text(OFFERED)
+    found = site.answer("sbatch", *words.split(), "--wrap=x")
+    assert refused in found.err
+    assert bool(refused) == bool(found.status)
+    if request_:
+        assert request_ == site.queue.job(1).request
+        assert "-n 4" not in words or "4" == site.out("squeue", "-h", "-o", "%C").strip()
+
+
+def test_a_singleton_waits_for_earlier_jobs_of_its_name(site: SlurmSite) -> None:
+    site.submit("-J", "a", "--wrap=x")
+    site.submit("-J", "b", "--wrap=x")
+    site.submit("-J", "a", "-d", "singleton", "--wrap=x")
+    site.submit("-J", "a", "-d", "singleton", "--wrap=x")
+    site.submit("-J", "c", "-d", "singleton", "--wrap=x")
+    assert [(), (), (1,), (1, 3), ()] == [
+        sum((one.jobs for one in site.queue.job(number).after), ()) for number in range(1, 6)
+    ]
+    assert "any" == site.queue.job(3).after[0].until
+
+
+def test_dependencies_are_shown_as_they_were_given(site: SlurmSite) -> None:
+    site.submit("-a", "0-1", "--wrap=x")
+    site.submit("-d", "afterok:1_1,after:1+5", "--wrap=x")
+    site.submit("-d", "afterok:1?afternotok:1", "--wrap=x")
+    site.submit("-d", "afterok:1", "--kill-on-invalid-dep=yes", "--wrap=x")
+    assert [
+        "(null)", "(null)", "afterok:1_1(unfulfilled),after:1+5(unfulfilled)",
+        "afterok:1(unfulfilled)?afternotok:1(unfulfilled)", "afterok:1(unfulfilled)",
+    ] == site.out("squeue", "-h", "-o", "%E").splitlines()  # fmt: skip
+    assert "yes" == site.queue.job(4).options["kill-on-invalid-dep"]
+
+
+def test_words_that_change_nothing_are_taken(site: SlurmSite) -> None:
+    site.submit("--tasks-per-node=2", "--share", "--wait-all-nodes=1", "--wrap=x")
+    assert {"Cores": 2} == site.queue.job(1).request
 
 
 def test_a_range_of_nodes_that_ends_before_it_begins_is_shown_the_other_way_round(
@@ -407,7 +473,7 @@ def test_wrong_words_of_squeue(site: SlurmSite) -> None:
     wrong = "squeue: error: Invalid job format specification: !"
     assert site.answer("squeue", "-o", "%i%!") == ("", wrong, 1)
     assert site.answer("squeue", "-O", "JobID,no").err.endswith("specification: no")
-    assert site.answer("squeue", "--json").err.startswith("squeue: unrecognized option '--json'\n")
+    assert site.answer("squeue", "--yaml").err.startswith("squeue: unrecognized option '--yaml'\n")
 
 
 def test_without_a_dispatcher_lists_are_the_same_but_for_the_reason(site: SlurmSite) -> None:

@@ -11,9 +11,9 @@ from grain.cli.queue.submission import SubmittedFrom
 from grain.cli.slurm.reading import exit_status
 from grain.cli.slurm_words import steps
 from grain.cli.slurm_words.grammar import BadUse
-from grain.cli.slurm_words.records import hosts
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of, states_named
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
+from grain.cli.slurm_words.values import hosts
 from grain.queue.book import Book, Entry
 from grain.queue.records import Dependency
 from grain.queue.states import Run, Standing
@@ -37,7 +37,7 @@ def made(given: Mapping[str, str], commands: str = "") -> Job:
     return slurm_job(options, around, words=[], script="#!/bin/sh\n", name="/work/job.sh")
 
 
-def gang(count: int, **of: float) -> dict[str, Any]:
+def gang(count: int, **of: object) -> dict[str, Any]:
     return {"Gang": {"count": count, "of": of}}
 
 
@@ -69,10 +69,39 @@ def gang(count: int, **of: float) -> dict[str, Any]:
         ({"mem_per_cpu": "512M", "cpus_per_task": "2"}, {"Cores": 2, "Memory": 1.073742}),
         ({"mem_per_gpu": "1G", "gpus": "2"}, {"Cores": 1, "Memory": 2.147484, "GPUs": 2}),
         ({"nodes": "10000"}, gang(10000, Cores=1)),
+        # What is asked for each GPU, as a real sbatch has it.
+        ({"gpus": "2", "cpus_per_gpu": "4"}, {"Cores": 8, "GPUs": 2}),
+        ({"gpus": "2", "cpus_per_gpu": "1", "ntasks": "4"}, {"Cores": 4, "GPUs": 2}),
+        ({"gres": "gpu:2", "cpus_per_gpu": "2", "nodes": "2"}, gang(2, Cores=4, GPUs=2)),
+        ({"gpus_per_task": "1", "ntasks": "2", "cpus_per_gpu": "2"}, {"Cores": 4, "GPUs": 2}),
+        ({"cpus_per_gpu": "2"}, {"Cores": 1}),
+        ({"gpus": "2", "ntasks_per_gpu": "2"}, {"Cores": 4, "GPUs": 2}),
+        ({"ntasks": "4", "ntasks_per_gpu": "2"}, {"Cores": 4, "GPUs": 2}),
+        ({"nodes": "2", "ntasks": "4", "ntasks_per_gpu": "2"}, gang(2, Cores=2, GPUs=1)),
+        ({"exclusive": ""}, {"Cores": "all"}),
+        ({"exclusive": "", "nodes": "2"}, gang(2, Cores="all")),
+        ({"exclusive": "user", "ntasks": "2"}, {"Cores": 2}),
+        ({"licenses": "vasp:2,orca@db"}, {"Cores": 1, "Licences": {"vasp": 2, "orca": 1}}),
+        ({"constraint": "a100"}, {"Cores": 1, "Token": "a100"}),
     ],
 )
 def test_a_node_gives_its_part_rounded_up(given: dict[str, str], request_: dict[str, Any]) -> None:
     assert request_ == made(given).request
+
+
+def test_what_was_asked_for_is_kept_for_the_variables_of_the_job() -> None:
+    given = {
+        "gpus": "a100:2", "cpus_per_gpu": "2", "mem_per_gpu": "1G", "distribution": "cyclic",
+        "overcommit": "", "hint": "nomultithread", "export": "NONE",
+    }  # fmt: skip
+    kept = {name.replace("_", "-"): value for name, value in given.items() if name != "hint"}
+    told = {**kept, "mem-per-gpu": "1024", "threads-per-core": "1", "submit-dir": "/work"}
+
+    assert told == made(given).options
+    assert {"ntasks": "2", "ntasks-implied": "yes", "submit-dir": "/work"} == made(
+        {"nodes": "2"}
+    ).options
+    assert "ntasks-implied" not in made({"nodes": "2", "ntasks": "2"}).options
 
 
 @pytest.mark.parametrize(
@@ -80,14 +109,17 @@ def test_a_node_gives_its_part_rounded_up(given: dict[str, str], request_: dict[
     [
         ({"nodes": "4-2"}, "Requested node configuration is not available"),
         ({"nodes": "10001"}, "Requested node configuration is not available"),
-        ({"exclusive": ""}, "Requested node configuration is not available"),
+        ({"licenses": "g16:0"}, "Invalid license specification"),
+        ({"licenses": "g16", "nodes": "2"}, "Invalid license specification"),
+        ({"constraint": "a&b"}, "Invalid feature specification"),
+        ({"reservation": "x"}, "Requested reservation is invalid"),
+        ({"exclude": "n1"}, "Invalid node name specified"),
         ({"array": "1-"}, "Invalid job array specification"),
         ({"array": "1000000"}, "Invalid job array specification"),
-        ({"dependency": "singleton"}, "Job dependency problem"),
-        ({"dependency": "afterok:1?afterok:2"}, "Job dependency problem"),
-        ({"kill_on_invalid_dep": "yes"}, "Job dependency problem"),
-        ({"licenses": "g16:1"}, "Invalid license specification"),
+        ({"dependency": "afterok:1?singleton"}, "Job dependency problem"),
         ({"nodelist": "n1"}, "Invalid node name specified"),
+        ({"gres": "shard:2"}, "Invalid generic resource (gres) specification"),
+        ({"gres": "gpu:1,shard:a100:2"}, "Invalid generic resource (gres) specification"),
     ],
 )
 def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], text: str) -> None:
@@ -102,6 +134,11 @@ def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], 
     [
         {"nodes": "x"}, {"nodes": "1-x"}, {"ntasks": "0"}, {"ntasks": "-1"}, {"ntasks": "٣"},
         {"cpus_per_task": "1.5"}, {"gpus": "gpu:x"}, {"gres": "fpga:1"}, {"mem": "much"},
+        {"mem_per_gpu": "1G"}, {"ntasks_per_gpu": "2"}, {"gpus": "1", "cpus_per_gpu": "x"},
+        {"gpus": "1", "cpus_per_gpu": "2", "cpus_per_task": "3"},
+        {"gpus": "1", "ntasks_per_gpu": "2", "ntasks_per_node": "2"},
+        {"ntasks": "2", "ntasks_per_gpu": "2", "gpus_per_task": "1"},
+        {"exclusive": "x"}, {"kill_on_invalid_dep": "x"},
         {"time": "soon"}, {"signal": "NOPE"}, {"begin": "whenever"}, {"open_mode": "x"},
     ],
 )  # fmt: skip
@@ -299,89 +336,113 @@ def test_the_status_of_a_job_is_the_highest_of_its_tasks(
 
 # ---- steps
 
-JOB = {
-    "SLURM_JOB_ID": "12", "GRAIN_NODES": "n1,n2,n3", "SLURM_JOB_CPUS_PER_NODE": "4(x2),2",
-    "SLURM_NTASKS": "6", "PATH": "/bin", "OTHER": "x",
-}  # fmt: skip
+JOB = {"SLURM_JOB_ID": "12", "SLURM_NTASKS": "6", "SLURM_STEP_ID": "3", "PATH": "/bin"}
+
+
+def ordered(given: Mapping[str, str], env: Mapping[str, str] = JOB) -> dict[str, Any]:
+    return steps.step_order(given, env, "true", "/work")
 
 
 @pytest.mark.parametrize(
-    ("given", "places"),
+    ("given", "asked"),
     [
-        ({}, ((0, 2), (1, 2), (2, 2))),
-        ({"ntasks": "4"}, ((0, 2), (1, 1), (2, 1))),
-        ({"ntasks": "2"}, ((0, 1), (1, 1))),
-        ({"nodes": "1"}, None),
-        ({"nodes": "1", "ntasks": "4"}, ((0, 4),)),
-        ({"nodes": "2", "ntasks-per-node": "3"}, ((0, 3), (1, 3))),
-        ({"nodelist": "n3", "ntasks": "2"}, ((2, 2),)),
-        ({"nodelist": "n[2-3]", "ntasks": "3"}, ((1, 2), (2, 1))),
-        ({"relative": "1", "ntasks": "2"}, ((1, 1), (2, 1))),
-        ({"nodes": "4"}, None),
-        ({"nodelist": "n9"}, None),
-        ({"ntasks": "9", "cpus-per-task": "1"}, None),
-        ({"ntasks": "9", "overcommit": ""}, ((0, 3), (1, 3), (2, 3))),
-        ({"ntasks": "3", "cpus-per-task": "3"}, None),
-        ({"nodes": "2", "ntasks": "2", "cpus-per-task": "4"}, ((0, 1), (1, 1))),
-        ({"mpi": "pmix"}, None),
-        ({"multi-prog": ""}, None),
-        ({"jobid": "13"}, None),
-        ({"jobid": "12", "ntasks": "1"}, ((0, 1),)),
+        ({}, {"tasks": 6, "nodes": 0, "exact": False, "overlap": False, "name": "true"}),
+        ({"ntasks": "2", "nodes": "1-3"}, {"tasks": 2, "nodes": 1}),
+        ({"ntasks-per-node": "3", "nodes": "2"}, {"tasks": 0, "tasks_per_node": 3, "nodes": 2}),
+        ({"cpus-per-task": "2"}, {"each": 2, "exact": True}),
+        ({"exact": ""}, {"each": 0, "exact": True}),
+        ({"exclusive": ""}, {"exact": True}),
+        ({"exact": "", "whole": ""}, {"exact": False}),
+        ({"overlap": ""}, {"exact": False, "overlap": True}),
+        ({"mem": "1G"}, {"memory": 1024.0}),
+        ({"mem-per-cpu": "10"}, {"memory_per_cpu": 10.0}),
+        ({"gres": "gpu:a100:2"}, {"gpus": 2}),
+        ({"gres": "none"}, {"gpus": 0}),
+        ({"gpus": "3"}, {"gpus_in_all": 3}),
+        ({"gpus-per-task": "1"}, {"gpus_per_task": 1}),
+        ({"nodelist": "n[2-3]"}, {"hosts": ["n2", "n3"]}),
+        ({"relative": "1"}, {"relative": 1}),
+        ({"distribution": "cyclic:block"}, {"cyclic": True}),
+        ({"distribution": "block:cyclic"}, {"cyclic": False}),
+        ({"time": "0:30", "immediate": ""}, {"limit": 30.0, "immediate": True}),
+        ({"output": "none", "error": "all"}, {"stdout": "/dev/null", "stderr": ""}),
+        ({"jobid": "12", "job-name": "opt"}, {"name": "opt"}),
     ],
 )
-def test_processes_of_a_step_stand_on_the_nodes_of_its_job(
-    given: dict[str, str], places: tuple[tuple[int, int], ...] | None
-) -> None:
-    if places is None:
-        with pytest.raises(steps.StepRefused):
-            steps.make_step(given, JOB)
-        return
-    step = steps.make_step(given, JOB)
-    assert (places, sum(count for _, count in places)) == (step.places, step.tasks)
+def test_options_of_a_step(given: dict[str, str], asked: dict[str, Any]) -> None:
+    found = ordered(given)
+    assert asked == {name: found[name] for name in asked}
+    assert {"SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_STEP_ID"} == found["environment"].keys()
 
 
 @pytest.mark.parametrize(
-    ("given", "plain"),
-    [({"ntasks": "1"}, True), ({"ntasks": "1", "label": ""}, False),
-     ({"ntasks": "1", "time": "1"}, False), ({"ntasks": "2"}, False),
-     ({"nodelist": "n2", "ntasks": "1"}, False)],
-)  # fmt: skip
-def test_only_a_single_process_here_takes_the_place_of_srun(
-    given: dict[str, str], plain: bool
-) -> None:
-    assert plain is steps.make_step(given, JOB).is_plain
-
-
-def test_each_process_of_a_step_knows_its_place() -> None:
-    step = steps.make_step({"ntasks": "4"}, JOB)
-    names = ("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID")
-    assert [("0", "0", "0"), ("1", "0", "1"), ("2", "1", "0"), ("3", "2", "0")] == [
-        tuple(steps.variables(step, rank, JOB)[name] for name in names) for rank in range(4)
-    ]
-    found = steps.variables(step, 0, JOB)
-    assert ("n[1-3]", "3", "4", "2,1(x2)", "4") == tuple(
-        found[f"SLURM_{name}"]
-        for name in (
-            "STEP_NODELIST", "STEP_NUM_NODES", "STEP_NUM_TASKS", "STEP_TASKS_PER_NODE", "NTASKS"
-        )
-    )  # fmt: skip
-    assert "x" == found["OTHER"]
-    only = steps.variables(step, 0, JOB, "NONE,A=1")
-    assert (None, "/bin", "1", "12") == tuple(
-        only.get(name) for name in ("OTHER", "PATH", "A", "SLURM_JOB_ID")
-    )
-
-
-@pytest.mark.parametrize(
-    ("pattern", "path"),
+    "given",
     [
-        ("%t.out", "/work/3.out"), ("%2t.out", "/work/03.out"), ("/a/../%j.o", "/12.o"),
-        ("%J.o", "/work/12.0.o"), ("%x-%u", "/work/opt-ann"), ("%%", "/work/%"),
+        {"mpi": "pmix"}, {"jobid": "13"}, {"het-group": "1"}, {"gres": "shards:2"},
+        {"gpus": "1.5"},
     ],
 )  # fmt: skip
-def test_names_of_output_files_of_steps(pattern: str, path: str) -> None:
-    env = {**JOB, "SLURM_JOB_NAME": "opt", "SLURM_JOB_USER": "ann"}
-    assert path == steps.path(pattern, 3, env, "/work")
+def test_steps_that_there_are_not(given: dict[str, str]) -> None:
+    with pytest.raises(steps.StepRefused):
+        ordered(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cpus-per-task": "0"}, {"ntasks": "x"}, {"nodes": "0"}, {"nodes": "x"}, {"time": "x"},
+        {"mem": "x"},
+    ],
+)  # fmt: skip
+def test_values_of_options_of_a_step_that_make_no_sense(given: dict[str, str]) -> None:
+    with pytest.raises(BadUse):
+        ordered(given)
+
+
+def test_variables_stand_for_options_of_srun() -> None:
+    env = {"SRUN_CPUS_PER_TASK": "3", "SLURM_OVERLAP": "1", "SLURM_LABELIO": "0", "SLURM_WAIT": "5"}
+    assert {"cpus-per-task": "3", "overlap": "", "wait": "5"} == steps.with_variables({}, env)
+    given = {"exact": "", "cpus-per-task": "1"}
+    assert {**given, "wait": "5"} == steps.with_variables(given, env)
+
+
+@pytest.mark.parametrize(
+    ("given", "how"),
+    [
+        ({}, {"stdin": "all", "kills": False, "label": False, "bound": True, "wait": 0.0}),
+        ({"input": "NONE"}, {"stdin": "/dev/null"}),
+        ({"input": "2"}, {"stdin": "2"}),
+        ({"kill-on-bad-exit": ""}, {"kills": True}),
+        ({"kill-on-bad-exit": "0"}, {"kills": False}),
+        ({"cpu-bind": "verbose,none"}, {"bound": False}),
+        ({"cpu-bind": "q"}, {"bound": True}),
+        ({"wait": "3", "open-mode": "append"}, {"wait": 3.0, "append": True}),
+    ],
+)
+def test_how_srun_runs_processes(given: dict[str, str], how: dict[str, Any]) -> None:
+    found = steps.srun_words(given)._asdict()
+    assert how == {name: found[name] for name in how}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("0 a %t\n1-2 b %o\n", [["a", "0"], ["b", "0"], ["b", "1"]]),
+        ("* 'a b'\n", [["a b"]] * 3),
+        ("0,2 a # x\n\n1 \\\n b\n", [["a"], ["b"], ["a"]]),
+        ("0-1 a\n", None),
+        ("0-2 a\n1 b\n", None),
+        ("x a\n", None),
+        ("0-2\n", None),
+        ("0-2 'a\n", None),
+    ],
+)
+def test_several_programs_of_a_step(text: str, found: list[list[str]] | None) -> None:
+    if found is None:
+        with pytest.raises(steps.StepRefused):
+            steps.programs(text, 3, "conf")
+        return
+    assert found == steps.programs(text, 3, "conf")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -19,21 +20,10 @@ from grain.queue.errors import CannotWrite
 from grain_testkit.programs import run
 
 if TYPE_CHECKING:
-    import subprocess
-
     from slurm_site import SlurmSite
 
 USER = user_name(os.getuid())
 UID = os.getuid()
-IN_JOB = {
-    "GRAIN_JOB_ID": "12", "SLURM_JOB_ID": "12", "SLURM_CPUS_ON_NODE": "2",
-    "SLURM_JOB_NODELIST": "n7", "SLURM_JOB_NAME": "name",
-}  # fmt: skip
-
-
-NO_STEP = "srun: error: Unable to create step for job 12"
-NOT_FOUND = "slurmstepd: error: execve(): no-such-program: No such file or directory"
-ADVICE = 'Try "srun --help" for more information'
 
 
 @pytest.mark.parametrize("tool", tools.ACCOUNTS)
@@ -169,8 +159,15 @@ def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
         "show job 99": "slurm_load_jobs error: Invalid job id specified",
         "show job x": "scontrol_print_job error: Invalid job id specified",
         "show": "too few arguments for keyword:show",
-        "show no": "invalid entity:no for keyword:show ",
-        "no": "invalid keyword: no",
+        "show nix": "invalid entity:nix for keyword:show ",
+        "show h n1": "invalid entity:h for keyword:show ",
+        "hol 1": "invalid keyword: hol",
+        "ver": "invalid keyword: ver",
+        "upd JobId=1 TimeLimit=5": "scontrol: error: (Grain) `scontrol update` is not supported: a "
+        "job stays as it was submitted, so cancel it and submit it again",
+        "show step": "scontrol: error: (Grain) `scontrol show steps` is not supported",
+        "show node n1": "Node n1 not found",
+        "nix": "invalid keyword: nix",
         "show version": "invalid entity:version for keyword:show ",
         "requeue 99": "Invalid job id specified for job 99",
         "requeue 1": "Job is pending execution for job 1",
@@ -182,11 +179,75 @@ def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
         assert site.answer("scontrol", *words.split()) == ("", text, 1)
 
 
+@pytest.mark.parametrize(
+    ("words", "long"),
+    [
+        ("SHOW hostname n[1-2]", "show hostnames n[1-2]"), ("sho Hostna n1", "show hostnames n1"),
+        ("show JobId 1", "show job 1"), ("show jobid=1", "show job 1"), ("show j", "show jobs"),
+        ("show part", "show partition"), ("show PartitionName=queue", "show partition queue"),
+        ("show hostlists n2,n1", "show hostlistsorted n2,n1"), ("pin", "ping"),
+        ("-o show JO 1", "show -o job 1"),
+    ],
+)  # fmt: skip
+def test_words_of_scontrol_may_be_short_and_in_any_case(
+    site: SlurmSite, words: str, long: str
+) -> None:
+    site.submit("--wrap=x")
+    assert site.out("scontrol", *words.split()) == site.out("scontrol", *long.split()) != ""
+
+
+@pytest.mark.parametrize("command", ["sstat", "sattach", "sbcast", "sprio", "sreport"])
+def test_commands_that_there_are_not_say_so(site: SlurmSite, command: str) -> None:
+    found = site.answer(command, "-j", "1")
+    assert found.status == 1
+    assert found.err.startswith(f"{command}: error: (Grain) not supported: ")
+    assert site.out(command, "-V") == "slurm 22.05.8\n"
+
+
+def test_the_efficiency_of_a_job(site: SlurmSite) -> None:
+    site.submit("-c", "2", "--mem=100", "--wrap=x")
+    assert "Efficiency not available for jobs in the PENDING state." in site.out("seff", "1")
+    site.begin(1)
+    assert "WARNING: Efficiency statistics may be misleading for RUNNING" in site.out("seff", "1")
+    usage = Usage(user=9.0, peak_memory=50 * 2**20 / 1e9)
+    site.end(1, how="exit", status=3, elapsed=10.0, usage=usage)
+    assert [
+        "Job ID: 1", "Cluster: grain", f"User/Group: {USER}/{USER}", "State: FAILED (exit code 3)",
+        "Nodes: 1", "Cores per node: 2", "CPU Utilized: 00:00:09",
+        "CPU Efficiency: 45.00% of 00:00:20 core-walltime", "Job Wall-clock time: 00:00:10",
+        "Memory Utilized: 50.00 MB", "Memory Efficiency: 50.00% of 100.00 MB",
+    ] == site.out("seff", "1").splitlines()  # fmt: skip
+    assert site.answer("seff", "9") == ("", "Job not found.", 2)
+
+
+def test_a_list_as_json(site: SlurmSite) -> None:
+    site.submit("-a", "1-2", "-t", "5", "--mem=100", "-J", "js", "--wrap=x")
+    site.begin(1, 1)
+    found = json.loads(site.out("squeue", "--json"))
+    assert found["meta"]["Slurm"]["release"] == "22.05.8"
+    first, second = sorted(found["jobs"], key=lambda job: job["job_id"])
+    expected = {
+        "array_job_id": 1, "array_task_id": 1, "job_id": 1000001, "job_state": "RUNNING",
+        "memory_per_node": 100, "name": "js", "nodes": "n7", "time_limit": 5, "user_name": USER,
+        "cpus": 1,
+    }  # fmt: skip
+    assert expected == {name: first[name] for name in expected}
+    assert first["end_time"] == first["start_time"] + 300
+    assert (second["job_state"], second["state_reason"]) == ("PENDING", "Resources")
+    assert len(json.loads(site.out("squeue", "--json", "-t", "R"))["jobs"]) == 1
+
+
+@pytest.mark.parametrize("words", [["-u"], ["-u", ""], ["--user="], ["-u", "-h"], ["--user", "-l"]])
+def test_an_empty_name_of_the_user_is_the_user(site: SlurmSite, words: list[str]) -> None:
+    site.submit("--wrap=x")
+    assert site.out("squeue", *words).count("wrap") == 1
+
+
 def test_hosts(site: SlurmSite) -> None:
     names = ["n1", "n2", "n07", "n08", "n09", "a", "x3-y"]
     found = site.out("scontrol", "show", "hostnames", "n[1-2,07-09],a,x[3]-y")
     assert found.split() == names
-    assert site.out("scontrol", "show", "hostnames", **IN_JOB) == "n7\n"
+    assert site.out("scontrol", "show", "hostnames", SLURM_JOB_NODELIST="n7") == "n7\n"
     assert site.answer("scontrol", "show", "hostnames", "n[1").status == 1
 
 
@@ -329,41 +390,6 @@ def test_partitions_and_accounts(site: SlurmSite) -> None:
     assert site.answer("salloc", "-n", "1").status == 1
 
 
-def srun(site: SlurmSite, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return site.process("srun", *words, **{**IN_JOB, **env})
-
-
-def test_a_step_with_one_process_is_that_process(site: SlurmSite) -> None:
-    show = "echo $$ $SLURM_PROCID $SLURM_STEP_NUM_TASKS $SLURM_STEP_ID; exit 3"
-    done = srun(site, "-n1", "--cpu-bind=q", "--cpus-per-task=2", "--nodes=1", "sh", "-c", show)
-    assert (done.stdout.split()[1:], done.stderr, done.returncode) == (["0", "1", "0"], "", 3)
-    assert srun(site, "sh", "-c", "kill -9 $$").returncode == -9
-
-
-def test_output_files_of_steps(site: SlurmSite) -> None:
-    task = {"SLURM_JOB_ID": "12000003", "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "3"}
-    words = ["--unbuffered", "--output", "%A_%a_%t.out", "--error", "%j_%t.err"]
-    done = srun(site, *words, "sh", "-c", "echo out; echo err >&2", **task)
-    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
-    assert (site.folder / "12_3_0.out").read_text() == "out\n"
-    assert (site.folder / "12000003_0.err").read_text() == "err\n"
-    # Whoever writes first, nothing is overwritten.
-    waits = '[ "$SLURM_PROCID" = 1 ] || while ! [ -s both-name-12.0 ]; do sleep 0.01; done'
-    srun(site, "-n2", "-o", "both-%x-%J", "sh", "-c", f"{waits}; echo $SLURM_PROCID; echo err >&2")
-    lines = (site.folder / "both-name-12.0").read_text().split()
-    assert (lines[0], sorted(lines)) == ("1", ["0", "1", "err", "err"])
-
-
-def test_a_step_of_several_processes_has_the_highest_status(site: SlurmSite) -> None:
-    done = srun(
-        site, "-n", "2", "-l", "sh", "-c", "echo $SLURM_PROCID $SLURM_NTASKS; exit $SLURM_PROCID"
-    )
-    assert sorted(done.stdout.splitlines()) == ["0: 0 2", "1: 1 2"]
-    assert (done.stderr, done.returncode) == ("", 1)
-    assert srun(site, "echo", "x", SLURM_NTASKS="2").stdout == "x\nx\n"
-    assert srun(site, "-n2", "sh", "-c", "kill -9 $$").returncode == 137
-
-
 @pytest.mark.parametrize(
     ("ended", "of_shell"),
     [
@@ -389,7 +415,7 @@ def test_a_wrong_option_of_a_job_is_one_of_srun(site: SlurmSite) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [("--jobid=1", "hostname"), ("--multi-prog", "conf")])
+@pytest.mark.parametrize("words", [("--jobid=1", "hostname"), ("--het-group=1", "hostname")])
 def test_a_step_that_there_is_not_does_not_become_a_job(
     site: SlurmSite, words: tuple[str, ...]
 ) -> None:
@@ -399,80 +425,10 @@ def test_a_step_that_there_is_not_does_not_become_a_job(
     assert site.queue.jobs.end() == 1
 
 
-def test_a_step_ends_at_its_limit(site: SlurmSite) -> None:
-    done = srun(site, "-t", "0:1", "sleep", "600")
-    assert done.returncode == 128 + 15
-
-
-@pytest.mark.parametrize(
-    ("words", "text", "status"),
-    [
-        ([], "srun: fatal: No command given to execute.", 1),
-        (["-n", "3", "x"], f"{NO_STEP}: More processors requested than permitted", 1),
-        (["-N", "2", "x"], "srun: error: Only allocated 1 nodes asked for 2", 1),
-        (["-n2", "no-such-program"], NOT_FOUND, 2),
-        (["no-such-program"], NOT_FOUND, 2),
-        (["/etc/passwd"], "slurmstepd: error: execve(): /etc/passwd: Permission denied", 13),
-        (["--no-such"], f"srun: unrecognized option '--no-such'\n{ADVICE}", 255),
-    ],
-)
-def test_steps_that_cannot_be(site: SlurmSite, words: list[str], text: str, status: int) -> None:
-    done = srun(site, *words)
-    assert (done.stdout, done.stderr, done.returncode) == ("", text + "\n", status)
-
-
-ON_NODES = {
-    "GRAIN_NODES": "n7.site,n8.site,gpu1.site", "SLURM_JOB_NODELIST": "n[7-8],gpu1",
-    "SLURM_JOB_CPUS_PER_NODE": "4(x2),2", "SLURM_CPUS_ON_NODE": "4",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("words", "env", "lines"),
-    [
-        ("", {}, ["here 0 0 1(x3)", "m1 1 0 1(x3)", "m2 2 0 1(x3)"]),
-        ("-n 4", {}, ["here 0 0 2,1(x2)", "here 0 1 2,1(x2)", "m1 1 0 2,1(x2)", "m2 2 0 2,1(x2)"]),
-        ("-N 2", {}, ["here 0 0 1(x2)", "m1 1 0 1(x2)"]),
-        ("-N 2 -n 1", {}, ["here 0 0 1"]),
-        ("-N 2", {"SLURM_NTASKS": "3"}, ["here 0 0 2,1", "here 0 1 2,1", "m1 1 0 2,1"]),
-        ("--ntasks-per-node=2 -N 1", {}, ["here 0 0 2", "here 0 1 2"]),
-        ("-w gpu1 -n 1", {}, ["m2 0 0 1"]),
-        ("-N 1 -n 2 -r 1", {}, ["m1 0 0 2", "m1 0 1 2"]),
-    ],
-)
-def test_a_step_is_spread_over_the_nodes_of_its_job(
-    site: SlurmSite, words: str, env: dict[str, str], lines: list[str]
-) -> None:
-    rsh = site.folder / "rsh"
-    rsh.write_text(
-        '#!/bin/sh\nshift\nWHERE=$1\nexport WHERE\nexec env -u SLURM_NODEID sh -c "$2"\n'
-    )
-    rsh.chmod(0o700)
-    show = "echo ${WHERE:-here} $SLURM_NODEID $SLURM_LOCALID $SLURM_STEP_TASKS_PER_NODE"
-    done = srun(site, *words.split(), "sh", "-c", show, **ON_NODES, **env, GRAIN_RSH=str(rsh))
-
-    assert ("", 0, lines) == (done.stderr, done.returncode, sorted(done.stdout.splitlines()))
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        ("-N 4", "srun: error: Only allocated 3 nodes asked for 4"),
-        ("-N 2 -r 2", "srun: error: Only allocated 1 nodes asked for 2"),
-        ("-n 9", f"{NO_STEP}: More processors requested than permitted"),
-        ("-w n9", f"{NO_STEP}: Requested node configuration is not available"),
-    ],
-)
-def test_a_step_has_no_more_than_its_job(site: SlurmSite, words: str, text: str) -> None:
-    done = srun(site, *words.split(), "x", **ON_NODES)
-
-    assert ("", text + "\n", 1) == (done.stdout, done.stderr, done.returncode)
-
-
-def test_ranks_are_never_started_as_runs_of_their_own(site: SlurmSite) -> None:
-    done = srun(site, "-n2", "--mpi=pmix", "echo", "x")
-    assert (done.stdout, done.returncode) == ("", 1)
-    assert done.stderr.startswith("srun: error: (Grain) --mpi=pmix is not supported")
+def test_steps_begin_where_the_worker_can_be_asked(site: SlurmSite) -> None:
+    found = site.answer("srun", "hostname", GRAIN_JOB_ID="12", SLURM_JOB_ID="12")
+    assert ("", 1) == (found.out, found.status)
+    assert "steps begin in the job's script" in found.err
 
 
 def test_what_cannot_be_read_is_tried_again_for_half_a_minute() -> None:

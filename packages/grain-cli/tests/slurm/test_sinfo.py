@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -90,6 +91,60 @@ def test_each_node_has_a_line_of_its_own(busy: SlurmSite) -> None:
     assert "REASON               USER      TIMESTAMP           NODELIST\n" == busy.out(
         "sinfo", "-R"
     )
+
+
+def test_fields_by_their_names(busy: SlurmSite) -> None:
+    assert [
+        "NODELIST            CPUS                MEMORY              STATE               ",
+        "n1                  16                  61035               idle                ",
+    ] == busy.out("sinfo", "-n", "n1", "-O", "NodeList,cpus,Memory,StateLong").splitlines()
+    assert "n1   : 0/16/0/16;\n" == busy.out(
+        "sinfo", "-h", "-N", "-n", "n1", "-O", "NodeHost:5:,CPUsState:.10;"
+    )
+    assert "n1,idle\n" == busy.out("sinfo", "-h", "-N", "-n", "n1", "-o", "%N,%t")
+    found = busy.answer("sinfo", "-O", "foo")
+    assert ("sinfo: error: Invalid job format specification: foo", 1) == found[1:]
+
+
+def test_scontrol_shows_nodes(busy: SlurmSite) -> None:
+    record = busy.out("scontrol", "show", "node", "n3")
+    assert record.startswith("NodeName=n3 CoresPerSocket=8 \n   CPUAlloc=8 CPUEfctv=8 CPUTot=8 ")
+    assert "\n   Gres=gpu:2\n" in record
+    assert "\n   State=ALLOCATED ThreadsPerCore=1 " in record
+    states = [line for line in busy.out("scontrol", "show", "NOD").split() if "State=" in line]
+    assert ["IDLE", "MIXED", "ALLOCATED", "MIXED+DRAIN", "DOWN*", "MIXED"] == [
+        state.removeprefix("State=") for state in states
+    ]
+    found = busy.answer("scontrol", "-o", "show", "nodes", "n[1,99]")
+    assert (1, "Node n99 not found") == (found.status, found.err)
+    assert found.out.startswith("NodeName=n1 ")
+    assert found.out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("-n 2", "2 processors on nodes n1"),
+        ("-N 2 -n 8", "8 processors on nodes n[1,6]"),
+        ("--exclusive", "16 processors on nodes n1"),
+        ("-N 2 --exclusive", ""),
+    ],
+)  # fmt: skip
+def test_a_test_says_where_a_job_would_begin(busy: SlurmSite, words: str, text: str) -> None:
+    found = busy.answer("sbatch", "--test-only", *words.split(), "--wrap=x")
+    assert ("", 0) == (found.out, found.status)
+    starts = f"sbatch: Job 1 to start at D using {text} in partition queue\n"
+    waits = "sbatch: (Grain) it would wait for a worker\n"
+    assert (starts if text else waits) == re.sub(r"at \S+", "at D", found.err, count=1)
+    assert busy.queue.jobs.end() == 1
+
+
+def test_a_test_says_that_a_job_never_begins(busy: SlurmSite) -> None:
+    with (busy.folder / "grain.toml").open("a") as file:
+        file.write("script.cores = 16\n")
+    found = busy.answer("sbatch", "--test-only", "-n", "1000", "--wrap=x")
+    text = "allocation failure: Requested node configuration is not available"
+    assert ("", text, 1) == found
 
 
 def test_a_long_name_of_a_node_is_not_cut(site: SlurmSite, answering: Any) -> None:

@@ -157,14 +157,29 @@ def test_warnings() -> None:
 
 
 def test_dependencies() -> None:
-    assert values.dependencies("afterok:1:2,afterany:3_*,afternotok:4,after:5,aftercorr:6") == (
+    found = values.dependencies("afterok:1:2,afterany:3_*,afternotok:4,after:5,aftercorr:6")
+    assert (False, False) == found[1:]
+    assert found.after == (
         Dependency(jobs=(1, 2)),
         Dependency(jobs=(3,), until="any"),
         Dependency(jobs=(4,), until="fail"),
         Dependency(jobs=(5,), until="begun"),
         Dependency(jobs=(6,), until="each"),
     )
-    for text in ("singleton", "afterok:1?afterok:2", "after:1+5", "afterok:1_2", "afterok:x", "1"):
+    found = values.dependencies("afterok:1:8_1:2,after:1+5:2_3+5,singleton")
+    assert (False, True) == found[1:]
+    assert found.after == (
+        Dependency(jobs=(1, 2)),
+        Dependency(jobs=(8,), task=1),
+        Dependency(jobs=(1,), until="begun", delay=300.0),
+        Dependency(jobs=(2,), until="begun", task=3, delay=300.0),
+    )
+    found = values.dependencies("afterok:1:2?afternotok:3")
+    assert found == ((Dependency(jobs=(1, 2)), Dependency(jobs=(3,), until="fail")), True, False)
+    for text in (
+        "afterok:1,afterok:2?afterok:3", "afterok:1?singleton", "afterok:1+5", "aftercorr:1_2",
+        "afterok:x", "1", "afterok:1:2_3?afterok:4",
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=r"^"):
             values.dependencies(text)
 

@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from grain.cli import main
+from grain.cli.scaling.configured import with_shape, worker_shape
 from grain.cli.status.ls_text import scaling_text
-from grain.cli.workers.autoscale import default_most, worker_shape
+from grain.cli.workers.autoscale import default_most
 from grain.cli.workers.scaling_state import ScalingState, read_state
-from grain.cli.workers.shapes import avoiding, with_shape
+from grain.cli.workers.shapes import avoiding
 from grain.config import Config
 from grain.edge.questions import ClassDemand, DemandAnswer, WorkerSupply
 from grain.resource import Cores, GPUs, Memory, from_data

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from grain.cli import main
-from grain.cli.workers.shapes import gpus_asked
+from grain.cli.scaling.configured import gpus_asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from grain.dispatcher.desk import DOUBT, GONE, Adopted, Desk
+from grain.dispatcher.desk import Adopted, Desk
 from grain.dispatcher.plan import TaskAttempt
 from grain.files.batch_jobs import WorkerJob
 from grain.files.processes import start_time, this_process
@@ -21,17 +21,18 @@ from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.errors import CannotWrite
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue, read_format
-from grain.queue.records import ArraySpec, Begun, Dependency, Ended, Job, Wish
+from grain.queue.records import KILL, ArraySpec, Begun, Dependency, Ended, Job, Wish
 from grain_testkit.queue_disk import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from grain.queue.records import How
+    from grain.queue.records import How, Until
 
 JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("true",))
 FIRST = TaskAttempt(1, None, 1)
+GONE, DOUBT = 60.0, 120.0  # a minute, and the two minutes of docs/queue-files.md
 
 
 class Clock:
@@ -610,3 +611,27 @@ def test_an_attempt_on_several_workers_that_is_handed_back_runs_again_when_its_c
 
     assert desk.read(start)
     assert [start._replace(attempt=2)] == starts(desk)
+
+
+@pytest.mark.parametrize("until", ["ok", "each"])
+def test_a_job_that_asks_for_it_is_cancelled_when_it_can_never_begin(
+    queue: Queue, until: Until
+) -> None:
+    array = ArraySpec(ranges=((0, 1, 1),))
+    after = (Dependency(jobs=(1,), until=until),)
+    queue.submit(msgspec.structs.replace(JOB, array=array))
+    queue.submit(msgspec.structs.replace(JOB, array=array, after=after, options={KILL: "yes"}))
+    queue.submit(msgspec.structs.replace(JOB, array=array, after=after))
+    for task, status in (0, 0), (1, 1):
+        queue.begin(1, task, 1, begun())
+        queue.end(1, task, 1, Ended(how="exit", at=1.0, status=status))
+    desk = Desk(queue)
+    starts(desk)
+    desk.look()
+
+    of_task = [desk.book.standing(2, task, 0.0).state for task in (0, 1)]
+    assert ["CANCELLED" if until == "ok" else "PENDING", "CANCELLED"] == of_task
+    run = desk.book.standing(2, 1, 0.0).run
+    assert run is not None
+    assert ("--kill-on-invalid-dep", "as it could never begin") == (run.by, run.message)
+    assert "PENDING" == desk.book.standing(3, 1, 0.0).state

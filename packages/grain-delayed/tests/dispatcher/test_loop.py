@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import ExitStack
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +15,23 @@ import trio
 import trio.testing
 
 from grain.dispatcher.desk import Desk
-from grain.dispatcher.mission import MOST_PRIORITY, WAITING, DispatchLoop, request_of
+from grain.dispatcher.mission import MOST_PRIORITY, DispatchLoop, request_of
 from grain.files.batch_jobs import WorkerJob, jobs_over
-from grain.head.messages import Crash, FailedOn
+from grain.head.messages import Crash, FailedOn, Unschedulable
+from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
-from grain.queue.records import ArraySpec, Begun, Ended, Job, Wish
-from grain.resource import Cores, WTime, to_data
+from grain.queue.records import ArraySpec, Begun, Ended, Job, UnmetRequest, Wish
+from grain.resource import Cores, WTime, learned, to_data
+from grain.worker.errors import note_memory
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
+from grain_testkit.blocking import call_in_place
 from grain_testkit.queue_disk import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from grain.resource import Resource
     from grain.worker import Call
 
 JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("true",))
@@ -42,6 +47,7 @@ class Executor:
     def __init__(self, answer: Callable[[AttemptCall], AttemptEnd | None]) -> None:
         self._answer = answer
         self.calls: list[AttemptCall] = []
+        self.requests: list[Resource] = []
         self.cancelled: list[int] = []
         self.on_crash: Callable[[int, Crash], object] | None = None
         self.priorities: list[int] = []
@@ -50,6 +56,10 @@ class Executor:
         self.further: dict[int, int] = {}
         self.avoided: list[tuple[FailedOn, ...]] = []
         self.failed_on: FailedOn | None = None
+        self.stuck: dict[int, Unschedulable] = {}
+
+    def unmet(self) -> dict[int, Unschedulable]:
+        return self.stuck
 
     def cancel(self, task: int) -> None:
         self.cancelled.append(task)
@@ -58,11 +68,12 @@ class Executor:
         return SimpleNamespace(running=0)
 
     def submit_call(
-        self, _request: object, call: Call, deliver: Callable[[Any], None], *, priority: int,
+        self, request: Resource, call: Call, deliver: Callable[[Any], None], *, priority: int,
         number: int, avoid: tuple[FailedOn, ...], **_more: object,
     ) -> None:  # fmt: skip
         [what] = call.args
         self.calls.append(what)
+        self.requests.append(request)
         self.priorities.append(priority)
         self.avoided.append(avoid)
         answer = self._answer(what)
@@ -72,6 +83,8 @@ class Executor:
     def _end(self, answer: AttemptEnd, deliver: Callable[[Any], None], number: int) -> None:
         self._last = number
         ended = outcome.capture(answer.check)
+        if isinstance(ended, outcome.Error):
+            note_memory(ended.error, answer.amount)  # as the runner does
         deliver(ended)
         self.outcomes[number] = "done" if isinstance(ended, outcome.Value) else "failed"
         if number in self.retried:
@@ -90,20 +103,43 @@ def queue(tmp_path: Path) -> Queue:
     return Queue.open(tmp_path / "queue", make=True)
 
 
+@pytest.fixture(autouse=True)
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trio.to_thread, "run_sync", call_in_place)
+
+
 async def run_until(
     queue: Queue, executor: Executor, done: Callable[[], bool], desk: Desk | None = None
 ) -> None:
-    """Run a loop until something is so; time stands still while threads work, and then jumps."""
+    """Run a loop until something is so, for 1,000 seconds of the clock at most."""
     loop = DispatchLoop(queue, desk or Desk(queue), executor)  # type: ignore[arg-type]
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(loop.run)
-        while not done():
-            await trio.sleep(0.1)
-        nursery.cancel_scope.cancel()
+    with trio.fail_after(1000):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(loop.run)
+            while not done():
+                await trio.sleep(0.1)
+            nursery.cancel_scope.cancel()
 
 
 def has_ended(queue: Queue, number: int) -> Callable[[], bool]:
     return lambda: queue.ended(number, None, 1) is not None
+
+
+def has_calls(executor: Executor, count: int) -> bool:
+    return len(executor.calls) == count
+
+
+async def test_no_call_of_a_dispatcher_counts_as_one_of_the_one_before(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    firsts = []
+    for _ in range(2):
+        executor = Executor(lambda _: None)
+        queue.submit(JOB)
+        jobs = queue.jobs.end() - 1  # each dispatcher hands over all that have not ended
+        await run_until(queue, executor, partial(has_calls, executor, jobs))
+        firsts.append(min(call.ticket for call in executor.calls))
+    assert firsts[0] + 1_000_000_000 <= firsts[1]
 
 
 async def test_an_attempt_that_is_taken_and_not_seen_is_tried_again_until_it_is(
@@ -154,6 +190,27 @@ async def test_attempts_of_a_job_count_as_one_call_that_is_tried_again(
     assert [1, 2, 3] == [call.attempt for call in executor.calls]
     assert ["retried", "retried", "done"] == list(executor.outcomes.values())
     assert dict.fromkeys(others, first) == executor.further
+
+
+async def test_a_job_of_a_group_runs_again_with_more_memory_until_it_has_the_most(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The amounts are those of the scheduler; the last attempt is a failure for good."""
+    amounts = [3.0, 8.0, 32.0]
+
+    def answer(what: AttemptCall) -> AttemptEnd:
+        amount = amounts[what.attempt - 1]
+        queue.begin(1, None, what.attempt, Begun(at=0.0, host="h"))
+        queue.end(1, None, what.attempt, Ended(how="memory", at=1.0, amount=amount))
+        return AttemptEnd("ended", failure="opt: killed for want of memory", amount=amount)
+
+    executor = Executor(answer)
+    request = {"Cores": 1, "Memory": {"M": 32, "group": "opt"}}
+    queue.submit(msgspec.structs.replace(JOB, request=request))
+    await run_until(queue, executor, lambda: queue.ended(1, None, 3) is not None)
+    asked = [learned(one) for one in executor.requests]
+    assert [(1, 0.0), (2, 3.0), (3, 8.0)] == [one.tried for one in asked if one is not None]
+    assert ["retried", "retried", "failed"] == list(executor.outcomes.values())
 
 
 async def test_the_first_calls_of_tasks_that_are_cancelled_before_the_next_one_are_forgotten(
@@ -262,16 +319,16 @@ async def test_requests_that_no_worker_can_meet_leave_room_for_others(
     queue: Queue, autojump_clock: trio.testing.MockClock
 ) -> None:
     executor = Executor(lambda _: None)
-    many = ArraySpec(ranges=((1, WAITING + 1, 1),))
+    many = ArraySpec(ranges=((1, 2001, 1),))
     queue.submit(msgspec.structs.replace(JOB, array=many, request={"Cores": 1000}))
 
     def has_come() -> bool:
-        if len(executor.calls) == WAITING and not queue.jobs.has(2):
+        if len(executor.calls) == 2000 and not queue.jobs.has(2):
             queue.submit(JOB)
         return any(call.number == 2 for call in executor.calls)
 
     await run_until(queue, executor, has_come)
-    assert len(executor.calls) == WAITING + 1
+    assert len(executor.calls) == 2001
 
 
 async def test_an_end_that_cannot_be_read_does_not_hide_others(
@@ -297,8 +354,14 @@ async def test_an_end_that_cannot_be_read_does_not_hide_others(
     await run_until(queue, Executor(answer), have_ended, desk)
 
 
+@pytest.fixture
+def rare_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a loop look for jobs each five seconds only, as minutes of it pass."""
+    monkeypatch.setattr("grain.dispatcher.mission._LOOK", 5.0)
+
+
 async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
-    queue: Queue, autojump_clock: trio.testing.MockClock
+    queue: Queue, autojump_clock: trio.testing.MockClock, rare_looks: None
 ) -> None:
     queue.submit(msgspec.structs.replace(JOB, requeue=False))
     there = Begun(
@@ -306,10 +369,12 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
         batch_job="7",
     )  # fmt: skip
     queue.begin(1, None, 1, there)
-    asked: list[list[WorkerJob]] = []
+    asked: list[float] = []
+    began = trio.current_time()
 
     async def ask(jobs: Sequence[WorkerJob]) -> list[str | None]:
-        asked.append(list(jobs))
+        asked.append(trio.current_time() - began)
+        assert [WorkerJob("slurm", "7", "n17")] == list(jobs)
         return [None if len(asked) < 3 else "TIMEOUT"]
 
     desk = Desk(queue, autojump_clock.current_time)
@@ -318,7 +383,7 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(loop.run)
         while not has_ended(queue, 1)():
-            await trio.sleep(0.1)
+            await trio.sleep(5.0)
         nursery.cancel_scope.cancel()
     ended = queue.ended(1, None, 1)
     assert ended is not None
@@ -326,9 +391,44 @@ async def test_a_run_of_which_nothing_is_heard_ends_when_its_batch_job_is_over(
         "lost",
         "the batch job of its worker on n17 is over: TIMEOUT",
     )
-    assert asked == [[WorkerJob("slurm", "7", "n17")]] * 3
-    # Rarely: three questions, some minutes apart.
-    assert trio.current_time() > 600
+    # Slurm lists a job for five minutes after its end.
+    assert [pytest.approx(at, abs=10.0) for at in (120.0, 360.0, 600.0)] == asked
+    assert 660.0 == pytest.approx(trio.current_time() - began, abs=20.0)  # gone for a minute
+
+
+async def test_a_batch_system_is_asked_soon_about_a_further_run_and_once_a_minute_at_most(
+    queue: Queue, autojump_clock: trio.testing.MockClock, rare_looks: None
+) -> None:
+    asked: list[tuple[float, list[str]]] = []
+    began = trio.current_time()
+    there = Begun(
+        at=0.0, host="n17", boot="b", pid=1, pid_began=1, batch_system="slurm",
+    )  # fmt: skip
+
+    async def ask(jobs: Sequence[WorkerJob]) -> list[str | None]:
+        asked.append((trio.current_time() - began, [one.job for one in jobs]))
+        return [None] * len(jobs)
+
+    def answer(what: AttemptCall) -> AttemptEnd:
+        job = msgspec.structs.replace(there, batch_job=str(what.number))
+        queue.begin(what.number, None, 1, job)
+        return AttemptEnd("returned")  # without a receipt, as of a worker that has died
+
+    desk = Desk(queue, autojump_clock.current_time)
+    loop = DispatchLoop(queue, desk, Executor(answer), ask)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loop.run)
+        for pause in (0.0, 20.0, 20.0, 320.0):
+            await trio.sleep(pause)
+            queue.submit(JOB)
+        await trio.sleep(200.0)
+        nursery.cancel_scope.cancel()
+
+    assert [pytest.approx(at, abs=10.0) for at in (120.0, 180.0, 420.0, 480.0)] == [
+        at for at, _ in asked
+    ]
+    few, many = ["1"], ["1", "2", "3"]
+    assert [few, many, many, [*many, "4"]] == [jobs for _, jobs in asked]
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["reported", "silent"])
@@ -446,3 +546,35 @@ def test_a_worker_ends_a_job_only_long_after_its_own_limit(timeout: float) -> No
     limit = Cores(2) if timeout in (0.0, float("inf")) else Cores(2) & WTime(T=150.0, softT=90.0)
     # SIGTERM comes at the limit, and SIGKILL 30 s later; what is left has as long once more.
     assert to_data(limit) == to_data(request)
+
+
+@pytest.mark.parametrize(("workers", "seconds"), [(True, 10), (False, 60)])
+async def test_commands_are_told_what_no_worker_could_meet_for_a_while(
+    queue: Queue, autojump_clock: trio.testing.MockClock, workers: bool, seconds: float
+) -> None:
+    executor = Executor(lambda _: None)
+    large = msgspec.structs.replace(JOB, request={"Cores": 1000}, timeout=60.0)
+    queue.submit(large)
+    told = Dispatchers(queue.files).unmet
+    loop = DispatchLoop(queue, Desk(queue), executor)  # type: ignore[arg-type]
+
+    async def until(done: Callable[[], bool]) -> None:
+        while not done():
+            await trio.sleep(0.1)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loop.run)
+        await until(lambda: bool(executor.calls))
+        [call] = executor.calls
+        why = Unschedulable(0, "w1: too small", workers)
+        executor.stuck = {call.ticket: why}
+        began = trio.current_time()
+        await until(lambda: bool(told()))
+        assert trio.current_time() >= began + seconds, "a worker may come back"
+        assert [UnmetRequest(request={"Cores": 1000}, timeout=60.0)] == told()
+        executor.stuck = {}
+        await until(lambda: not told())
+        executor.stuck = {call.ticket: msgspec.structs.replace(why, cluster=True)}
+        await until(lambda: bool(told()))
+        assert "w1: too small" == told()[0].why, "no worker changes that"
+        nursery.cancel_scope.cancel()

@@ -92,17 +92,21 @@ class Model:
             plan.add(entry)
         return book, plan
 
+    def began(self, number: int, task: int | None) -> float | None:
+        """Return when the last task of a job began, or the one."""
+        of = self.tasks(number) if task is None else [task]
+        runs = [self.runs.get((number, one)) for one in of]
+        return None if not all(runs) else max((of[0].began for of in runs if of), default=0.0)
+
     def ready(self, now: float) -> list[TaskAttempt]:
         """Return all attempts that may be handed out, if none of them is."""
         found = []
         for number, task in self.all_tasks():
             states = dependency_states(
                 self.jobs[number].after, self.tally, lambda other: partial(self.state, other), task,
-                has_begun=lambda other: all(
-                    self.runs.get((other, one)) for one in self.tasks(other)
-                ),
+                self.began, now,
             )  # fmt: skip
-            dependency = dependency_state(states)
+            dependency = dependency_state(states, enough=self.jobs[number].after_any)
             out = [one for one in (*self.running(), *self.handed) if one.number == number]
             standing = self.standing(number, task, now, dependency=dependency, running=len(out))
             start = TaskAttempt(number, task, standing.attempt)
@@ -170,18 +174,27 @@ class Walk:
             not_before=chance.choice((0.0,) * 6 + TIMES),
             array=chance.choice((None, array, array)),
             after=tuple(
-                Dependency(
-                    jobs=tuple(chance.sample(list(model.jobs), min(number - 1, which))),
-                    until=chance.choice(UNTIL),
-                )
+                self.dependency(which)
                 for which in chance.choice(((), (1,), (1,), (2,), (1, 1)))
                 if model.jobs
             ),
+            after_any=chance.random() < 0.3,
         )  # fmt: skip
         model.jobs[number] = job
         self.book.entries[number] = Entry(number, job)
         self.book.next_job = number + 1
         self.plan.add(self.book.entries[number])
+
+    def dependency(self, most: int) -> Dependency:
+        """Return a dependency on so many jobs, or on one task of the only one."""
+        known, chance = list(self.model.jobs), self.chance
+        jobs = tuple(chance.sample(known, min(len(known), most)))
+        until = chance.choice(UNTIL)
+        delay = chance.choice((0.0, 10.0)) if until == "begun" else 0.0
+        task = None
+        if len(jobs) == 1 and until != "each" and chance.random() < 0.4:
+            task = chance.choice(self.model.tasks(jobs[0]))
+        return Dependency(jobs=jobs, until=until, task=task, delay=delay)
 
     def start(self) -> None:
         self._start(self.chance.randint(1, 3))
@@ -235,7 +248,8 @@ class Walk:
         if running := self.model.running():
             start = self.chance.choice(running)
             how, status = self.chance.choice(ENDS)
-            self._set(start, Run(start.attempt, 0.0, how=how, status=status, ended=1.0))
+            began = self.model.runs[start.number, start.task][-1].began
+            self._set(start, Run(start.attempt, began, how=how, status=status, ended=1.0))
 
     def give_back(self) -> None:
         """Have an attempt come back that was handed out, or one that came back before."""
@@ -301,6 +315,13 @@ class Walk:
         unwanted = {number: tasks for number in model.jobs if (tasks := model.unwanted(number))}
         assert unwanted == self.plan.to_cancel()
         later = [job.not_before for job in model.jobs.values() if job.not_before > self.now]
+        later += [
+            at + dependency.delay
+            for job in model.jobs.values()
+            for dependency in job.after
+            for other in dependency.jobs
+            if (at := model.began(other, dependency.task)) is not None
+        ]
         soon = self.plan.next_time()
         assert soon is None or soon <= self.now or soon in later
 

@@ -78,14 +78,14 @@ def live(now: Statistics, width: int, seconds: float = 40.0, total: Total | None
         (
             HALF,
             80,
-            "235 done, 10 failed, 64 running, 6.1/s, 64/64 cores given, so far: about 35 s",
+            "235 done, 10 failed, 64 running, 191 queued, so far: about 35 s",
         ),
-        (COMPUTES, 80, "235 done, 10 failed, 64 running, 191 queued, 6.1/s, so far: about 35 s"),
+        (COMPUTES, 80, "235 done, 10 failed, 64 running, 191 queued, so far: about 35 s"),
         (HALF, 40, "235 done, 10 failed, so far: about 35 s"),
         (HALF, 20, "so far: about 35 s"),
         (HALF, 12, "so far: about 35 s"),
-        (stats(), 80, "0 done, 0 running, 0 queued, 40 s elapsed"),
-        (stats(running=3, queued=2), 80, "0 done, 3 running, 2 queued, 40 s elapsed"),
+        (stats(), 80, "0 done, 0 failed, 0 running, 0 queued, 40 s elapsed"),
+        (stats(running=3, queued=2), 80, "0 done, 0 failed, 3 running, 2 queued, 40 s elapsed"),
         (
             NO_FIT,
             80,
@@ -102,12 +102,12 @@ def live(now: Statistics, width: int, seconds: float = 40.0, total: Total | None
         (
             ABSENT,
             80,
-            "0 done, 0 running, 4 queued, which wait for a worker: grain why t:1",
+            "0 done, 0 failed, 0 running, 4 queued, which wait for a worker: grain why t:1",
         ),
         (
             ONE_ABSENT,
             80,
-            "0 done, 0 running, 1 queued, which waits for a worker: grain why t:1",
+            "0 done, 0 failed, 0 running, 1 queued, which waits for a worker: grain why t:1",
         ),
         (ABSENT, 39, "4 wait for a worker: grain why t:1"),
         (NO_FIT, 39, "10 failed, 4 fit nowhere: grain why t:1"),
@@ -134,7 +134,7 @@ def test_the_live_line_keeps_what_matters_where_there_is_little_room(
         (
             HALF,
             80,
-            "━━━━────── 49 % of 500, 235 done, 10 failed, 64 running, 6.1/s, left: about 35 s",
+            "━━━━━━━━───────── 49 % of 500, 235 done, 10 failed, 64 running, left: about 35 s",
         ),
         (HALF, 40, "49 % of 500, 10 failed, left: about 35 s"),
         (
@@ -145,7 +145,7 @@ def test_the_live_line_keeps_what_matters_where_there_is_little_room(
         (
             stats(),
             80,
-            "────────────────────────── 0 % of 500, 0 done, 0 running, 0 queued, 40 s elapsed",
+            "──────────────── 0 % of 500, 0 done, 0 failed, 0 running, 0 queued, 40 s elapsed",
         ),
     ],
 )

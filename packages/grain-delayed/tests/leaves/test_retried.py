@@ -45,6 +45,23 @@ async def test_until_it_goes_well(leaf: bool, autojump_clock: MockClock) -> None
             assert (1, 0) == (now.done, now.failed)
 
 
+@pytest.mark.parametrize("isolated", [False, True])
+async def test_a_further_attempt_sees_how_the_last_one_failed(isolated: bool) -> None:
+    """In this process, and in another one."""
+
+    async def attempt() -> list[object]:
+        if GVAR.attempt == 1:
+            raise ValueError("odd")
+        if GVAR.attempt == 2:
+            raise MemoryError(str([GVAR.last.end, GVAR.last.text] if GVAR.last else None))
+        return [GVAR.attempt, GVAR.last and (GVAR.last.end, GVAR.last.text)]
+
+    task = delayed(attempt, retries=2, retry_wait=0.0) @ Cores(1)
+    async with mission(Cores(1), config_file=False, cache=False, isolated=isolated):
+        seen = await task()
+    assert [3, ("memory", "MemoryError: ['failed', 'ValueError: odd']")] == seen
+
+
 async def test_a_further_attempt_keeps_its_place(autojump_clock: MockClock) -> None:
     """Before what waits for the same, behind what is urgent; with another request it queues."""
     begun: list[str] = []

@@ -375,7 +375,7 @@ async def test_without_a_terminal_progress_is_a_line_a_minute(
     first, *lines, cleaning, clear, summary, last = await log_of(capsys, progress=progress)
 
     assert FRAME == [first, cleaning, clear]
-    assert re.fullmatch(r"7 done, \d+ s, cores 100 % given, \d+ % of that computing", summary)
+    assert re.fullmatch(r"7 done, cores 100 % given, \d+ % of that computing", summary)
     assert last.startswith("Time elapsed for all jobs: ")
     assert 2 == len(lines)
     for line, minutes in zip(lines, "12", strict=True):
@@ -474,7 +474,7 @@ async def test_an_attempt_that_is_followed_by_another_is_no_failure_in_the_summa
             await (fail @ Cores(1))(1)
         await (fail_twice @ Cores(1))([])
 
-    assert "1 done, 1 failed (1 x LookupError, first: fail(1)), " in capsys.readouterr().err
+    assert "1 done, 1 failed (1 x LookupError, first: fail(1))\n" in capsys.readouterr().err
 
 
 async def test_tasks_that_were_cancelled_are_counted_apart(
@@ -487,7 +487,7 @@ async def test_tasks_that_were_cancelled_are_counted_apart(
             await trio.testing.wait_all_tasks_blocked()
             raise KeyError
 
-    assert "\n2 stopped, 3 not begun, " in capsys.readouterr().err
+    assert "\n2 stopped, 3 not begun" in capsys.readouterr().err
 
 
 PROGRAM = """
@@ -514,7 +514,7 @@ async def main():
 
 run(main, Cores(1), config_file=False, name="me", progress=PROGRESS, total=4)
 """
-SUMMARY = r"3 done, 1 failed \(1 x ValueError, first: work\(2\)\), \d+ s"
+SUMMARY = r"3 done, 1 failed \(1 x ValueError, first: work\(2\)\)"
 SUMMARY += r"(, cores \d+ % given(, \d+ % of that computing)?)?"
 
 
@@ -678,7 +678,7 @@ def test_on_a_terminal_without_progress() -> None:
     assert "running" not in written
     *printed, summary, last = written.splitlines()
     assert [f"printed by {i}" for i in range(4)] == printed
-    assert re.fullmatch(SUMMARY, summary)
+    assert re.fullmatch(SUMMARY.replace(r"\)\)", r"\)\), \d+ s", 1), summary)
     assert re.fullmatch(WHICH, last)
 
 

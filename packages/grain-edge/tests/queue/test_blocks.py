@@ -149,3 +149,18 @@ def test_a_task_that_runs_again_is_not_blocked_by_the_past(queue: Queue) -> None
     queue.wish(Wish(what="again", jobs=((1, 1),), attempt=2))
     end(queue, 1, task=1)
     assert block_of(queue, 3, 1) is None, "task 1 of job 2 runs"
+
+
+def test_a_job_that_fits_no_worker_never_begins_nor_does_what_waits_for_it(queue: Queue) -> None:
+    submit(queue, array="1-2", request={"Cores": 1000})
+    submit(queue, 1, until="any")
+    submit(queue)
+    book = Book.read(queue)
+    blocks = Blocks(book, lambda job: "too large" if job.request.get("Cores") == 1000 else "")
+
+    own = Block(1, "begun", why="too large")
+    entries = book.entries
+    assert own == blocks.of(entries[1]) == blocks.of(entries[1], lambda task: task == 2)
+    assert own == blocks.of_task(entries[1], 2)
+    assert Block(1, "begun", (1,), "too large") == blocks.of(entries[2])
+    assert blocks.of(entries[3]) is None

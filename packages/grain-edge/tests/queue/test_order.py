@@ -19,7 +19,7 @@ from grain.queue.book import Book
 from grain.queue.errors import NotSynced, Settled
 from grain.queue.files import INCOMING, LocalDisk, WholeFiles
 from grain.queue.folder import Queue, make_format, read_format
-from grain.queue.packing import keep_house
+from grain.queue.packing import keep_house, sweep_blobs
 from grain.queue.records import Begun, Dependency, Ended, TaskInput, Wish
 from grain.queue.sequence import read_pack
 from grain_testkit.queue_disk import Faults, Host, Killed, Server
@@ -382,3 +382,14 @@ def test_what_a_job_needs_stays_however_long_it_waits(site: Site, kind: str) -> 
         keep_house(Book.read(queue))
         assert kept == len(queue.files.disk.list("blobs"))
     assert not queue.files.disk.exists(left)
+
+
+def test_a_script_that_a_new_job_shares_while_old_ones_are_removed_stays(site: Site) -> None:
+    queue = site.queue()
+    queue.submit(make_job("x"))
+    queue.files.link_whole("blobs/left-over", b"")
+    site.server.clock += 41 * DAY
+    sweep_blobs(
+        site.queue(After("read", "jobs/0/1", lambda: queue.files.disk.touch("blobs/left-over")))
+    )
+    assert queue.files.disk.exists("blobs/left-over")

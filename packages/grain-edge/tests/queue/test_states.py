@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from grain.queue.records import ArraySpec, Dependency, Job, Wish
+from grain.queue.records import ArraySpec, Dependency, Job, Until, Wish
 from grain.queue.states import (
     Asked,
     Run,
@@ -15,6 +16,7 @@ from grain.queue.states import (
     dependency_states,
     job_state,
     next_attempt,
+    next_memory,
     task_state,
 )
 from grain_testkit.queue_world import make_job
@@ -25,6 +27,49 @@ NOTHING = Asked()
 
 def run(attempt: int, how: str = "exit", status: int = 0) -> Run:
     return Run(attempt, 1.0, how=how, ended=2.0 if how else 0.0, status=status)
+
+
+def too_little(attempt: int, amount: float) -> Run:
+    return replace(run(attempt, "memory"), amount=amount)
+
+
+LEARNS = {"Cores": 1, "Memory": {"M": 32, "group": "opt"}}
+
+
+@pytest.mark.parametrize(
+    ("runs", "state", "tried"),
+    [
+        ([], "PENDING", (1, 0.0)),
+        ([too_little(1, 3.1)], "PENDING", (2, 3.1)),
+        # Apart from retries, of which there is one.
+        ([too_little(1, 3.1), too_little(2, 7.4), run(3, status=1)], "PENDING", (3, 7.4)),
+        ([too_little(1, 3.1), run(2, status=1), run(3, status=1)], "FAILED", (2, 3.1)),
+        ([too_little(1, 3.1), run(2, "lost")], "PENDING", (2, 3.1)),
+        ([too_little(1, 32.0)], "OUT_OF_MEMORY", None),
+        ([too_little(n, n) for n in range(1, 6)], "OUT_OF_MEMORY", None),
+    ],
+)
+def test_a_task_of_a_group_runs_again_with_more_memory_up_to_the_most(
+    runs: list[Run], state: str, tried: tuple[int, float] | None
+) -> None:
+    job = make_job("x", request=LEARNS, retries=1)
+    assert state == task_state(job, runs, NOTHING, now=1.0).state
+    memory = next_memory(job, runs, NOTHING)
+    assert tried == (None if memory is None else memory.tried)
+
+
+def test_attempts_before_the_one_that_a_user_asks_for_do_not_count() -> None:
+    asked = Asked(granted=2)
+    job = make_job("x", request=LEARNS)
+    memory = next_memory(job, [too_little(1, 32.0)], asked)
+    assert memory is not None
+    assert (1, 0.0) == memory.tried
+    assert 2 == next_attempt(job, [too_little(1, 32.0)], asked)
+
+
+def test_a_job_without_a_group_asks_for_what_it_says() -> None:
+    for request in ({}, {"Memory": 32}):
+        assert next_memory(make_job("x", request=request), [], NOTHING) is None
 
 
 @pytest.mark.parametrize(
@@ -225,6 +270,46 @@ def test_a_task_can_wait_for_the_task_of_the_same_number() -> None:
         return dependency_state(found)
 
     assert ["met", "never", "waits", "never"] == [state(task) for task in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("until", "found"),
+    [
+        ("ok", ["met", "never", "waits", "never"]), ("fail", ["never", "met", "waits", "never"]),
+        ("any", ["met", "met", "waits", "met"]),
+    ],
+)  # fmt: skip
+def test_a_job_can_wait_for_one_task(until: Until, found: list[str]) -> None:
+    states: dict[int | None, State] = {0: "COMPLETED", 1: "FAILED", 2: "RUNNING"}
+    for task, state in enumerate(found):
+        after = [Dependency(jobs=(1,), until=until, task=task)]
+        of = dependency_states(after, lambda _: HALF, lambda _: states.get)
+        assert state == dependency_state(of)
+
+
+def test_one_of_several_dependencies_may_be_enough() -> None:
+    after = [Dependency(jobs=(1, 2)), Dependency(jobs=(3,), until="fail")]
+
+    def state(*counts: StateCounts) -> str:
+        tally = dict(enumerate(counts, 1)).get
+        return dependency_state(dependency_states(after, tally), enough=True)
+
+    assert "met" == state(OK, OK, HALF)
+    assert "met" == state(BAD, OK, BAD)
+    assert "waits" == state(OK, BAD, HALF)
+    assert "waits" == state(OK, HALF, OK)
+    assert "never" == state(OK, BAD, OK)
+
+
+def test_a_delay_counts_from_the_begin() -> None:
+    after = [Dependency(jobs=(1,), until="begun", delay=60.0)]
+
+    def state(at: float | None, now: float) -> str:
+        return dependency_state(
+            dependency_states(after, lambda _: HALF, begun=lambda *_: at, now=now)
+        )
+
+    assert ["waits", "waits", "met"] == [state(None, 99), state(10.0, 69), state(10.0, 70)]
 
 
 def test_a_job_has_the_worst_state_of_its_tasks() -> None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from grain.head.errors import BadMessage
 from grain.head.hub.answers.demand import demand
 from grain.head.messages import Crash, Crashed, Resolved, Started, Synced
 from grain.head.scheduler.outlived import RUNS, RUNS_IN_ALL
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.testing import Cluster
 from grain.resource import Cores, WTime
-from grain.worker.messages import TIME_OVER, ArrivedCount, Lease, Leaving, Outlived
+from grain.worker.messages import (
+    STOPPED_SOFTLY,
+    TIME_OVER,
+    ArrivedCount,
+    Lease,
+    Leaving,
+    Outlived,
+    PastAttempts,
+)
 from grain_testkit.hub_harness import HubHarness
 
 OVER = Outlived(110.0, 115.0)
@@ -250,3 +259,59 @@ def test_such_a_task_goes_where_the_most_time_is_left_also_with_a_time_limit() -
     cluster.settle()
 
     assert 1 == cluster.starts[7].worker
+
+
+def handed_back(harness: HubHarness, status: str = "returned", **more: object) -> Lease:
+    """Let a run end without an outcome on a new worker; return its lease."""
+    worker = harness.worker(f"w{harness.connections}", seconds=1000.0)
+    (lease,) = harness.sent(worker, Lease)
+    harness.send(worker, harness.ended(lease, status, **more), Leaving())
+    return lease
+
+
+def test_a_run_sees_how_those_before_it_ended(harness: HubHarness) -> None:
+    submitted(harness)
+    leases = [
+        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY),
+        handed_back(harness),  # it never began
+        handed_back(harness, report=b"ran"),
+        handed_back(harness, "crashed", detail="SIGSEGV"),
+        handed_back(harness, report=b"ran", detail=TIME_OVER, outlived=OVER),
+        handed_back(harness),
+    ]
+    stopped = PastAttempts(1, "stopped", STOPPED_SOFTLY)
+    assert [
+        None,
+        stopped,
+        stopped,
+        PastAttempts(2, "returned"),
+        PastAttempts(3, "crashed", "SIGSEGV"),
+        PastAttempts(4, "returned", TIME_OVER),
+    ] == [lease.past for lease in leases]
+    assert leases[1].past is not None
+    assert leases[1].past.stopped_softly
+
+
+def test_a_run_that_stopped_softly_does_not_count_as_one_that_outlived_its_worker(
+    harness: HubHarness,
+) -> None:
+    mission = submitted(harness)
+    for _ in range(RUNS_IN_ALL + 1):
+        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
+    assert [] == harness.sent(mission, Resolved)
+    assert [] == harness.sent(mission, Crashed)
+
+
+def test_the_attempts_that_a_mission_knows_of_count(harness: HubHarness) -> None:
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    before = PastAttempts(2, "memory", "8 GB were too little")
+    harness.submit(mission, 1, past=before)
+    crash = Crash((0, 1), "v", "SIGSEGV", 1.0)
+    harness.submit(mission, 2, past=before, crashes=(crash,))
+    worker = harness.worker("w", 2)
+    assert {1: before, 2: PastAttempts(3, "crashed", "SIGSEGV")} == {
+        lease.task: lease.past for lease in harness.sent(worker, Lease)
+    }
+    with pytest.raises(BadMessage):
+        harness.submit(mission, 3, past=PastAttempts(0, "failed"))

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.head.needs.group import GUARDED, LAST, SELDOM, FinishedRun, LearningGroup, Terms
+from grain.head.needs.group import LAST, SELDOM, FinishedRun, LearningGroup, Terms
 
 TERMS = Terms(share=4, maximum=32)
+GUARDED = 8  # "its first eight runs", as the module says
 
 
 def seen(*peaks: float, seconds: float = 100, amount: float = 32) -> LearningGroup:
@@ -111,6 +112,21 @@ def test_programs_that_use_what_they_are_given_teach_nothing() -> None:
     assert group.obeys
     assert group.amount(TERMS) == 32
     assert "use the same part of whatever they are given" in group.explain(TERMS)
+
+
+def test_amounts_that_follow_from_sizes_are_no_obedience() -> None:
+    group = LearningGroup("opt")
+    for size in (4, 4, 6, 8):
+        group.on_finished(FinishedRun(0.75 * size, size, 60, size), 32)
+    assert not group.obeys
+
+
+def test_an_amount_has_three_digits_rounded_up_and_is_at_least_that_of_the_smallest_program() -> (
+    None
+):
+    group = LearningGroup("opt")
+    asked = [group.amount(Terms(share, 32)) for share in (10.61, 10.6, 0.12345, 1e-5, 0.0)]
+    assert asked == [10.7, 10.6, 0.124, 0.01, 0.01]
 
 
 def test_rungs_that_follow_from_peaks_are_not_taken_for_obedience() -> None:

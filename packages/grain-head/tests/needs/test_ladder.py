@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.head.needs.ladder import LAST_ATTEMPT, MOST_NEEDS, RunNeed, ladder, next_amount
+from grain.head.needs.ladder import MOST_NEEDS, RunNeed, ladder, next_amount
+from grain.resource import LAST_ATTEMPT
 
 AMOUNTS = st.floats(0.01, 500)
 NEEDS = st.lists(st.builds(RunNeed, AMOUNTS, st.floats(0.1, 1e5)), min_size=1, max_size=80)
@@ -45,6 +46,12 @@ def test_rungs_ascend_to_the_largest_need_and_never_above_the_maximum(
     assert list(rungs) == sorted(set(rungs))
     assert rungs[-1] == min(max(need.amount for need in needs), maximum)
     assert len(rungs) <= MOST_NEEDS
+
+
+def test_of_very_many_needs_the_largest_has_a_rung() -> None:
+    rungs = ladder([RunNeed(float(k), 60) for k in range(1, 41)], share=0, maximum=100)
+    assert 40.0 == rungs[-1]
+    assert 1 < len(rungs) <= MOST_NEEDS
 
 
 def test_with_nothing_known_there_is_no_rung() -> None:

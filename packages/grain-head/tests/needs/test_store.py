@@ -11,8 +11,10 @@ from grain.head.needs import store
 from grain.head.needs.group import FinishedRun, Terms
 from grain.head.needs.groups import MemoryUse, Needs
 from grain.resource import Memory
+from grain_testkit.blocking import call_in_place
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 TERMS = Terms(4, 32)
@@ -24,6 +26,7 @@ def learned() -> Needs:
     for peak in range(100):
         group.on_finished(FinishedRun(1 + peak / 100, 8, 60), 32)
     group.on_exceeded(4, 10)
+    needs.group("only too little").on_exceeded(4, 10)
     needs.group("asked for only")
     return needs
 
@@ -32,7 +35,7 @@ def test_what_is_read_asks_as_what_was_written(tmp_path: Path) -> None:
     path, again = tmp_path / "needs.json", Needs()
     path.write_bytes(store.encode(learned()))
     assert store.load(path, again) == ""
-    assert again.groups.keys() == {"opt"}
+    assert again.groups.keys() == {"opt", "only too little"}
     old, new = learned().group("opt"), again.group("opt")
     assert (old.finished, old.exceeded, old.spent, old.fixed) == (
         new.finished,
@@ -78,21 +81,70 @@ def test_a_file_that_anybody_may_write_is_not_believed(tmp_path: Path) -> None:
 
 
 async def test_it_is_written_when_something_was_learned(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(trio.to_thread, "run_sync", call_in_place)
     path, needs = tmp_path / "needs.json", Needs()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.keep, path, needs)
-        await trio.sleep(3 * store.EACH)
+        await trio.sleep(30.0)
         assert not path.exists()
-        use = MemoryUse(1.0)
-        needs.on_ended(Memory(group="opt"), Memory(4, group="opt"), use, 60)
-        while not path.exists():
-            await trio.sleep(store.EACH)
-        again = Needs()
-        store.load(path, again)
-        assert again.groups["opt"].finished == 1
-        needs.on_ended(Memory(group="opt"), Memory(4, group="opt"), use, 60)
+        learn(needs)
+        await trio.sleep(20.0)
+        assert 1 == finished(path)
+        learn(needs)
         nursery.cancel_scope.cancel()
-    store.load(path, again)
-    assert again.groups["opt"].finished == 2
+    assert 2 == finished(path)
+
+
+async def test_what_is_learned_while_it_is_written_is_written_the_next_time(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, needs = tmp_path / "needs.json", Needs()
+
+    async def slowly(write: Callable[[], None]) -> None:
+        write()
+        if needs.groups["opt"].finished == 1:
+            learn(needs)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", slowly)
+    learn(needs)
+    needs.changes = 0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.keep, path, needs)
+        await trio.sleep(1.0)
+        needs.changes += 1
+        await trio.sleep(25.0)
+        assert 2 == finished(path)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_full_disk_is_said_once_and_what_was_learned_is_written_later(
+    tmp_path: Path,
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder, needs = tmp_path / "beside", Needs()
+    monkeypatch.setattr(trio.to_thread, "run_sync", call_in_place)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.keep, folder / "needs.json", needs)
+        await trio.sleep(1.0)
+        learn(needs)
+        await trio.sleep(35.0)
+        folder.mkdir()
+        await trio.sleep(10.0)
+        assert 1 == finished(folder / "needs.json")
+        nursery.cancel_scope.cancel()
+    assert 1 == caplog.text.count("is not kept")
+
+
+def learn(needs: Needs) -> None:
+    needs.on_ended(Memory(group="opt"), Memory(4, group="opt"), MemoryUse(1.0), 60)
+
+
+def finished(path: Path) -> int:
+    """Return the number of runs that a file knows."""
+    needs = Needs()
+    assert "" == store.load(path, needs)
+    return needs.groups["opt"].finished

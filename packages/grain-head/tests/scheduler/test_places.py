@@ -279,6 +279,21 @@ def test_another_run_tries_a_place_when_nothing_is_heard_of_the_first() -> None:
     assert ({}, False, {}) == (places.barred(0), places.some_aside, places.trials)
 
 
+@pytest.mark.parametrize("works", [False, True])
+def test_a_run_that_was_under_way_tells_before_another_one_tries_a_place(works: bool) -> None:
+    places = FailingPlaces()
+    fail_beside(places, NODE, times=5, successes=10)
+    assert places.try_again(FIRST)
+    if works:
+        succeed(places, NODE)
+    else:
+        fail(places, NODE, now=FIRST)
+
+    assert not places.on_started(0, [NODE], FIRST + 1.0)
+    assert ({} if works else ALL) == places.barred(0)
+    assert (float("inf") if works else FIRST + 2 * FIRST) == places.due
+
+
 @pytest.mark.parametrize("tried", [False, True])
 def test_a_worker_that_has_left_is_forgotten(tried: bool) -> None:
     places = FailingPlaces()

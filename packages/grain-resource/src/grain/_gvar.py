@@ -96,8 +96,36 @@ class NoUsage(NamedTuple):
     exit_statuses: Mapping[int, int] = MappingProxyType({})
 
 
+class LastAttempt(Protocol):
+    """The attempt before a run; on a worker a `grain.worker.messages.PastAttempts`."""
+
+    @property
+    def end(self) -> str:
+        """The way in which it ended, as `GrainVar.last` lists them."""
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+
+    @property
+    def stopped_softly(self) -> bool:
+        """True if a program of it has stopped softly, after a warning."""
+
+
+class AttemptsBefore(LastAttempt, Protocol):
+    """The attempts before a run: how many, and the last one."""
+
+    @property
+    def count(self) -> int:
+        """The number of them."""
+
+
 class Account(Protocol):
     """The account of a run, which its worker keeps: see `GrainVar.usage`."""
+
+    @property
+    def past(self) -> AttemptsBefore | None:
+        """The attempts at the same task before; None if this is the first."""
 
     @property
     def usage(self) -> RunUsage:
@@ -108,6 +136,7 @@ class NoAccount:
     """The account where nothing is counted: outside of a run."""
 
     usage: RunUsage = NoUsage()
+    past: AttemptsBefore | None = None
 
 
 class RunVariables:
@@ -147,6 +176,12 @@ class GrainVar:
         usage: what the external programs that this run has called so far have used: CPU seconds,
             peak memory, GB read and written, exit statuses. Ended subprocesses count; all is zero
             outside of a run. Subprocesses that Grain did not start are not in it.
+        attempt: the number of this attempt at the task: 1, then 2, ...
+        last: how the attempt before it ended; None if this is the first. ``last.end`` is
+            ``"failed"``, ``"memory"`` or ``"time"`` (it had too little of these), ``"crashed"``,
+            ``"returned"`` (its worker handed it back), or ``"stopped"``: a program of it has
+            stopped softly after a warning (``last.stopped_softly``). ``last.text`` says so in
+            words.
 
     Each trio task sees the values of the run it belongs to. Setting an attribute changes it for
     the current task and for the tasks started from it afterwards, as with any
@@ -216,6 +251,17 @@ class GrainVar:
     def usage(self) -> RunUsage:
         """The use of the run's external programs that have ended."""
         return self._variables.get().account.usage
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt at the task, from 1."""
+        past = self._variables.get().account.past
+        return 1 if past is None else 1 + past.count
+
+    @property
+    def last(self) -> LastAttempt | None:
+        """The end of the attempt before this one; None if this is the first."""
+        return self._variables.get().account.past
 
     @property
     def account(self) -> Account:

@@ -18,7 +18,7 @@ from grain.worker.agent.session import WorkerSession
 from grain.worker.messages import InventoryEnd
 from grain.worker.node.signals import on_signals, signals_handled
 from grain_testkit.head_by_hand import code, head, worker
-from grain_testkit.local_processes import read_pid
+from grain_testkit.local_processes import read_pid, stop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +106,7 @@ async def test_a_run_whose_program_was_ended_before_its_worker_is_handed_back(
         run = await h.lease(program, str(tmp_path / "pid"))
         pid = await read_pid(tmp_path / "pid")
         # Its signal waits, and comes before the question that has come meanwhile.
-        process.send_signal(signal.SIGSTOP)
+        stop(process.pid)
         os.kill(pid, number)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)

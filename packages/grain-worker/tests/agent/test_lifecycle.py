@@ -230,3 +230,22 @@ def test_a_worker_that_no_scheduler_will_serve_lets_only_lasting_runs_end(*, las
 
     assert "another version" == one.reason
     assert (one.phase(1e6) is LifecyclePhase.DRAINING) == lasting
+
+
+def test_programs_are_warned_at_once_where_a_worker_is_to_leave() -> None:
+    """The end of its job has a time, so long before which each program is warned."""
+    near, asked, signalled = life(1000.0), life(), life()
+    near.on_time(1000.0)
+    asked.on_drain(5.0, force=False)
+    signalled.on_signal(signal.SIGUSR1, 5.0)
+    assert [False, True, True] == [near.warns, asked.warns, signalled.warns]
+    assert [1000.0, math.inf, math.inf] == [one.cancel_at for one in (near, asked, signalled)]
+
+
+def test_a_worker_drains_when_a_program_was_warned_of_its_end() -> None:
+    """What began later would be warned at once."""
+    one = life(1000.0, drain=60.0)
+    one.on_warned()
+    assert one.draining
+    assert not one.warns
+    assert 1000.0 == one.left(0.0)

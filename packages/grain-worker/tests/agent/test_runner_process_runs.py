@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import outcome
+import trio
 
 from grain import GVAR
 from grain.resource import Cores
 from grain.worker.errors import PayloadError
-from grain.worker.messages import ForgetFunctions, StartRun
+from grain.worker.messages import ForgetFunctions, PastAttempts, StartRun
 from grain.worker.payload import failure_in
 from grain_testkit.local_processes import alive, read_pid
 from grain_testkit.runner_station import station
@@ -121,3 +122,43 @@ async def test_the_end_of_a_cancelled_run_is_reported_when_nothing_of_it_is_left
             assert "cancelled" == s.witness.outcomes[number][0].status
         finally:
             path.unlink(missing_ok=True)
+
+
+async def test_a_program_that_is_warned_of_the_workers_end_stops_and_is_handed_back(
+    tmp_path: Path,
+) -> None:
+    async def run(folder: str) -> str:
+        from grain.worker.external import run_external
+
+        until = "touch ready; until [ -e EXIT ]; do sleep 0.02; done"
+        await run_external(["sh", "-c", until], cwd=folder, warn="EXIT", warn_before=1e6)
+        return "not handed back"
+
+    async with station() as s:
+        s.runner.announce_end(trio.current_time() + 1e7, now=False)
+        number = s.start(run, str(tmp_path))
+        while not (tmp_path / "ready").exists():
+            await trio.sleep(0.02)
+        s.runner.announce_end(trio.current_time() + 1e7, now=True)
+        await s.witness.until(lambda: number in s.witness.outcomes)
+        assert 1 == s.witness.warnings
+
+    assert ("stopped", None) == (
+        s.witness.outcomes[number][0].status,
+        s.witness.outcomes[number][1],
+    )
+
+
+async def test_a_run_sees_the_attempts_before_it() -> None:
+    async def which() -> tuple[int, str, str]:
+        assert GVAR.last is not None
+        return GVAR.attempt, GVAR.last.end, GVAR.last.text
+
+    async with station() as s:
+        past = PastAttempts(2, "memory", "8 GB")
+        assert (3, "memory", "8 GB") == await s.result(which, past=past)
+
+        async def first() -> tuple[int, object]:
+            return GVAR.attempt, GVAR.last
+
+        assert (1, None) == await s.result(first)

@@ -15,6 +15,7 @@ from grain.worker.messages import (
     AGENT,
     LANE,
     PRINTED,
+    STOPPED_SOFTLY,
     TIME_OVER,
     AckRuns,
     ArrivedCount,
@@ -34,6 +35,7 @@ from grain.worker.messages import (
     Leaving,
     LoopBlocked,
     Outlived,
+    PastAttempts,
     RegisterWorker,
     Revoke,
     RunEnded,
@@ -210,6 +212,19 @@ def test_a_run_that_is_handed_back_at_the_end_of_the_time_has_outlived_the_worke
     assert (TIME_OVER if expected else "") == ended[1].detail
     # One that waited in a chain, and one that came too late, never began.
     assert [None, None] == [ended[2].outlived, ended[3].outlived]
+
+
+def test_a_run_that_stopped_softly_is_handed_back_and_has_not_outlived_the_worker() -> None:
+    session = WorkerSession("id", "w", "host", Cores(4) & WTime(T=1000), 0.0)
+    session.on_connected(0.0)
+    past = PastAttempts(1, "stopped")
+    session.on_message(structs.replace(lease(1), past=past), b"", 0.0)
+    assert [past] == [one.past for one in ordered(session, StartRun)]
+    session.drain(940.0, 1000.0)
+    session.on_ended(Ended((1, 1), "stopped", report=b"ran"), None, 990.0)
+
+    [ended] = sent(session, RunEnded)
+    assert ("returned", STOPPED_SOFTLY, None) == (ended.status, ended.detail, ended.outlived)
 
 
 def test_a_lane_that_is_handed_back_at_the_end_of_the_time_has_not_outlived_the_worker() -> None:

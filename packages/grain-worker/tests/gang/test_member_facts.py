@@ -45,6 +45,7 @@ def test_the_facts_of_a_member_are_its_cpus_and_its_own_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    monkeypatch.setenv("GRAIN_ALLOCATED", "CUDA_VISIBLE_DEVICES,PORTS")
     monkeypatch.setenv("OTHER", "of the root")
 
     facts = json.loads(own_facts())
@@ -58,4 +59,5 @@ def test_a_member_is_in_a_job_of_slurm_or_in_none() -> None:
     environ = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"}
 
     assert {"job": "7", "node": "n1", "door": "d"} == slurm_place("d", environ)
-    assert {"job": "", "node": "", "door": "d"} == slurm_place("d", {})
+    in_none = {"job": "", "node": "", "door": "d"}
+    assert in_none == slurm_place("d", {}) == slurm_place("d", {**environ, "GRAIN_QUEUE": "q"})

@@ -12,9 +12,9 @@ import signal
 import socket
 import time
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -29,27 +29,42 @@ from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
 from grain.queue.selectors import plain_number
-from grain.resource import ZERO, Cores, Member, RootAllocation
+from grain.resource import ZERO, Cores, GPUs, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import ExternalError, ending_programs, run_external
-from grain.worker.jobs.program import last_line, output_trouble
-from grain.worker.jobs.run import AttemptCall, AttemptEnd, JobError, JobFunction, NotRun, run_job
+from grain.worker.jobs.program import last_line, output_trouble, with_trouble
+from grain.worker.jobs.run import (
+    AttemptCall,
+    AttemptEnd,
+    JobError,
+    JobFunction,
+    JobMemoryError,
+    NotRun,
+    run_job,
+)
 from grain.worker.jobs.variables import Place, job_environment
 from grain.worker.messages import AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
+from grain.worker.processes.account import RunAccount, WorkerEnd
+from grain_testkit.queue_disk import unreadable
 from grain_testkit.small_disk import small_disk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from grain.edge.channel import MemoryChannel
-    from grain.resource import Resource
     from grain.worker.call import Outcome
 
 
 @pytest.fixture
 def queue(tmp_path: Path) -> Queue:
     return Queue.open(tmp_path / "queues" / "queue", make=True)
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a run look for wishes more often than each five seconds."""
+    monkeypatch.setattr("grain.worker.jobs.run._LOOK", 0.1)
 
 
 @pytest.fixture
@@ -104,6 +119,37 @@ async def test_a_command_runs_in_its_directory_between_two_receipts(
     assert (begun.pid, begun.ticket) == (os.getpid(), 17)
     assert fate_of(begun, this_process()) == "runs"
     assert begun.machine == this_process().machine
+
+
+UNTIL_EXIT = "until [ -e EXIT ]; do sleep 0.02; done; echo stored; exit %d"
+
+
+@pytest.mark.parametrize("code", [0, 2])
+async def test_a_job_that_stops_softly_at_its_workers_end_is_handed_back(
+    queue: Queue, work: Path, code: int
+) -> None:
+    end = WorkerEnd(lambda: None)
+    GVAR.enter(ZERO, "w", None, RunAccount(ZERO, end=end))
+    end.announce(math.inf, now=True)
+    number = submit(queue, work, "sh", "-c", UNTIL_EXIT % code, warn="EXIT", warn_before=60.0)
+    assert "returned" == (await run_job(call(queue, number))).what
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert "returned" == ended.how
+    assert "stored\n" == (work / f"job-{number}.out").read_text()
+    assert not (work / "EXIT").exists()
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (2, 2)])
+async def test_a_job_that_stops_softly_before_its_time_limit_ends_as_it_does(
+    queue: Queue, work: Path, code: int, status: int
+) -> None:
+    number = submit(
+        queue, work, "sh", "-c", UNTIL_EXIT % code, warn="EXIT", warn_before=59.0, timeout=60.0
+    )
+    ended = await ran(queue, number)
+    assert ("exit", status) == (ended.how, ended.status)
+    assert ("stopped softly before its time limit" in ended.message) is bool(code)
 
 
 async def test_the_receipt_of_the_begin_has_the_cpus_of_all_members(
@@ -213,17 +259,65 @@ async def test_tasks_that_share_an_output_lose_nothing_of_it(queue: Queue, work:
     assert "err\n" == (work / "err-1").read_text()
 
 
-async def test_a_run_that_is_cancelled_without_a_wish_is_handed_back(
-    queue: Queue, work: Path
+@pytest.mark.parametrize(("wished", "how"), [(False, "returned"), (True, "cancelled")])
+async def test_a_run_that_is_cancelled_is_handed_back_unless_a_user_wants_it_so(
+    queue: Queue, work: Path, wished: bool, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("grain.worker.jobs.run._LOOK", 1000.0)  # the scheduler was faster
     number = submit(queue, work, "sh", "-c", "echo began > began; exec sleep 1000")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_job, call(queue, number))
         await begun_at(work / "began")
+        if wished:
+            queue.wish(Wish(what="cancel", jobs=((number, number),)))
         nursery.cancel_scope.cancel()
     ended = queue.ended(number, None, 1)
     assert ended is not None
-    assert ended.how == "returned"
+    assert ended.how == how
+
+
+async def test_an_end_that_cannot_be_noted_is_tried_again_and_the_output_says_it_once(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, tries = LocalDisk.link, count()
+
+    def fails(disk: LocalDisk, source: str, name: str) -> None:
+        if name.endswith(".ended") and next(tries) < 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        link(disk, source, name)
+
+    monkeypatch.setattr(LocalDisk, "link", fails)
+    monkeypatch.setattr("grain.worker.jobs.run._RETRY", 0.01)
+    number = submit(queue, work, "sleep", "1000", timeout=0.2)
+    ended = await ran(queue, number)
+    assert ("timeout", 4) == (ended.how, next(tries))
+    assert 1 == (work / f"job-{number}.out").read_text().count("DUE TO TIME LIMIT")
+
+
+async def test_a_begin_that_the_disk_does_not_confirm_is_handed_back(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = submit(queue, work, "touch", "began")
+    sync, fails = LocalDisk.sync, [True]
+
+    def sometimes(disk: LocalDisk, folder: str) -> None:
+        if folder.startswith("attempts/") and fails:
+            fails.clear()
+            raise OSError(errno.EIO, "an error")
+        sync(disk, folder)
+
+    monkeypatch.setattr(LocalDisk, "sync", sometimes)
+    assert "returned" == (await run_job(call(queue, number))).what
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ("returned", False) == (ended.how, (work / "began").exists())
+
+
+async def test_a_queue_that_cannot_be_read_for_now_is_tried_again(queue: Queue, work: Path) -> None:
+    number = submit(queue, work, "true")
+    with unreadable(f"jobs/0/{number}"):
+        end = await run_job(call(queue, number))
+    assert ("not begun", True) == (end.what, end.passing)
 
 
 @pytest.mark.parametrize("wish", [{"what": "cancel"}, {"what": "again", "attempt": 2}])
@@ -315,6 +409,27 @@ def test_the_output_says_that_memory_ran_out_and_nothing_of_other_ends() -> None
         "been OOM Killed.\n"
     )
     assert [last_line(one, 7, "n1") for one in ended] == [ran_out, "", "", "", ""]
+    again = last_line(Ended(how="cancelled", at=0.0), 7, "n1", again=True)
+    assert again.endswith(" DUE TO JOB REQUEUE ***\n")
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        (Ended(how="exit", at=0.0), "it is full"),
+        (Ended(how="exit", at=0.0, status=3), "exit status 3; it is full"),
+        (Ended(how="signal", at=0.0, signal=11), "SIGSEGV; it is full"),
+        (Ended(how="timeout", at=0.0, message="at its limit"), "at its limit; it is full"),
+        (Ended(how="cancelled", at=0.0, message="wrong basis"), "wrong basis"),
+        (Ended(how="start", at=0.0, message="no such file"), "no such file"),
+        (Ended(how="returned", at=0.0), ""),
+    ],
+)
+def test_a_full_disk_is_said_beside_the_end_of_a_program_and_in_place_of_no_reason(
+    ended: Ended, said: str
+) -> None:
+    assert said == with_trouble(ended, "it is full").message
+    assert ended == with_trouble(ended, "")
 
 
 async def test_a_named_pipe_that_no_process_reads_does_not_hold_up_the_end(
@@ -833,12 +948,35 @@ async def test_threads_are_those_of_the_submission(queue: Queue, work: Path) -> 
     assert (work / f"job-{number}.out").read_text() == "3\n"
 
 
+async def test_a_script_finds_its_number_and_what_it_has(queue: Queue, work: Path) -> None:
+    said = "$$ $SLURM_TASK_PID $GRAIN_CORES $GRAIN_MEMORY_MB $SLURM_MEM_PER_NODE $SLURM_JOB_GPUS"
+    number = submit(queue, work, "sh", "-c", f"echo {said} $SLURM_JOB_UID $CUDA_VISIBLE_DEVICES")
+    with GVAR.scope(Cores([3, 5]) & Memory(2) & GPUs([4, 6])):
+        await ran(queue, number)
+    own, told, *rest = (work / f"job-{number}.out").read_text().split()
+    assert own == told
+    assert ["2", "2000", "1907", "4,6", str(os.getuid()), "4,6"] == rest
+
+
 async def test_a_job_that_runs_out_of_memory_says_so(queue: Queue, work: Path) -> None:
     number = submit(queue, work, "sh", "-c", "kill -9 $$")
-    with GVAR.scope(cast("Resource", SimpleNamespace(M=1e-6))):
+    with GVAR.scope(Memory(1e-6)):
         ended = await ran(queue, number)
     assert ended.how == "memory"
     assert ended.message.startswith("killed for want of memory: ")
+
+
+async def test_a_job_of_a_group_notes_the_memory_that_was_too_little(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "sh", "-c", "kill -9 $$")
+    with GVAR.scope(Cores(1) & Memory(1e-6, group="opt")):
+        end = await run_job(call(queue, number))
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ("memory", 1e-6) == (ended.how, ended.amount)
+    with pytest.raises(JobMemoryError, match="want of memory"):
+        end.check()
 
 
 async def test_ranks_share_the_cpus_of_their_job_and_stay_on_them(queue: Queue, work: Path) -> None:
@@ -853,7 +991,7 @@ async def test_ranks_share_the_cpus_of_their_job_and_stay_on_them(queue: Queue, 
             queue, work, "mpirun.openmpi", "-n", ranks, "sh", "-c", rank,
             environment={"PATH": os.environ["PATH"], **as_root}, options={"ntasks": ranks},
         )  # fmt: skip
-        with GVAR.scope(cast("Resource", SimpleNamespace(c=own))):
+        with GVAR.scope(Cores(own)):
             await ran(queue, number)
         listed = ",".join(map(str, own)) if len(own) == 1 else f"{own[0]}-{own[-1]}"
         line = f"1 Cpus_allowed_list: {listed}"

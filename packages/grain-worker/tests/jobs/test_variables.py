@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
+import re
+import shutil
+import subprocess
 
 import msgspec
 import pytest
 
 from grain.queue.records import ArraySpec, Job
 from grain.queue.selectors import plain_number
-from grain.worker.jobs.variables import Place, job_environment, threads_each
+from grain.resource import Cores, GPUs, Memory
+from grain.worker.jobs.variables import (
+    NOT_SET,
+    Place,
+    job_environment,
+    slurm_variables,
+    threads_each,
+)
 from grain.worker.processes.environment import MARKS, note_given
 from grain.worker.processes.environment import environment as programs_environment
 
@@ -44,6 +53,17 @@ def test_a_job_has_the_variables_that_scripts_for_slurm_use() -> None:
         "SLURM_PROCID": "0",
         "SLURM_LOCALID": "0",
         "SLURM_TASKS_PER_NODE": "4",
+        "SLURM_JOB_UID": "0",
+        "SLURM_JOB_GID": "0",
+        "SLURM_GTIDS": "0",
+        "SLURM_TASK_PID": "",
+        "SLURM_PRIO_PROCESS": "0",
+        "SLURM_NODE_ALIASES": "(null)",
+        "SLURM_TOPOLOGY_ADDR": "n07",
+        "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
+        "SLURMD_NODENAME": "n07",
+        "ENVIRONMENT": "BATCH",
+        "HOSTNAME": "n07",
         "GRAIN_QUEUE": "queue",
         "GRAIN_JOB_ID": "12",
         "GRAIN_JOB_NAME": "opt",
@@ -92,7 +112,7 @@ def test_what_grain_has_given_to_an_outer_job_does_not_reach_an_inner_one() -> N
     user = {"PATH": "/bin", "LANG": "C", "BASH_FUNC_module%%": "() {  echo\n}", "my.var": "1"}
     outer = environment(environment=user, task=3, array=ArraySpec(ranges=((1, 3, 1),)))
     program = programs_environment(
-        SimpleNamespace(c=(4, 5), g=(3,)),
+        Cores([4, 5]) & GPUs([3]) & Memory(1),
         {os.fsencode(name): os.fsencode(value) for name, value in outer.items()},
         {"MKL_NUM_THREADS": "2"},
     ) | {MARKS: b"mark:"}
@@ -133,8 +153,127 @@ def test_counts_of_tasks_and_cpus_are_set_only_where_they_were_given() -> None:
 def test_open_mpi_finds_a_slot_for_each_rank() -> None:
     assert environment()["SLURM_TASKS_PER_NODE"] == "4"
     assert environment(options={"ntasks": "2"})["SLURM_TASKS_PER_NODE"] == "2"
-    by_sbatch = environment(options={"submit-dir": "/home/ann"})
+    by_sbatch = environment(options={"cpus-per-task": "4", "submit-dir": "/home/ann"})
     assert by_sbatch["SLURM_TASKS_PER_NODE"] == "1"
+
+
+# By the manual of 22.05.8, section "Output environment variables"; the last two, and SLURM_CONF,
+# are not there, but a real job has them.
+_LISTED = """
+    SBATCH_MEM_BIND SBATCH_MEM_BIND_LIST SBATCH_MEM_BIND_PREFER SBATCH_MEM_BIND_TYPE
+    SBATCH_MEM_BIND_VERBOSE SLURM_*_HET_GROUP_# SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_COUNT
+    SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_MAX SLURM_ARRAY_TASK_MIN SLURM_ARRAY_TASK_STEP
+    SLURM_CLUSTER_NAME SLURM_CPUS_ON_NODE SLURM_CPUS_PER_GPU SLURM_CPUS_PER_TASK SLURM_CONTAINER
+    SLURM_DIST_PLANESIZE SLURM_DISTRIBUTION SLURM_EXPORT_ENV SLURM_GPU_BIND SLURM_GPU_FREQ
+    SLURM_GPUS SLURM_GPUS_ON_NODE SLURM_GPUS_PER_NODE SLURM_GPUS_PER_SOCKET SLURM_GPUS_PER_TASK
+    SLURM_GTIDS SLURM_HET_SIZE SLURM_JOB_ACCOUNT SLURM_JOB_GPUS SLURM_JOB_ID
+    SLURM_JOB_CPUS_PER_NODE SLURM_JOB_DEPENDENCY SLURM_JOB_NAME SLURM_JOB_NODELIST
+    SLURM_JOB_NUM_NODES SLURM_JOB_PARTITION SLURM_JOB_QOS SLURM_JOB_RESERVATION SLURM_JOBID
+    SLURM_LOCALID SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE SLURM_NNODES
+    SLURM_NODE_ALIASES SLURM_NODEID SLURM_NODELIST SLURM_NPROCS SLURM_NTASKS
+    SLURM_NTASKS_PER_CORE SLURM_NTASKS_PER_GPU SLURM_NTASKS_PER_NODE SLURM_NTASKS_PER_SOCKET
+    SLURM_OVERCOMMIT SLURM_PRIO_PROCESS SLURM_PROCID SLURM_PROFILE SLURM_RESTART_COUNT
+    SLURM_SHARDS_ON_NODE SLURM_SUBMIT_DIR SLURM_SUBMIT_HOST SLURM_TASK_PID SLURM_TASKS_PER_NODE
+    SLURM_THREADS_PER_CORE SLURM_TOPOLOGY_ADDR SLURM_TOPOLOGY_ADDR_PATTERN SLURMD_NODENAME
+    SLURM_JOB_UID SLURM_JOB_GID SLURM_JOB_USER ENVIRONMENT SLURM_CONF
+"""
+MANUAL = _LISTED.split()
+
+RIGHT = {
+    "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_TASK_ID": "5",
+    "SLURM_ARRAY_TASK_MAX": "5", "SLURM_ARRAY_TASK_MIN": "3", "SLURM_ARRAY_TASK_STEP": "2",
+    "SLURM_CLUSTER_NAME": "grain", "SLURM_CPUS_ON_NODE": "4", "SLURM_CPUS_PER_GPU": "2",
+    "SLURM_CPUS_PER_TASK": "2", "SLURM_DIST_PLANESIZE": "2", "SLURM_DISTRIBUTION": "plane",
+    "SLURM_EXPORT_ENV": "ALL,FOO=1", "SLURM_GPU_BIND": "closest", "SLURM_GPU_FREQ": "low",
+    "SLURM_GPUS": "a100:2", "SLURM_GPUS_ON_NODE": "2", "SLURM_GPUS_PER_NODE": "2",
+    "SLURM_GPUS_PER_TASK": "1", "SLURM_GTIDS": "0", "SLURM_JOB_ACCOUNT": "chem",
+    "SLURM_JOB_GPUS": "4,6", "SLURM_JOB_ID": "12000005", "SLURM_JOB_CPUS_PER_NODE": "4,2",
+    "SLURM_JOB_DEPENDENCY": "afterok:9", "SLURM_JOB_NAME": "opt",
+    "SLURM_JOB_NODELIST": "n[07-08]", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_PARTITION": "long",
+    "SLURM_JOB_QOS": "high", "SLURM_JOBID": "12000005", "SLURM_LOCALID": "0",
+    "SLURM_MEM_PER_CPU": "200", "SLURM_MEM_PER_GPU": "300", "SLURM_MEM_PER_NODE": "400",
+    "SLURM_NNODES": "2", "SLURM_NODE_ALIASES": "(null)", "SLURM_NODEID": "0",
+    "SLURM_NODELIST": "n[07-08]", "SLURM_NPROCS": "3", "SLURM_NTASKS": "3",
+    "SLURM_NTASKS_PER_CORE": "1", "SLURM_NTASKS_PER_GPU": "1", "SLURM_NTASKS_PER_NODE": "2",
+    "SLURM_NTASKS_PER_SOCKET": "2", "SLURM_OVERCOMMIT": "1", "SLURM_PRIO_PROCESS": "4",
+    "SLURM_PROCID": "0", "SLURM_RESTART_COUNT": "1", "SLURM_SUBMIT_DIR": "/home/ann/in",
+    "SLURM_SUBMIT_HOST": "login1", "SLURM_TASK_PID": "", "SLURM_TASKS_PER_NODE": "2,1",
+    "SLURM_THREADS_PER_CORE": "1", "SLURM_TOPOLOGY_ADDR": "n07",
+    "SLURM_TOPOLOGY_ADDR_PATTERN": "node", "SLURMD_NODENAME": "n07", "SLURM_JOB_UID": "1001",
+    "SLURM_JOB_GID": "100", "SLURM_JOB_USER": "ann", "ENVIRONMENT": "BATCH",
+}  # fmt: skip
+
+ASKED = {
+    "cpus-per-gpu": "2", "cpus-per-task": "2", "distribution": "plane=2", "export": "ALL,FOO=1",
+    "gpu-bind": "closest", "gpu-freq": "low", "gpus": "a100:2", "gpus-per-node": "2",
+    "gpus-per-task": "1", "account": "chem", "dependency": "afterok:9", "partition": "long",
+    "qos": "high", "ntasks": "3", "ntasks-per-core": "1", "ntasks-per-gpu": "1",
+    "ntasks-per-node": "2", "ntasks-per-socket": "2", "overcommit": "", "threads-per-core": "1",
+    "submit-dir": "/home/ann/in",
+}  # fmt: skip
+
+
+def batch_script(**options: str) -> dict[str, str]:
+    array = ArraySpec(ranges=((3, 6, 2),))
+    job = msgspec.structs.replace(JOB, options=ASKED | options, array=array)
+    place = Place("n07", 4, "queue", (("n08", 2),), (4, 6), 0.419431, (1001, 100), 4)
+    return slurm_variables(job, 12, 5, 2, place)
+
+
+@pytest.mark.parametrize("name", MANUAL)
+def test_each_variable_of_the_manual_has_its_right_value_or_a_reason_to_be_absent(
+    name: str,
+) -> None:
+    stated = {"SLURM_MEM_PER_CPU": "mem-per-cpu", "SLURM_MEM_PER_GPU": "mem-per-gpu"}.get(name)
+    found = batch_script(**({stated: RIGHT[name]} if stated else {}))
+
+    if name in NOT_SET:
+        assert NOT_SET[name]
+        assert name not in found
+    else:
+        assert RIGHT[name] == found[name]
+    if stated:  # memory is stated in one of three ways
+        assert "SLURM_MEM_PER_NODE" not in found
+
+
+def test_a_batch_script_has_no_other_variables() -> None:
+    assert set(MANUAL) == NOT_SET.keys() | RIGHT.keys()
+    assert batch_script().keys() <= RIGHT.keys()
+
+
+def test_the_manual_that_is_installed_has_no_variable_that_is_not_in_the_list() -> None:
+    if shutil.which("man") is None:
+        pytest.skip("man is not installed")
+    text = subprocess.run(
+        ["man", "sbatch"], capture_output=True, text=True, check=False, env={**os.environ, **PLAIN}
+    ).stdout
+    section = text.partition("OUTPUT ENVIRONMENT VARIABLES")[2].partition("\nEXAMPLES")[0]
+    if not section:
+        pytest.skip("the manual of sbatch is not installed")
+    named = re.findall(r"^       (S(?:LURM|BATCH)\S*)$", section, re.MULTILINE)
+
+    assert set(named) <= set(MANUAL)
+    assert len(named) > 50
+
+
+PLAIN = {"MANWIDTH": "80", "MANPAGER": "cat", "MAN_KEEP_FORMATTING": "", "GROFF_NO_SGR": "1"}
+
+
+def test_a_job_on_several_nodes_without_a_number_of_tasks_has_none() -> None:
+    found = on_nodes(**{"ntasks": "4", "ntasks-implied": "yes", "cpus-per-task": "2"})
+
+    assert not {"SLURM_NTASKS", "SLURM_NPROCS"} & found.keys()
+    assert "1(x4)" == found["SLURM_TASKS_PER_NODE"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "mebibytes"),
+    [(0.419431, "400"), (0.001049, "1"), (1, "953"), (1.073742, "1024"), (0, None)],
+)
+def test_memory_is_shown_in_units_of_slurm(memory: float, mebibytes: str | None) -> None:
+    place = Place("n07", 4, "queue", memory=memory)
+
+    assert mebibytes == slurm_variables(JOB, 1, None, 1, place).get("SLURM_MEM_PER_NODE")
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import signal
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import trio
 
+from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
 from grain.queue.records import Job, Wish
 from grain.worker.jobs import run
 from grain.worker.jobs.run import AttemptCall, run_job
+from grain_testkit.blocking import call_in_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from trio.testing import MockClock
+
+    from grain.worker.external import ProgramCall
 
 USR1, USR2 = signal.SIGUSR1, signal.SIGUSR2
 
@@ -28,6 +33,7 @@ class Attempt:
     Attributes:
         heard: the time and the number of each signal that was sent, with its receivers.
         reaches: True if a signal finds a process.
+        grace: seconds of the program between SIGTERM and SIGKILL.
     """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,6 +41,7 @@ class Attempt:
         self.folder = folder
         self.heard: list[tuple[float, int, str]] = []
         self.reaches = True
+        self.grace: object = 0.0
         self.seconds = 0.0
         self._monkeypatch = monkeypatch
 
@@ -42,7 +49,8 @@ class Attempt:
         """Run a program that ends by itself after some seconds."""
         began = trio.current_time()
 
-        async def takes_its_time(*_: object, **__: object) -> NoReturn:
+        async def takes_its_time(call: ProgramCall, *_: object, **__: object) -> NoReturn:
+            self.grace = call.request["grace"]
             await trio.sleep_until(began + seconds)
             raise RuntimeError("it has ended")
 
@@ -53,7 +61,7 @@ class Attempt:
 
         self._monkeypatch.setattr(run, "run_program_call", takes_its_time)
         self._monkeypatch.setattr(run, "send", send)
-        self._monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+        self._monkeypatch.setattr(trio.to_thread, "run_sync", call_in_place)
         directory = str(self.folder)
         job = Job(
             name="x", at=0.0, host="h", user="me", directory=directory, command=("x",), **fields
@@ -63,12 +71,6 @@ class Attempt:
             str(self.queue.folder), number, None, 1, ticket=1, wishes=1, mission=self.queue.mission
         )
         await run_job(what)
-
-
-async def at_once(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function in the place of a thread, during which the clock would jump."""
-    await trio.lowlevel.checkpoint()
-    return function(*args)
 
 
 @pytest.fixture
@@ -94,6 +96,7 @@ async def test_a_warning_is_sent_once_and_in_time(
 ) -> None:
     await attempt.run(590.0, timeout=600.0, signal=USR2, signal_before=33.0, signal_to="script")
     assert [(567.0, USR2, "script")] == attempt.heard
+    assert 30.0 == attempt.grace  # as KillWait of Slurm
 
 
 async def test_a_signal_that_finds_nothing_is_sent_again_for_ten_seconds(
@@ -104,3 +107,21 @@ async def test_a_signal_that_finds_nothing_is_sent_again_for_ten_seconds(
     times = [time for time, _, _ in attempt.heard]
     assert [20.0, 20.2] == times[:2]
     assert 29.9 < times[-1] < 30.3
+
+
+async def test_an_end_that_cannot_be_noted_is_tried_again_ever_more_rarely(
+    attempt: Attempt, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, times = LocalDisk.link, list[float]()
+
+    def fails(disk: LocalDisk, source: str, name: str) -> None:
+        if name.endswith(".ended"):
+            times.append(trio.current_time())
+            if len(times) < 10:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        link(disk, source, name)
+
+    monkeypatch.setattr(LocalDisk, "link", fails)
+    await attempt.run(1.0)
+    pauses = [after - before for before, after in pairwise(times)]
+    assert [1, 2, 4, 8, 16, 32, 60, 60, 60] == pytest.approx(pauses)

@@ -16,8 +16,8 @@ from grain.worker.auto import (
     cpu_ids,
     cpus_granted,
     detect_resources,
+    detected_gpus,
     expand_counts,
-    gpu_ids,
     memory_bytes,
     time_left,
 )
@@ -227,24 +227,55 @@ def test_the_time_left_lasts_until_the_end_of_the_job(
         ({"environ": {"CUDA_VISIBLE_DEVICES": ""}, "devices": frozenset({0})}, []),
         ({"environ": {"CUDA_VISIBLE_DEVICES": "-1"}, "devices": frozenset({0})}, []),
         ({"environ": {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}}, []),
+        ({"environ": {"CUDA_VISIBLE_DEVICES": "GPU-8f1,GPU-77a"}}, [0, 1]),
+        ({"environ": slurm(SLURM_JOB_GPUS="4,5", ROCR_VISIBLE_DEVICES="0,1")}, [0, 1]),
+        ({"environ": slurm(SLURM_JOB_GPUS="2,3", ZE_AFFINITY_MASK="2,3")}, [2, 3]),
     ],
 )
 def test_gpus_are_those_of_the_job_or_of_the_machine(
     facts: dict[str, Any], expected: list[int]
 ) -> None:
-    """Their numbers are those that CUDA_VISIBLE_DEVICES takes in this process."""
-    remarks: list[str] = []
-
-    assert expected == gpu_ids(host(**facts), remarks)
-    assert [] == remarks
+    """Their numbers are those that the variables of their vendor take in this process."""
+    assert expected == detected_gpus(host(**facts))
 
 
-def test_gpus_without_numbers_are_remarked_on_and_not_guessed() -> None:
-    """The number 0 might be another GPU than the first of this list."""
-    offer = detect_resources("auto", host(environ={"CUDA_VISIBLE_DEVICES": "GPU-8f1,GPU-77a"}))
+@pytest.mark.parametrize(
+    ("visible", "stated", "offered"),
+    [
+        ("GPU-8f1,GPU-77a", 1, [0]),
+        ("GPU-8f1,GPU-77a", [1], [1]),
+        ("4,5,6", 2, [4, 5]),
+        ("4,5", 4, [0, 1, 2, 3]),
+        ("4,5", [0], [0]),
+    ],
+)
+def test_a_number_of_gpus_that_is_stated_is_of_those_that_the_worker_sees(
+    visible: str, stated: Any, offered: list[int]
+) -> None:
+    info = host(environ={"CUDA_VISIBLE_DEVICES": visible})
 
-    assert offer.resources.get(GPUs) is None
-    assert "does not name GPUs by their numbers" in offer.remarks[0]
+    gpus = detect_resources({"Cores": 1, "GPUs": stated}, info).resources.get(GPUs)
+    assert isinstance(gpus, GPUs)
+    assert offered == gpus.g
+
+
+def test_more_gpus_than_have_names_are_refused() -> None:
+    """Which others there are is not known."""
+    info = host(environ={"CUDA_VISIBLE_DEVICES": "MIG-11a,MIG-22b"})
+
+    with pytest.raises(UsageError, match="sees 2 GPUs, by their names"):
+        detect_resources({"GPUs": 3}, info)
+
+
+def test_gpus_with_names_have_no_cpus_near_them() -> None:
+    """The kernel knows them by numbers only."""
+    near = {0: frozenset({0}), 1: frozenset({1})}
+    info = host(environ={"CUDA_VISIBLE_DEVICES": "GPU-8f1,GPU-77a"}, near=near)
+
+    assert {"Cores", "Memory", "GPUs"} == set(
+        data := to_data(detect_resources("auto", info).resources)
+    )
+    assert 2 == data["GPUs"]
 
 
 def test_a_stated_kind_replaces_the_detected_one() -> None:

@@ -15,14 +15,14 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 import trio.testing
 
 from grain import GVAR
+from grain.resource import Cores, GPUs, Token
 from grain.worker.external import (
     CAPTURE,
     STDOUT,
@@ -35,15 +35,18 @@ from grain.worker.guards.protocol import RUN, RUN_LONGEST
 from grain_testkit.program_trees import own_supervisors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from grain.resource import Resource
+
 
 PYTHON = sys.executable
 
 
-def allocation(**ids: list[int]) -> Resource:
-    return cast("Resource", SimpleNamespace(**ids))
+def allocation(c: Sequence[int] = (), g: Sequence[int] = ()) -> Resource:
+    """Return an allocation; without CPUs it is a tag."""
+    cores = Cores(c) if c else Token("own")
+    return cores & GPUs(g) if g else cores
 
 
 @pytest.fixture(autouse=True)
@@ -465,15 +468,15 @@ def test_a_caller_without_stderr_has_programs_with_all_three_streams() -> None:
 
 WITHOUT_STDERR = """
 import trio
-from types import SimpleNamespace
 from grain import GVAR
+from grain.resource import Token
 from grain.worker.external import run_external
 
 async def main():
     done = await run_external(["sh", "-c", "echo out; echo err >&2"])
     print(type(done).__name__, done.stdout_text.strip(), done.stderr_text.strip())
 
-with GVAR.scope(SimpleNamespace()):
+with GVAR.scope(Token("own")):
     trio.run(main)
 """
 

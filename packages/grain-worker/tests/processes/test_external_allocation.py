@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import os
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from grain import GVAR
-from grain.resource import ZERO, Cores, GPUs, Memory, Supply
+from grain.resource import THREADS, ZERO, Cores, GPUs, Memory, Supply
 from grain.worker.external import mpi_prefix, run_external
 from grain.worker.gang import rank
-from grain.worker.processes.environment import NOT_BATCH, THREADS, binding, environment
+from grain.worker.processes.environment import NOT_BATCH, binding, environment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.resource import Resource
 
 
-def allocation(**ids: list[int]) -> Resource:
-    return cast("Resource", SimpleNamespace(**ids)) if ids else ZERO
+def allocation(c: Sequence[int] = (), g: Sequence[int] = ()) -> Resource:
+    parts = [kind(ids) for kind, ids in ((Cores, c), (GPUs, g)) if ids]
+    return functools.reduce(operator.and_, parts, ZERO)
 
 
 def test_a_part_of_a_core_or_gpu_is_one_device_and_one_thread() -> None:
@@ -61,14 +65,14 @@ def test_the_environment_of_this_process_is_the_one_of_this_moment(
 
 def test_the_allocation_wins_over_what_is_inherited_and_the_caller_over_both() -> None:
     env = environment(
-        allocation(c=[4, 5, 9], g=[1, 0]),
+        allocation(c=[4, 5, 9], g=[0, 1]),
         {b"OMP_NUM_THREADS": b"64", b"GONE": b"x", b"CUDA_VISIBLE_DEVICES": b"7"},
         {"MKL_NUM_THREADS": "2", "GONE": None, "NEVER_WAS": None, "NAME": "\udcff"},
     )
 
     assert env[b"OMP_NUM_THREADS"] == b"3"
     assert env[b"MKL_NUM_THREADS"] == b"2"
-    assert env[b"CUDA_VISIBLE_DEVICES"] == env[b"HIP_VISIBLE_DEVICES"] == b"1,0"
+    assert env[b"CUDA_VISIBLE_DEVICES"] == env[b"HIP_VISIBLE_DEVICES"] == b"0,1"
     assert env[b"CUDA_DEVICE_ORDER"] == b"PCI_BUS_ID"
     assert b"ROCR_VISIBLE_DEVICES" not in env
     assert env[b"NAME"] == b"\xff"
@@ -101,7 +105,8 @@ def test_steps_that_a_task_starts_in_the_job_of_its_worker_have_the_cpus_of_the_
     # The ids are mere numbers.
     assert environment(Cores([9999]), in_step, {})[b"SLURM_CPU_BIND"] == b"none"
     # A job of Grain's queue has variables of Slurm, too.
-    assert b"SLURM_OVERLAP" not in environment(Cores([cpu]), {b"SLURM_JOB_ID": b"7"}, {})
+    of_queue = {b"SLURM_JOB_ID": b"7", b"SLURMD_NODENAME": b"n1", b"GRAIN_QUEUE": b"queue"}
+    assert b"SLURM_OVERLAP" not in environment(Cores([cpu]), of_queue, {})
 
 
 def test_a_binding_that_the_user_has_chosen_stays() -> None:

@@ -46,9 +46,10 @@ while len(list(done.iterdir())) < 2:
 
 # A caller in a process of its own, to be killed or interrupted: it runs trees by `run_external`.
 CALLER = f"""
-import os, signal, sys, time, types, trio
+import os, signal, sys, time, trio
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where tests run
 from grain import GVAR
+from grain.resource import Token
 from grain.worker.external import run_external
 async def main():
     if "forked" in sys.argv:
@@ -64,7 +65,7 @@ async def main():
         nursery.start_soon(tree)
         nursery.start_soon(tree)
         await tree("first")                          # gets the KeyboardInterrupt itself
-with GVAR.scope(types.SimpleNamespace()):
+with GVAR.scope(Token("own")):
     trio.run(main)
 """
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from grain import GVAR
-
-if TYPE_CHECKING:
-    from grain.resource import Resource
+from grain.resource import Token
 
 GUIDE = Path(__file__).parents[4] / "docs" / "external.md"
 
@@ -27,7 +23,7 @@ def test_the_example_of_the_guide_prints_the_output_shown_there(
     example = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
     documented = re.findall(r"```text\n(.*?)```", text, re.DOTALL)[0]
 
-    with GVAR.scope(cast("Resource", SimpleNamespace())):
+    with GVAR.scope(Token("own")):
         exec(compile(example, str(GUIDE), "exec"), {})
 
     printed = capsys.readouterr().out

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 PROGRAM = """
 import os, signal, sys
-from types import SimpleNamespace
 import trio
 from grain import GVAR
+from grain.resource import Token
 from grain.worker.external import ExternalLostError, run_external
 from grain_testkit.program_trees import descendants_named
 
@@ -63,7 +63,7 @@ async def main():
     print(sleepers(), (await run_external(["echo", "next"])).stdout_text)
 
 os.setresgid(12345, 12345, 12345)
-with GVAR.scope(SimpleNamespace()):
+with GVAR.scope(Token("own")):
     trio.run(main)
 """
 

@@ -105,8 +105,8 @@ async def test_a_trio_run_ends_beside_a_stopped_fork_server(tmp_path: Path) -> N
     script = tmp_path / "program.py"
     script.write_text(
         "import os, signal, trio\n"
-        "from types import SimpleNamespace\n"
         "from grain import GVAR\n"
+        "from grain.resource import Token\n"
         "from grain.worker.external import run_external\n"
         "from grain.worker.processes.fork_server_client import ForkServerClient\n"
         "async def main():\n"
@@ -114,7 +114,7 @@ async def test_a_trio_run_ends_beside_a_stopped_fork_server(tmp_path: Path) -> N
         "    pid = ForkServerClient.of_this_run().pid\n"
         "    os.kill(pid, signal.SIGSTOP)\n"
         "    return pid\n"
-        "with GVAR.scope(SimpleNamespace()):\n"
+        "with GVAR.scope(Token('own')):\n"
         "    pid = trio.run(main)\n"
         "try:\n"
         "    os.kill(pid, 0)\n"

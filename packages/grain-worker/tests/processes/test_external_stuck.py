@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import marshal
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
 from grain import GVAR
+from grain.resource import Token
 from grain.worker.external import ExternalLostError, run_external
 from grain.worker.guards.protocol import RUN_LONGEST
 from grain.worker.processes.fork_server_client import ForkServerClient
@@ -18,12 +18,10 @@ from grain.worker.processes.supervisor_client import SupervisorClient
 if TYPE_CHECKING:
     import socket
 
-    from grain.resource import Resource
-
 
 async def test_processes_that_survive_sigkill_are_reported_instead_of_the_cancellation() -> None:
     """The resources are not free: the pids are named, the supervisor is not used again."""
-    with GVAR.scope(cast("Resource", SimpleNamespace())):
+    with GVAR.scope(Token("own")):
         await run_external(["true"])
         fork_server = ForkServerClient.of_this_run()
         fork_server.idle.pop().close()

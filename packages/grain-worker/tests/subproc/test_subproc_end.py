@@ -17,7 +17,14 @@ import pytest
 import trio
 import trio.testing
 
-from grain.subproc import BrokenSubprocessError, subprocess_pool_scope, subprocify
+from grain import GVAR
+from grain.resource import Memory
+from grain.subproc import (
+    BrokenSubprocessError,
+    SubprocessMemoryError,
+    subprocess_pool_scope,
+    subprocify,
+)
 from grain.worker.errors import TaskletError
 from grain_testkit.local_processes import alive, descendants, stop
 from grain_testkit.pool_scope import process_id
@@ -103,6 +110,24 @@ async def test_the_error_of_a_segmentation_fault_has_signal_and_stack() -> None:
     assert "SIGSEGV" == caught.value.signal
     assert -signal.SIGSEGV == caught.value.returncode
     assert "in crash" in caught.value.stderr_tail
+
+
+@pytest.mark.parametrize(("amount", "kind"), [(1e-3, True), (1000.0, False)])
+async def test_a_process_that_is_killed_near_its_memory_says_so(amount: float, kind: bool) -> None:
+    """The same signal says nothing if it had much less."""
+
+    @subprocify
+    def killed() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    async with pool():
+        with GVAR.scope(Memory(amount)), pytest.raises(BrokenSubprocessError) as caught:
+            await killed()
+    assert kind is isinstance(caught.value, SubprocessMemoryError)
+    assert kind is isinstance(caught.value, MemoryError)
+    assert kind is ("it ended by SIGKILL when it had" in str(caught.value))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(caught.value), str(caught.value)) == (type(again), str(again))
 
 
 async def test_a_process_killed_while_idle_is_replaced() -> None:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 FREE = "grain_request"
 """The resource of a rule that is a request in Grain's own words, such as ``"Capacity=2"``."""
 
+GROUP = "grain_memory_group"
+"""The resource of a rule that names the group of which Grain learns the memory of its jobs."""
+
 _GPUS = ("gpu", "gpus", "nvidia_gpu", "amd_gpu")
 _GRES = re.compile(r"gpu(?::[A-Za-z][\w.-]*)?(?::(\d+))?")
 _MIB_IN_GB = 2**20 / 1e9
@@ -55,6 +58,9 @@ def need_of(threads: int, resources: Mapping[str, object]) -> Need:
     request: dict[str, object] = {"Cores": max(math.ceil(cores), 1)}
     if memory := _memory(resources, cores):
         request["Memory"] = math.ceil(round(memory * 1e6, 3)) / 1e6
+    if (group := resources.get(GROUP)) is not None:
+        most = {"M": request["Memory"]} if memory else {}
+        request["Memory"] = {**most, "group": group}
     if gpus := _gpus(resources, nodes):
         request["GPUs"] = gpus
     text = resources.get(FREE)
@@ -64,7 +70,7 @@ def need_of(threads: int, resources: Mapping[str, object]) -> Need:
         request = {"Gang": {"count": nodes, "of": request}}
     try:
         from_data(request)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise BadResource(str(error)) from None
     return Need(request, 60 * _number(resources, "runtime", 0))
 

@@ -23,6 +23,7 @@ Map:
 - ``small_log``: grain-edge: an event log of five tasks
 - ``frames_wire``: grain-edge: frames through memory
 - ``head_and_diallers``: grain-edge: a head that echoes, and its diallers
+- ``blocking``: blocking calls without a thread, where a clock jumps
 - ``control_groups``: grain-worker: a control group that a test may divide
 - ``head_by_hand``: grain-worker: a scheduler that a test drives message by message
 - ``local_processes``: grain-worker: the processes of this machine

@@ -22,6 +22,7 @@ COMMANDS = {
     "logs": ["w*"],
     "ls": [],
     "missions": [],
+    "needs": [],
     "drain": ["w*"],
     "queue": ["status"],
     "release": ["1"],

@@ -30,9 +30,11 @@ from grain.worker.messages import (
     BlockingCode,
     Ended,
     GangPart,
+    HowEnded,
     Inspected,
     InventoryRun,
     Outlived,
+    PastAttempts,
     Status,
 )
 from grain.worker.messages import CODEC as AGENT_CODEC
@@ -145,6 +147,8 @@ for _values in (SENSE, ODD):
     _text = _values["str"]
     _values["Versions"] = st.builds(Versions, _text, _text, _text, _text)
     _values["Outlived | None"] = st.none() | _built(Outlived, _values)
+    _values["HowEnded"] = _words(HowEnded)
+    _values["PastAttempts | None"] = st.none() | _built(PastAttempts, _values)
     _values["GangPart | None"] = st.none() | _built(GangPart, _values)
     _values["Crash"] = _built(Crash, _values)
     _values["BlockingCode"] = _built(BlockingCode, _values)

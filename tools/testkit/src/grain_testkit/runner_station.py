@@ -36,6 +36,7 @@ class Witness:
         self.blocking_code: list[tuple[Attempt | None, BlockingCode]] = []
         self.lines: list[tuple[Attempt, tuple[str, ...], int]] = []
         self.lost = ""
+        self.warnings = 0
         self.asked: list[int] = []
         self.ending = False
         self.changed = trio.Event()
@@ -54,6 +55,10 @@ class Witness:
         self.asked.append(signal)
         self._tell()
         return self.ending
+
+    def warned(self) -> None:
+        self.warnings += 1
+        self._tell()
 
     def seat_open(self, seat: SeatOpen) -> None:
         """Take the invitation of a seat, of which there are none here."""
@@ -109,7 +114,10 @@ class Station:
         arguments = self.payloads.dump_arguments(args, {})
         res = to_data(more.get("res", Cores(0)))
         attempt = (1, self.last)
-        run = StartRun(attempt, res, more.get("limit"), function.digest, more.get("chain", 0))
+        run = StartRun(
+            attempt, res, more.get("limit"), function.digest, more.get("chain", 0),
+            past=more.get("past"),
+        )  # fmt: skip
         self.functions.define(function.digest, function.payload)
         self.runner.post([(run, arguments)])
         return self.last

@@ -45,7 +45,9 @@ OWN = {
         "grain.cli.missions.listing", "List missions that can be followed, ended or resumed."
     ),
     "drain": _Own("grain.cli.workers.drain", "Let workers go."),
-    "needs": _Own("grain.cli.status.needs", "List what groups have learned of their memory."),
+    "needs": _Own(
+        "grain.cli.status.needs", "List the groups that learn how much memory their tasks need."
+    ),
     "queue": _Own("grain.cli.jobs.queue", "Start, stop or look at the dispatcher of the queue."),
     "release": _Own("grain.cli.jobs.change", "Let held jobs begin."),
     "report": _Own("grain.cli.report.command", "Show what happened in a mission, on one page."),

@@ -20,14 +20,14 @@ from grain.queue.book import Book
 from grain.queue.dispatchers import SIGN_EVERY, Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import QueueError
 from grain.queue.packing import keep_house
-from grain.queue.records import Begun, Ended
+from grain.queue.records import KILL, Begun, Ended, Wish
 from grain.queue.states import FINAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from grain.queue.folder import Queue
-    from grain.queue.records import Wish
+    from grain.queue.records import UnmetRequest
     from grain.queue.states import Run, Standing
 
 _log = logging.getLogger("grain.dispatcher")
@@ -142,6 +142,7 @@ class Desk:
         finally:
             self._take_in()
         self._halt()
+        self._end_invalid()
         self._cancel()
         for start in self.plan.awaited():
             self.read(start)
@@ -258,6 +259,24 @@ class Desk:
                 self._take_in()
             self._counted.discard(number)
 
+    def _end_invalid(self) -> None:
+        """Cancel what wants to be cancelled if it can never begin."""
+        for number, task in self.plan.take_invalid():
+            entry = self.book.entries[number]
+            if entry.asked(task or next(entry.task_numbers())).cancelled is None:
+                self._queue.wish(
+                    Wish(
+                        what="cancel",
+                        jobs=((number, number),),
+                        tasks=() if task is None else ((task, task),),
+                        by=f"--{KILL}",
+                        at=time.time(),
+                        why="as it could never begin",
+                    )
+                )
+                self.book.read_new()
+                self._take_in()
+
     def give_back(self, start: TaskAttempt) -> None:
         """Let an attempt be tried again that was handed over and has not begun."""
         self.plan.give_back(start)
@@ -265,6 +284,10 @@ class Desk:
     def note_tickets(self) -> None:
         """Have a view written soon, as the tickets of the book have changed."""
         self._changed = True
+
+    def note_unmet(self, unmet: Iterable[UnmetRequest]) -> None:
+        """Tell commands all requests of jobs that no worker which is here can meet."""
+        self._dispatchers.note_unmet(self.number, unmet)
 
     def has_begun(self, start: TaskAttempt) -> bool:
         """Return True if an attempt has begun, or never will."""

@@ -9,6 +9,7 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import outcome
 import trio
 
@@ -16,11 +17,13 @@ from grain.dispatcher.desk import Desk, next_pause
 from grain.files.batch_jobs import jobs_over
 from grain.head import collapsing
 from grain.head.messages import AVOIDED
+from grain.head.needs.again import replaced
 from grain.queue.errors import QueueError
-from grain.queue.states import FINAL
+from grain.queue.records import UnmetRequest
+from grain.queue.states import FINAL, next_memory
 from grain.resource import Cores, ResourceError, WTime, from_data
 from grain.worker import Call
-from grain.worker.jobs.run import GRACE, AttemptCall, JobError, JobFunction, NotRun
+from grain.worker.jobs.run import GRACE, AttemptCall, JobError, JobFunction, JobMemoryError, NotRun
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from grain.queue.folder import Queue
     from grain.queue.records import Job
     from grain.remote_exer import RemoteExecutor
-    from grain.resource import Resource
+    from grain.resource import Memory, Resource
 
 _log = logging.getLogger("grain.dispatcher")
 
@@ -48,10 +51,17 @@ TICKETS = 1_000_000_000
 one did."""
 
 _LOOK = 0.25  # seconds between two looks for new jobs and wishes
+_LOOK_UNMET = 1.0  # seconds between two looks for requests that no worker can meet
+# Seconds for which no worker could meet a request, until commands say so: workers that are there
+# come back within these when a scheduler starts, those of a batch system later.
+_UNMET = 10.0
+_UNMET_BY_NONE = 60.0  # the same where there is no worker at all
 _LOOK_AWAY = 5.0  # seconds between two looks for the end of a run that no executor knows
-# Seconds between two questions to batch systems. Slurm lists a job for 300 s after its end, unless
-# the site says otherwise (MinJobAge in slurm.conf(5)).
+# Seconds between two questions to batch systems about the same runs, and at least until one about
+# further runs. Slurm lists a job for 300 s after its end, unless the site says otherwise
+# (MinJobAge in slurm.conf(5)), and a run is in doubt some minutes after that.
 _ASK = 240.0
+_ASK_FURTHER = 60.0
 _NAMES = 200  # of jobs, by which the scheduler tells functions apart
 _PAUSE = 5.0  # seconds until an attempt is tried again that has not begun
 _UNREAD = 1.0  # seconds until receipts are tried again that cannot be read
@@ -100,6 +110,8 @@ class DispatchLoop:
         # The attempts under way after which another one follows if they fail. All that is shown of
         # the mission counts a further call as one at the same thing as the first.
         self._followed: set[TaskAttempt] = set()
+        # What they ask for, where their group learns it.
+        self._memory: dict[TaskAttempt, Memory] = {}
         self.first: dict[tuple[int, int | None], int] = {}
         self._remembered = self._most_first = remembered
         self._later: deque[tuple[float, TaskAttempt]] = deque()
@@ -108,6 +120,9 @@ class DispatchLoop:
         self._ends: list[tuple[TaskAttempt, outcome.Outcome[None]]] = []
         # Where attempts at jobs have failed, which go elsewhere first; of the last ones.
         self._failed_on: dict[tuple[int, int | None], tuple[FailedOn, ...]] = {}
+        # The requests that no worker here can meet, and since when; and those that were told.
+        self._unmet_since: dict[tuple[bytes, float], float] = {}
+        self._unmet: list[UnmetRequest] = []
         self._woken = trio.Event()
         self._one_thread = trio.CapacityLimiter(1)
         self.busy_at = trio.current_time()
@@ -133,7 +148,7 @@ class DispatchLoop:
                 self._submit(adopted.start, adopted.ticket)
             else:
                 self._away.add(adopted.start)
-        look_away = trio.current_time()
+        look_away = look_unmet = trio.current_time()
         while True:
             try:
                 news = await self._blocking(self._desk.look)
@@ -151,6 +166,9 @@ class DispatchLoop:
                 if trio.current_time() >= look_away:
                     look_away = trio.current_time() + _LOOK_AWAY
                     await self._look_away()
+                if trio.current_time() >= look_unmet:
+                    look_unmet = trio.current_time() + _LOOK_UNMET
+                    await self._tell_unmet()
             except (OSError, QueueError) as error:
                 # Nothing is lost: the same is read again.
                 _log.warning("%s; trying again", error)
@@ -184,7 +202,7 @@ class DispatchLoop:
         self._desk.note_tickets()
         try:
             self._executor.submit_call(
-                request_of(job),
+                self._request(start, job),
                 Call(self._function(job.name), (what,), {}),
                 partial(self._deliver, start),
                 # One job with a number that no message can have would end every dispatcher.
@@ -198,6 +216,22 @@ class DispatchLoop:
             self._tries[start] = _REFUSED  # it does not pass
             self._ends.append((start, outcome.Error(error)))
 
+    def _request(self, start: TaskAttempt, job: Job) -> Resource:
+        """Return what an attempt asks for: more memory after one that had too little."""
+        request, entry = request_of(job), self._desk.book.entries[start.number]
+        runs = [run for run in entry.runs.get(start.task, ()) if run.attempt < start.attempt]
+        memory = next_memory(job, runs, entry.asked(start.task))
+        if memory is None:
+            return request
+        self._memory[start] = memory
+        return replaced(request, memory)
+
+    def _climbs(self, start: TaskAttempt, error: JobError) -> bool:
+        """Return True if another attempt follows one that needed more memory than it had."""
+        memory = self._memory.get(start)
+        amount = getattr(error, "memory_request", 0.0)
+        return bool(memory and amount and memory.after(amount))
+
     def _function(self, name: str) -> JobFunction:
         """Return the function that runs jobs of a name; the last ones of many have one name."""
         if name not in self._functions and len(self._functions) >= _NAMES:
@@ -207,15 +241,21 @@ class DispatchLoop:
     def _deliver(self, start: TaskAttempt, ended: outcome.Outcome[None]) -> None:
         task, ticket = (start.number, start.task), self._tickets.get(start)
         error = ended.error if isinstance(ended, outcome.Error) else None
-        over = error is None or (isinstance(error, JobError) and start not in self._followed)
+        followed = start in self._followed
+        if isinstance(error, JobMemoryError):
+            followed = self._climbs(start, error)
+        over = error is None or (isinstance(error, JobError) and not followed)
         if over or ticket is None:
             self.first.pop(task, None)
         else:
             self.first.setdefault(task, ticket)
             self._executor.note_retry(ticket)
         self._followed.discard(start)
+        self._memory.pop(start, None)
         known = self._failed_on.pop(task, ())
-        failed_on = None if over else self._executor.failed_on
+        failed_on = None
+        if not over and not isinstance(error, JobMemoryError):  # that says nothing of its place
+            failed_on = self._executor.failed_on
         if failed_on is not None and failed_on not in known:
             known = (*known, failed_on)[-AVOIDED:]
         if known and not over:
@@ -312,18 +352,40 @@ class DispatchLoop:
         if self._away:
             self._away -= set(await self._blocking(partial(self._desk.end_lost, list(self._away))))
 
+    async def _tell_unmet(self) -> None:
+        """Tell commands which requests no worker can meet that is here, nor could for a while."""
+        now, since = trio.current_time(), self._unmet_since
+        self._unmet_since, unmet = {}, []
+        for ticket, message in self._executor.unmet().items():
+            if ticket not in self._starts:
+                continue
+            job = self._desk.book.entries[self._starts[ticket].number].job
+            key = (msgspec.json.encode(job.request), job.timeout)
+            began = self._unmet_since[key] = since.get(key, now)
+            if now >= began + (_UNMET if message.workers else _UNMET_BY_NONE):
+                why = message.why if message.cluster else ""
+                unmet.append(UnmetRequest(request=job.request, timeout=job.timeout, why=why))
+        if unmet != self._unmet:
+            self._unmet = unmet
+            await self._blocking(partial(self._desk.note_unmet, unmet))
+
     async def _ask_batch_systems(self) -> None:
         """Ask them now and then whether the jobs of workers are over of which nothing is heard."""
+        asked: set[TaskAttempt] = set()
+        last = -math.inf
         while True:
-            await trio.sleep(_ASK)
+            await trio.sleep(_LOOK_AWAY)
             doubts = await self._blocking(self._desk.in_doubt)
-            if doubts:
-                found = await self._jobs_over(list(doubts.values()))
-                for (start, job), how in zip(doubts.items(), found, strict=True):
-                    if how is not None:
-                        why = f"the batch job of its worker on {job.host} is over"
-                        why += how and f": {how}"
-                        await self._blocking(partial(self._desk.note_death, start, why))
+            pause = _ASK if doubts.keys() <= asked else _ASK_FURTHER
+            if not doubts or trio.current_time() < last + pause:
+                continue
+            last, asked = trio.current_time(), set(doubts)
+            found = await self._jobs_over(list(doubts.values()))
+            for (start, job), how in zip(doubts.items(), found, strict=True):
+                if how is not None:
+                    why = f"the batch job of its worker on {job.host} is over"
+                    why += how and f": {how}"
+                    await self._blocking(partial(self._desk.note_death, start, why))
 
     async def _blocking(self, call: Any) -> Any:
         # A queue is for one thread at a time; what was begun is finished, as it may have written.

@@ -16,6 +16,7 @@ from collections import OrderedDict, defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.queue.records import KILL
 from grain.queue.states import Run, next_attempt
 
 if TYPE_CHECKING:
@@ -52,10 +53,13 @@ class Plan:
         self._open: dict[str, list[tuple[int, int]]] = {}
         self._at: list[tuple[float, int]] = []
         # The jobs that wait for one, by its number: all of them, and those that may begin before it
-        # has ended, as they wait for its begin, or task by task.
+        # has ended, as they wait for its begin, task by task, or for one of its tasks.
         self._dependents: defaultdict[int, set[int]] = defaultdict(set)
         self._until_begun: defaultdict[int, set[int]] = defaultdict(set)
         self._by_task: defaultdict[int, set[int]] = defaultdict(set)
+        self._of_one: defaultdict[int, set[int]] = defaultdict(set)
+        # Tasks to be cancelled, as they can never begin; None for all of a job.
+        self._invalid: list[tuple[int, int | None]] = []
         # Jobs of which a task may wait that is cancelled: by a wish, or since its attempt came to
         # nothing after the wish.
         self._cancelled: set[int] = set()
@@ -95,6 +99,8 @@ class Plan:
                     self._until_begun[other].add(entry.number)
                 elif dependency.until == "each":
                     self._by_task[other].add(entry.number)
+                elif dependency.task is not None:
+                    self._of_one[other].add(entry.number)
         if any(wish.what == "cancel" for wish in entry.wishes):
             self._cancelled.add(entry.number)
         self._reopen(turn)
@@ -134,8 +140,9 @@ class Plan:
             return
         # An array of 100,000 tasks comes here as often: only what may begin now is looked at.
         self._open_again(turn)
-        for dependent in self._until_begun.get(number, ()):
-            self._reopen(self._jobs[dependent])
+        for waiting in (self._until_begun, self._of_one):
+            for dependent in waiting.get(number, ()):
+                self._reopen(self._jobs[dependent])
         for dependent in self._by_task.get(number, ()):
             self._reopen_task(self._jobs[dependent], task)
 
@@ -224,7 +231,7 @@ class Plan:
         entry = turn.entry
         for task in turn.candidates():
             try:
-                dependency = self._book.dependency(entry, task)
+                dependency = self._book.dependency(entry, task, now)
             except OSError:  # it is on a job that was packed
                 turn.put_back(task)
                 heapq.heappush(self._at, (now + _AGAIN, entry.number))
@@ -235,6 +242,8 @@ class Plan:
             if not standing.reason:
                 turn.active[task] = standing.attempt
                 return TaskAttempt(entry.number, task, standing.attempt)
+            if standing.reason == "never" and KILL in entry.job.options:
+                self._invalid.append((entry.number, task if turn.is_mixed else None))
             if turn.is_mixed and standing.reason in ("held", "cancel", "dependency", "never"):
                 turn.park(task)
                 continue
@@ -242,8 +251,15 @@ class Plan:
             turn.put_back(task)
             if standing.reason == "begin time":
                 heapq.heappush(self._at, (entry.job.not_before, entry.number))
+            elif standing.reason == "dependency" and (end := self._book.delayed_until(entry, now)):
+                heapq.heappush(self._at, (end, entry.number))
             return None
         return None
+
+    def take_invalid(self) -> list[tuple[int, int | None]]:
+        """Return the tasks that are to be cancelled, as they can never begin; None for all."""
+        found, self._invalid = self._invalid, []
+        return found
 
     def _note_waiting(self, turn: _Turn, task: int | None) -> None:
         """Note that a task may wait again; if it is cancelled, its wish has come before."""
@@ -275,7 +291,9 @@ class Plan:
         del self._jobs[number]
         for dependency in turn.entry.job.after:
             for other in dependency.jobs:
-                for waiting in (self._dependents, self._until_begun, self._by_task):
+                for waiting in (
+                    self._dependents, self._until_begun, self._by_task, self._of_one,
+                ):  # fmt: skip
                     if other in waiting:
                         waiting[other].discard(number)
                         if not waiting[other]:

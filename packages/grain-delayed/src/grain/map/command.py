@@ -120,6 +120,11 @@ class MapCommand(click.Command):
     help="Run a job that fails up to N times in all.",
 )  # fmt: skip
 @click.option("--timeout", metavar="SECONDS", help="End a job after so long; also 10m, 2h, 1d.")
+@click.option(
+    "--warn", metavar="FILE|SIG",
+    help="Ask a job to stop before it is ended, by a file it looks for, or a signal.",
+)  # fmt: skip
+@click.option("--warn-before", metavar="SECONDS", help="So long before.  [default: 60]")
 @click.option("--delay", metavar="SECONDS", help="Start jobs at least so far apart.")
 @click.option("--shuf", "shuffle", is_flag=True, help="Run the jobs in random order.")
 @click.option(
@@ -270,6 +275,7 @@ def _plan(ctx: click.Context, **given: Any) -> MapOptions:
     from grain.map.detached import resume_mode
     from grain.map.inputs.requests import parse_jobs
     from grain.map.plan import MapOptions
+    from grain.resource import from_data, learns, to_data, with_group
 
     try:
         Path.cwd()
@@ -300,6 +306,12 @@ def _plan(ctx: click.Context, **given: Any) -> MapOptions:
     if given["jobs"] is not None:
         at_once = parse_jobs(given["jobs"], len(os.sched_getaffinity(0)))
     request, local = _resources(given["res"], at_once, given["local"])
+    if learns(request):
+        program = (shlex.split(command[0]) or command if given["shell"] else command)[:1]
+        name = Path(*program).name or "map"
+        request = from_data(with_group(to_data(request), name))
+    timeout = _seconds("--timeout", given["timeout"]) or None
+    warn, before = _warning(given["warn"], given["warn_before"], timeout)
     config_file = given["config_file"] or _chosen(ctx)
     return MapOptions(
         command=command,
@@ -325,13 +337,31 @@ def _plan(ctx: click.Context, **given: Any) -> MapOptions:
         else None,
         keep_order=given["keep_order"],
         tries=given["tries"],
-        timeout=_seconds("--timeout", given["timeout"]) or None,
+        timeout=timeout,
+        warn=warn,
+        warn_before=before,
         delay=_seconds("--delay", given["delay"]),
         shuffle=given["shuffle"],
         env=_environment(given["variables"]),
         halt=parse_halt(given["halt"]),
         progress=False if given["no_progress"] else None,
     )
+
+
+def _warning(
+    text: str | None, before: str | None, timeout: float | None
+) -> tuple[tuple[str, str] | int | None, float]:
+    """Return what warns a job, None for nothing, and how many seconds before its end."""
+    from grain.inputs.warning import BEFORE, check_before, parse_warning
+
+    seconds = _seconds("--warn-before", before) if before is not None else BEFORE
+    if text is None:
+        if before is not None:
+            raise MapError(f"--warn-before {before}: add --warn FILE or --warn SIGNAL")
+        return None, seconds
+    warn = parse_warning(text)
+    check_before(seconds, timeout, "--timeout")
+    return warn, seconds
 
 
 def _chosen(ctx: click.Context) -> str | None:

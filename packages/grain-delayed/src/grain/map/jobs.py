@@ -139,6 +139,7 @@ class Jobs:
         self.error: OSError | None = None
         self._tries = plan.tries
         self._timeout = plan.timeout
+        self._warn, self._warn_before = plan.warn, plan.warn_before
         self._delay = plan.delay
         self._env = plan.env
         self._leaf = delayed(run_external) @ plan.request
@@ -199,6 +200,8 @@ class Jobs:
             stdout=out,
             stderr=err,
             timeout=self._timeout,
+            warn=self._warn,
+            warn_before=self._warn_before,
         )
 
     async def _await_end(self, job: MapJob, submitted: Delayed[Completed]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from grain.inputs.warning import BEFORE
 from grain.map.halting import NEVER, Halt
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class MapOptions:
         workdir: the directory that jobs run in, see `WorkingDirectory`; None for the current one.
         tries: the most attempts for a job that fails.
         timeout: seconds after which a job is ended; None for no limit.
+        warn: the file or the signal by which a job is warned before it is ended; None for none.
+        warn_before: how many seconds before.
         delay: the least number of seconds between the starts of two jobs.
         shuffle: True to run the jobs in random order; each has the number of its input.
         env: environment variables for the jobs, over those of the worker.
@@ -58,6 +61,8 @@ class MapOptions:
     keep_order: bool = False
     tries: int = 1
     timeout: float | None = None
+    warn: tuple[str, str] | int | None = None
+    warn_before: float = BEFORE
     delay: float = 0.0
     shuffle: bool = False
     env: Mapping[str, str] | None = None

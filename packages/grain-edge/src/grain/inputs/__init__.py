@@ -9,5 +9,6 @@ Map:
 - ``splitting``: records out of bytes: lines, columns, CSV rows; the names of columns
 - ``template``: the template: holes, and what fills them
 - ``shell``: the places of values in a line for sh, and what in it evaluates text
+- ``warning``: what warns a program before it is ended
 - ``errors``: the errors of this package
 """

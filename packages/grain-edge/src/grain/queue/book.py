@@ -396,7 +396,7 @@ class Book:
             KeyError: the job is not in the book.
         """
         entry = self.entries[number]
-        return entry.standing(task, now, self.dependency(entry, task))
+        return entry.standing(task, now, self.dependency(entry, task, now))
 
     def counts(self, number: int) -> StateCounts | None:
         """Return the number of tasks in each state, also of a packed job; None if it was removed.
@@ -413,17 +413,34 @@ class Book:
             self._packed[number] = None if entry is None else entry.counts
         return self._packed[number]
 
-    def dependency(self, entry: Entry, task: int | None) -> DependencyState:
-        """Return how it stands with what a task waits for."""
-        return dependency_state(self.dependencies(entry, task)) if entry.job.after else "met"
+    def dependency(
+        self, entry: Entry, task: int | None, now: float | None = None
+    ) -> DependencyState:
+        """Return how it stands with what a task waits for, at a time in Unix seconds."""
+        if not entry.job.after:
+            return "met"
+        states = self.dependencies(entry, task, now)
+        return dependency_state(states, enough=entry.job.after_any)
 
     def dependencies(
-        self, entry: Entry, task: int | None
+        self, entry: Entry, task: int | None, now: float | None = None
     ) -> Iterator[tuple[Dependency, int, DependencyState]]:
         """Yield how it stands with each job that a task waits for."""
+        now = time.time() if now is None else now
         return dependency_states(
-            entry.job.after, self.counts, self._states_of, task, self._has_begun
+            entry.job.after, self.counts, self._states_of, task, self._begun, now
         )
+
+    def delayed_until(self, entry: Entry, now: float) -> float:
+        """Return the next time at which a delay after the begin of another job ends; 0 for none."""
+        ends = [
+            at + dependency.delay
+            for dependency in entry.job.after
+            if dependency.delay
+            for number in dependency.jobs
+            if (at := self._begun(number, dependency.task)) is not None
+        ]
+        return min((end for end in ends if end > now), default=0.0)
 
     def cancel(
         self, number: int, chosen: Callable[[int | None], bool], *, by: str, why: str = ""
@@ -586,8 +603,14 @@ class Book:
 
         return state
 
-    def _has_begun(self, number: int) -> bool:
-        return number not in self.entries or self.entries[number].has_begun
+    def _begun(self, number: int, task: int | None) -> float | None:
+        entry = self.entries.get(number)
+        if entry is None:
+            return 0.0
+        runs = entry.runs if task is None else {task: entry.runs.get(task, [])}
+        if not all(runs.values()) or (task is None and not entry.has_begun):
+            return None
+        return max((of[0].began for of in runs.values()), default=0.0)
 
     def _packed_entry(self, number: int) -> Entry | None:
         try:
@@ -603,26 +626,33 @@ class Block(NamedTuple):
     """The reason for which a task never begins.
 
     Attributes:
-        job: a job that did not end as wanted.
+        job: a job that did not end as wanted; with `why` one that fits no worker, perhaps its own.
         until: the end that was wanted.
         by_way_of: jobs that wait, each for the next one, between the task and that job.
+        why: why that job fits no worker; "" for one that did not end as wanted.
     """
 
     job: int
     until: Until
     by_way_of: tuple[int, ...] = ()
+    why: str = ""
 
 
 class Blocks:
     """The tasks that never begin, for a book as it is now; after a change, make a new one.
 
     A job that is on hold is not blocked: whoever has it on hold will release it. But if what it
-    waits for has failed, that does not help either.
+    waits for has failed, or it fits no worker, that does not help either.
+
+    Args:
+        unfit: returns why a job fits no worker, whatever others do; "" if it may fit one.
     """
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, unfit: Callable[[Job], str] = lambda _: "") -> None:
         self._book = book
+        self._unfit = unfit
         self._known: dict[tuple[int, int | None], Block | None] = {}
+        self._prepared: set[int] = set()
 
     def of(self, entry: Entry, chosen: Callable[[int | None], bool] | None = None) -> Block | None:
         """Return why no task of a job begins any more; None if one may, or runs, or none waits.
@@ -630,22 +660,35 @@ class Blocks:
         Args:
             chosen: returns True for a task that counts; None for all.
         """
+        self._prepare(entry)
+        return self._find(entry, chosen)
+
+    def of_task(self, entry: Entry, task: int | None) -> Block | None:
+        """Return why a task that waits never begins; None if it may."""
+        self._prepare(entry)
+        return self._of_task(entry, task)
+
+    def _prepare(self, entry: Entry) -> None:
         # A job waits for smaller numbers. A chain may be longer than Python's stack is deep.
+        if entry.number in self._prepared:
+            return
         above, left = {entry.number: entry}, [entry]
         while left:
             for other in self._waits_for(left.pop()):
                 if other.number not in above:
                     above[other.number] = other
                     left.append(other)
+        self._prepared |= above.keys()
         del above[entry.number]
         for number in sorted(above):
             self._find(above[number])
-        return self._find(entry, chosen)
 
     def _find(
         self, entry: Entry, chosen: Callable[[int | None], bool] | None = None
     ) -> Block | None:
-        if not entry.job.after or entry.is_final or (entry.running and chosen is None):
+        if entry.is_final or (entry.running and chosen is None):
+            return None
+        if not entry.job.after and not self._unfit(entry.job):
             return None
         one_by_one = any(dependency.until == "each" for dependency in entry.job.after)
         found = None
@@ -668,22 +711,37 @@ class Blocks:
         return self._known[key]
 
     def _look(self, entry: Entry, task: int | None) -> Block | None:
-        if not entry.job.after or entry.asked(task).cancelled is not None:
+        if entry.asked(task).cancelled is not None:
             return None  # a cancellation ends it
+        if why := self._unfit(entry.job):
+            return Block(entry.number, "begun", why=why)
+        found: list[Block | None] = []
+        for dependency in entry.job.after:
+            block = self._of_dependency(entry, dependency, task)
+            if block is not None and not entry.job.after_any:
+                return block
+            found.append(block)
+        return found[0] if found and all(found) else None
+
+    def _of_dependency(
+        self, entry: Entry, dependency: Dependency, task: int | None
+    ) -> Block | None:
+        """Return why a dependency of a task is never met; None if it may be."""
         waits = []
-        for dependency, number, state in self._book.dependencies(entry, task):
-            if state == "never":
+        for of, number, state in self._book.dependencies(entry, task):
+            if of is dependency and state == "never":
                 return Block(number, dependency.until)
-            if state == "waits":
-                waits.append((number, dependency.until == "each"))
-        for number, each in waits:
+            if of is dependency and state == "waits":
+                waits.append(number)
+        one = task if dependency.until == "each" else dependency.task
+        for number in waits:
             other = self._book.entries.get(number)
             if other is None or number >= entry.number:
                 continue
-            if not each:
+            if one is None and dependency.until != "each":
                 block = self._find(other)
-            elif other.standing(task, 0.0).state == "PENDING":
-                block = self._of_task(other, task)
+            elif other.standing(one, 0.0).state == "PENDING":
+                block = self._of_task(other, one)
             else:
                 continue
             if block is not None:

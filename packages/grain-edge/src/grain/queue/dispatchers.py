@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from grain.files.processes import start_time, this_process
-from grain.queue.records import UNREADABLE, Dispatcher, encode_record
+from grain.files.processes import is_stopped, start_time, this_process
+from grain.queue.errors import QueueError
+from grain.queue.records import UNREADABLE, Dispatcher, UnmetRequest, encode_record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from grain.files.processes import ProcessIdentity
     from grain.queue.files import WholeFiles
     from grain.queue.records import ProcessRecord
@@ -135,6 +138,7 @@ class Dispatchers:
                     f"dispatchers/{earlier}.alive",
                     f"dispatchers/{earlier}.gone",
                     f"dispatchers/{earlier}.asked",
+                    f"dispatchers/{earlier}.unmet",
                     f"dispatchers/{earlier}",
                 ):
                     with suppress(OSError):
@@ -208,8 +212,37 @@ class Dispatchers:
         with suppress(OSError):
             self._files.disk.create(f"dispatchers/{number}.gone", b"")
 
-    def alive(self) -> LiveDispatcher | None:
+    def note_unmet(self, number: int, unmet: Iterable[UnmetRequest]) -> None:
+        """Note all requests that no worker which is here can meet, for commands that list jobs.
+
+        On a full disk nothing happens.
+        """
+        with suppress(OSError, QueueError):
+            self._files.replace(f"dispatchers/{number}.unmet", msgspec.json.encode(list(unmet)))
+
+    def unmet(self) -> list[UnmetRequest]:
+        """Return these requests; none if no dispatcher runs, as workers may have come since.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        last = self.last()
+        content = None if last is None else self._files.read(f"dispatchers/{last[0]}.unmet")
+        if content is None or self.alive() is None:
+            return []
+        try:
+            return msgspec.json.decode(content, type=list[UnmetRequest])
+        except UNREADABLE:  # of another version
+            return []
+
+    def alive(self, *, also_stopped: bool = False) -> LiveDispatcher | None:
         """Return the dispatcher in charge; None if there is none that runs.
+
+        One that was stopped, as by Ctrl-Z, takes no jobs and counts as killed: once another one is
+        in charge, it ends when it goes on.
+
+        Args:
+            also_stopped: True to return that, too.
 
         Raises:
             OSError: it cannot be read.
@@ -219,6 +252,8 @@ class Dispatchers:
             return None
         number, dispatcher = last
         fate = fate_of(dispatcher)
+        if fate == "runs" and not also_stopped and is_stopped(dispatcher.pid):
+            return None
         if fate == "runs" or (fate == "unknown" and self._has_given_sign(number)):
             return LiveDispatcher(number, dispatcher, fate == "runs")
         return None
@@ -226,7 +261,7 @@ class Dispatchers:
     def has_died(self) -> bool:
         """Return True if the dispatcher in charge was killed, as far as can be seen.
 
-        One that was stopped, or had nothing left to do, has said farewell.
+        One that a user has ended, or that had nothing left to do, has said farewell.
 
         Raises:
             OSError: it cannot be read.

@@ -15,6 +15,7 @@ import msgspec
 from grain.eventlog.files import open_plain
 from grain.eventlog.names import state_folder
 from grain.files.trust import check_private, private_folder
+from grain.queue.arrays import has_task
 from grain.queue.errors import (
     BadInput,
     CannotWrite,
@@ -262,7 +263,7 @@ class Queue:
         """
         for dependency in job.after:
             for number in dependency.jobs:
-                self._check_dependency(number)
+                self._check_dependency(number, dependency.task)
         blobs: list[bytes] = []
         try:
             if job.script and not _is_inline(script := _script(job)):
@@ -294,9 +295,13 @@ class Queue:
                     raise NotSynced(str(error), error.errno, f"jobs/{number}") from error
         return number
 
-    def _check_dependency(self, number: int) -> None:
+    def _check_dependency(self, number: int, task: int | None) -> None:
         if number < 1 or not self.jobs.has(number):
             raise BadInput(f"there is no job {number} to wait for")
+        if task is not None:
+            array = self.job(number).array
+            if array is None or not has_task(array, task):
+                raise BadInput(f"there is no task {number}_{task} to wait for")
 
     def _keep_blob(self, content: bytes) -> None:
         name = f"blobs/{_digest(content)}"

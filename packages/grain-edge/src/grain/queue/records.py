@@ -16,6 +16,9 @@ VERSION = 1
 UNREADABLE = (msgspec.MsgspecError, ValueError)
 """The errors of a file that this Grain cannot decode; ValueError: of text that is not UTF-8."""
 
+KILL = "kill-on-invalid-dep"
+"""The option of a job that is cancelled if what it waits for can never be."""
+
 How = Literal["exit", "signal", "timeout", "memory", "start", "cancelled", "returned", "lost"]
 """The way in which an attempt ended, see `Ended`."""
 
@@ -78,10 +81,14 @@ class Dependency(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
         until: ``"ok"``: all have succeeded; ``"fail"``: each has failed, in at least one task;
             ``"any"``: all have ended; ``"begun"``: all have begun, or have ended without;
             ``"each"``: the task of the same number of an array of the same size has succeeded.
+        task: the one task of the one job that counts; None for all.
+        delay: seconds that must have passed since the begin, of ``"begun"``.
     """
 
     jobs: tuple[int, ...]
     until: Until = "ok"
+    task: int | None = None
+    delay: float = 0.0
 
 
 class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -115,6 +122,7 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         append: True to append to output files that exist.
         array: its tasks; None for a job that is not an array.
         after: all must hold before a task of it begins.
+        after_any: True if one of `after` is enough.
         not_before: Unix seconds before which it does not begin; 0 for none.
         held: True if it is submitted on hold.
         retries: how often a task that failed runs again.
@@ -124,6 +132,9 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         signal: of the warning before `timeout`; 0 for none.
         signal_before: so many seconds before `timeout`.
         signal_to: which processes get the warning.
+        warn: the file or the signal by which it is asked to stop before it is ended, at `timeout`
+            or with its worker, see `grain.inputs.warning`; "" for none.
+        warn_before: so many seconds before.
         scratch: True for a private directory of the task, which is removed at its end.
         options: what its variables say, or a look-alike shows again: account, partition, comment
             ...; ``ntasks`` is the number of processes that it starts, such as the ranks of MPI.
@@ -153,6 +164,7 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     append: bool = False
     array: ArraySpec | None = None
     after: tuple[Dependency, ...] = ()
+    after_any: bool = False
     not_before: float = 0.0
     held: bool = False
     retries: int = 0
@@ -162,6 +174,8 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     signal: int = 0
     signal_before: float = 0.0
     signal_to: Receivers = "steps"
+    warn: str = ""
+    warn_before: float = 0.0
     scratch: bool = False
     options: dict[str, str] = {}
 
@@ -338,6 +352,7 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         message: one sentence for what no exit status says; the evidence, for ``"lost"``.
         by: who has cancelled it.
         usage: what it has used; None if that is not known.
+        amount: of ``"memory"``, the GB that the attempt had, where its group learns them; else 0.
     """
 
     how: How
@@ -348,6 +363,7 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     message: str = ""
     by: str = ""
     usage: Usage | None = None
+    amount: float = 0.0
 
 
 class Dispatcher(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -360,3 +376,16 @@ class Dispatcher(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, g
 
     at: float
     address: str = ""
+
+
+class UnmetRequest(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A request of jobs that wait, and that no worker which is here can ever meet.
+
+    Attributes:
+        request, timeout: as of `Job`.
+        why: the reason, if the whole cluster has too little, whatever workers come; else "".
+    """
+
+    request: dict[str, object] = {}
+    timeout: float = 0.0
+    why: str = ""

@@ -5,15 +5,19 @@ Nothing here reads a file: the same files give the same state, whoever reads the
 
 from __future__ import annotations
 
+import math
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
+from grain.resource import from_data, learned
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from grain.queue.records import Begun, Dependency, Ended, Job, Wish
+    from grain.queue.records import Begun, Dependency, Ended, Job, Until, Wish
+    from grain.resource import Memory
 
 State = Literal[
     "PENDING",
@@ -75,6 +79,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
         cpu: CPU seconds.
         others: the hosts of the other workers of a job on several.
         cpus: the number of CPUs that it has there; 0 if it asked for none.
+        amount: as of `records.Ended`.
     """
 
     attempt: int
@@ -92,6 +97,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     cpu: float = 0.0
     others: tuple[str, ...] = ()
     cpus: int = 0
+    amount: float = 0.0
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -159,6 +165,7 @@ def run_of(attempt: int, begun: Begun, ended: Ended | None) -> Run:
         cpu=usage.cpu if usage else 0.0,
         others=begun.others,
         cpus=begun.cpus,
+        amount=ended.amount,
     )
 
 
@@ -237,11 +244,31 @@ def next_attempt(job: Job, runs: Sequence[Run], asked: Asked) -> int:
         return following if job.requeue and not stays else 0
     if outcome(last) in ("COMPLETED", "CANCELLED"):
         return 0
+    if last.amount:  # of a group that learns, whose attempts are apart from retries
+        return following if next_memory(job, runs, asked) is not None else 0
     # Retries are counted from the attempt that a user has asked for.
     failed = sum(
-        run.how not in ("returned", "lost") and run.attempt >= asked.granted for run in runs
+        run.how not in ("returned", "lost") and not run.amount and run.attempt >= asked.granted
+        for run in runs
     )
     return following if failed <= job.retries else 0
+
+
+def next_memory(job: Job, runs: Iterable[Run], asked: Asked) -> Memory | None:
+    """Return the memory that the next attempt of a task asks for, where its group learns that.
+
+    Returns:
+        None for a job without such a group or with alternatives; and after an attempt that had
+        the most, and needed more.
+    """
+    if "'group'" not in repr(job.request):  # most have none, and kinds may be unknown here
+        return None
+    request = from_data(job.request)
+    memory = learned(request)
+    for run in runs:
+        if memory is not None and run.amount and run.attempt >= asked.granted:
+            memory = memory.after(run.amount)
+    return memory
 
 
 def task_state(
@@ -348,29 +375,36 @@ def dependency_states(
     tally: Callable[[int], StateCounts | None],
     task_state: Callable[[int], Callable[[int | None], State | None]] | None = None,
     task: int | None = None,
-    has_begun: Callable[[int], bool] | None = None,
+    begun: Callable[[int, int | None], float | None] | None = None,
+    now: float = math.inf,
 ) -> Iterator[tuple[Dependency, int, DependencyState]]:
     """Yield how it stands with each job that a task waits for, with its dependency and its number.
 
     Args:
-        after: the dependencies of its job; all must be met.
+        after: the dependencies of its job.
         tally: returns that of a job; None for one that was removed long after its end, which only
             ``"any"`` and ``"begun"`` take.
         task_state: returns, for a job, what returns the state of one of its tasks; None if it has
-            no such task. Only ``"each"`` needs it.
+            no such task. Only ``"each"`` and single tasks need it.
         task: the number of the task.
-        has_begun: returns True for a job all of whose tasks have begun once, or have ended. Only
-            ``"begun"`` needs it; without it, pending tasks have not begun.
+        begun: returns when all tasks of a job, or the one, had begun once, or had ended without, in
+            Unix seconds; None if they have not. Only ``"begun"`` needs it; without it, pending
+            tasks have not begun.
+        now: Unix seconds.
     """
     for dependency in after:
+        one = task if dependency.until == "each" else dependency.task
         for number in dependency.jobs:
             of = tally(number)
-            if dependency.until == "each":
-                of_task = task_state(number)(task) if task_state and of is not None else None
-                met = of_task == "COMPLETED"
-                never = of_task is None or (of_task in FINAL and not met)
+            if dependency.until == "begun":
+                at = begun(number, one) if begun else None if of is not None and of.pending else 0.0
+                met = of is None or (at is not None and at + dependency.delay <= now)
+                never = False
+            elif one is not None or dependency.until == "each":
+                of_task = task_state(number)(one) if task_state and of is not None else None
+                met, never = _of_task(of_task, dependency.until)
             elif of is None:
-                met = dependency.until in ("any", "begun")
+                met = dependency.until == "any"
                 never = not met
             elif dependency.until == "ok":
                 met = of.is_final and not of.unsuccessful
@@ -378,20 +412,38 @@ def dependency_states(
             elif dependency.until == "fail":
                 met = of.is_final and bool(of.unsuccessful)
                 never = of.is_final and not met
-            elif dependency.until == "any":
-                met, never = of.is_final, False
             else:
-                met = has_begun(number) if has_begun else not of.pending
-                never = False
+                met, never = of.is_final, False
             yield dependency, number, "never" if never else "met" if met else "waits"
 
 
-def dependency_state(states: Iterable[tuple[Dependency, int, DependencyState]]) -> DependencyState:
-    """Return how it stands with all that a task waits for, see `dependency_states`."""
-    result: DependencyState = "met"
-    for _, _, state in states:
+def _of_task(state: State | None, until: Until) -> tuple[bool, bool]:
+    """Return whether a task has ended as wanted, and whether it never will."""
+    if state is None:  # removed, or never there
+        return until == "any", until != "any"
+    over, good = state in FINAL, state == "COMPLETED"
+    met = over and (until == "any" or good == (until != "fail"))
+    return met, over and not met
+
+
+def dependency_state(
+    states: Iterable[tuple[Dependency, int, DependencyState]], *, enough: bool = False
+) -> DependencyState:
+    """Return how it stands with all that a task waits for, see `dependency_states`.
+
+    Args:
+        enough: True if one of its dependencies is enough, with all jobs that this one names.
+    """
+    by_one: dict[int, DependencyState] = {}
+    for dependency, _, state in states:
+        place = id(dependency) if enough else 0
         if state == "never":
-            return state
-        if state == "waits":
-            result = state
-    return result
+            if not enough:
+                return state
+            by_one[place] = state
+        elif by_one.get(place) != "never" and (state == "waits" or place not in by_one):
+            by_one[place] = state
+    found = by_one.values()
+    if "met" in found or not found:
+        return "met"
+    return "waits" if "waits" in found else "never"

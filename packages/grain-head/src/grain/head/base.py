@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from grain.eventlog.usage import Usage
     from grain.head.messages import FailedOn, Outlook
     from grain.worker.call import Outcome
+    from grain.worker.messages import PastAttempts
 
     Deliver = Callable[[Outcome], object]
 
@@ -341,6 +342,7 @@ class ExecutorBase(ABC, Generic[T]):
         urgency: float = 0.0,
         after: int = 0,
         avoid: tuple[FailedOn, ...] = (),
+        past: PastAttempts | None = None,
     ) -> int:
         """Queue a task and hand its outcome to a function; see `GrainExecutor.submit_call`."""
 

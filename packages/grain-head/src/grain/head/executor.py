@@ -47,7 +47,7 @@ from grain.worker import (
 )
 from grain.worker.call import call_text, name_of
 from grain.worker.errors import exceeded_memory
-from grain.worker.messages import Cancel, Ended, StartRun
+from grain.worker.messages import Cancel, Ended, PastAttempts, StartRun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -73,6 +73,7 @@ class LocalTask(SubmittedTask, eq=False, kw_only=True):
 
     call: Call
     cancelled: bool = False
+    past: PastAttempts | None = None
 
 
 class CrashedTask(msgspec.Struct, eq=False):
@@ -200,6 +201,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         urgency: float = 0.0,
         after: int = 0,
         avoid: tuple[FailedOn, ...] = (),
+        past: PastAttempts | None = None,
     ) -> int:
         """Queue a task and hand its outcome to a function instead of the result queue.
 
@@ -213,6 +215,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             urgency: larger goes first among those that ask for the same at the same priority.
             after: the task for whose end the caller had last waited, for the event log; 0 for none.
             avoid: where earlier attempts at it have failed (`failed_on`): it goes elsewhere first.
+            past: these attempts, which it sees by ``GVAR.last``; None if there were none.
 
         Returns:
             The task's id.
@@ -246,7 +249,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             kind = kinds.of(name, queue.request)
         kind.left += 1
         self._tasks[task] = LocalTask(
-            call.fn, queue.request, kind, deliver, urgency, after, submitted, call=call
+            call.fn, queue.request, kind, deliver, urgency, after, submitted, call=call, past=past
         )
         return task
 
@@ -382,8 +385,9 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             allocation = start.allocation
             if self._crashes and start.task in self._crashes:
                 allocation = self._crashes[start.task].part_of(allocation)
-            run = StartRun((_EPOCH, start.task), allocation, limit)
-            self._outbox.append((run, self._tasks[start.task].call))
+            record = self._tasks[start.task]
+            run = StartRun((_EPOCH, start.task), allocation, limit, past=record.past)
+            self._outbox.append((run, record.call))
         if self._outbox:
             batch, self._outbox = self._outbox, []
             channel.post(batch)
@@ -467,7 +471,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
 
         The rules are those of the hub: after some crashes it runs by itself, after more it fails.
         """
-        from grain.head.messages import Crash  # seldom needed
+        from grain.head.messages import Crash, after_crash  # seldom needed
 
         ended = self._scheduler.tasks[task]
         self._scheduler.on_finished(task, now, measured=False)
@@ -480,6 +484,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             self._run_log.started((task,), self.name, ended.started)
             self._run_log.crashed(task, crash, self._report_of(report))
         crashed.crashes = (*crashed.crashes, crash)
+        self._tasks[task].past = after_crash(self._tasks[task].past, crash)
         if count >= CRASHES:
             name = self._tasks[task].name
             text = f"{name} was given up: what it ran in died {count} times"

@@ -16,7 +16,15 @@ from grain.edge.questions import Ask as Ask
 from grain.edge.questions import FunctionRow
 from grain.edge.version import Versions
 from grain.eventlog.usage import Report
-from grain.worker.messages import Attempt, BlockingCode, DefineFunction, Disconnect, Outlived
+from grain.worker.messages import (
+    Attempt,
+    BlockingCode,
+    DefineFunction,
+    Disconnect,
+    Outlived,
+    PastAttempts,
+    one_more,
+)
 
 _GIB = 1024**3
 
@@ -53,6 +61,13 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     def blamed(self) -> bool:
         """True for a crash in the proper sense: one that may be the task's fault."""
         return self.outlived is None and not self.absent
+
+
+def after_crash(past: PastAttempts | None, crash: Crash) -> PastAttempts | None:
+    """Return the attempts before the next run, after a crash; a gang that never began is none."""
+    if crash.absent:
+        return past
+    return one_more(past, "crashed" if crash.outlived is None else "returned", crash.how)
 
 
 # ---- mission to head
@@ -129,6 +144,7 @@ class Submit(Message, frozen=True):
         urgency: of tasks of one request those of larger urgency start first.
         lane: the lane that held it, if its number does not ascend; 0 for others.
         avoid: where earlier attempts at it have failed: it goes elsewhere first.
+        past: the attempts at it by tasks of other numbers; None if there were none.
     """
 
     max_payload = 256 * 1024**2
@@ -141,6 +157,7 @@ class Submit(Message, frozen=True):
     urgency: float = 0.0
     lane: int = 0
     avoid: tuple[FailedOn, ...] = ()
+    past: PastAttempts | None = None
 
 
 class Synced(Message, frozen=True):

@@ -231,6 +231,10 @@ def _check_submit(message: Submit) -> None:
         _check_text("worker", place.worker)
         if len(place.gpus) > _GPUS or not all(0 <= gpu < _GPU_IDS for gpu in place.gpus):
             raise BadMessage(f"the GPUs {place.gpus}: no run has these")
+    if message.past is not None:
+        if message.past.count < 1:
+            raise BadMessage(f"{message.past.count} attempts before a task: one is the least")
+        _check_text("attempt", message.past.text, _DETAIL)
 
 
 def _check_outlived(outlived: Outlived | None) -> None:

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
     from grain.head.base import CallKindNow, Deliver
-    from grain.head.messages import Crash, FailedOn, Outlook
+    from grain.head.messages import Crash, FailedOn, Outlook, Unschedulable
     from grain.head.run_log import RunLog
     from grain.remote_exer.lanes import CallTraffic
     from grain.remote_exer.link import Connect
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from grain.resource import Resource
     from grain.worker import Call
     from grain.worker.call import Outcome
+    from grain.worker.messages import PastAttempts
 
 _MANY = 256  # outcomes that are confirmed without waiting for other messages
 _LOAD = 2.0  # seconds between two questions about the load, where a user looks at it
@@ -247,6 +248,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         urgency: float = 0.0,
         after: int = 0,
         avoid: tuple[FailedOn, ...] = (),
+        past: PastAttempts | None = None,
         number: int = 0,
         worker: str = "",
     ) -> int:
@@ -291,11 +293,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         )
         first, run_log = not self._link.awake, self._run_log
         traffic = self._traffic[request]
-        if (traffic.idle or first) and not (number or worker or avoid):
+        if (traffic.idle or first) and not (number or worker or avoid or past):
             task = self._board(traffic, record)
             if task:
                 return task
-        task = self._session.submit(record, number, avoid)
+        task = self._session.submit(record, number, avoid, past)
         if run_log is not None:
             if first:
                 # Of the tasks that leave together, the first has the clock read; as has every end.
@@ -391,6 +393,13 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         name = f"{self._session.label}:{task}" if task else ""
         absent = stuck > 0 and not any(one.workers for one in self._session.stuck.values())
         return replace(counted, stuck=stuck, stuck_task=name, absent=absent)
+
+    def unmet(self) -> dict[int, Unschedulable]:
+        """Return a waiting task for each request that no worker here can meet, with the message.
+
+        It costs a look at all tasks, if there are such requests.
+        """
+        return self._session.unmet()
 
     def kinds(self) -> list[CallKindNow]:
         """Return the tasks by function and cores, as far as the scheduler has reported."""

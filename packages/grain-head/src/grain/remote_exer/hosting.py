@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from grain.head.messages import FailedOn
     from grain.head.run_log import RunLog
     from grain.worker import Call, LocalOffer
+    from grain.worker.messages import PastAttempts
 
 
 class HostingExecutor(RemoteExecutor):
@@ -104,6 +105,7 @@ class HostingExecutor(RemoteExecutor):
         urgency: float = 0.0,
         after: int = 0,
         avoid: tuple[FailedOn, ...] = (),
+        past: PastAttempts | None = None,
         number: int = 0,
         worker: str = "",
     ) -> int:
@@ -115,7 +117,7 @@ class HostingExecutor(RemoteExecutor):
             self._feasible.add(res)
         return super().submit_call(
             res, call, deliver, priority=priority, urgency=urgency, after=after, avoid=avoid,
-            number=number, worker=worker,
+            past=past, number=number, worker=worker,
         )  # fmt: skip
 
     @asynccontextmanager

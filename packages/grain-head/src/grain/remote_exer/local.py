@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Attempt,
         BlockingCode,
         Cancel,
+        EndOfWorker,
         ForgetFunctions,
         Inspect,
         MemberOpen,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     )
     from grain.worker.process import RunnerDeath
 
-    Order = tuple[StartRun | Cancel | ForgetFunctions | Inspect | MemberOpen, Payload]
+    Order = tuple[StartRun | Cancel | ForgetFunctions | Inspect | MemberOpen | EndOfWorker, Payload]
 
 _log = logging.getLogger("grain.worker")
 
@@ -208,6 +209,9 @@ class LocalWorker:
         if signal:
             await trio.sleep(LATE_SIGNAL)
         return False
+
+    def warned(self) -> None:
+        """Record nothing: this worker ends with its mission, and no program is warned of that."""
 
     def seat_open(self, seat: SeatOpen) -> None:
         """Take the invitation of a seat, which is for the root of its gang."""

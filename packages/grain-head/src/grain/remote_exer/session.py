@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Message, Payload, WireBytes
     from grain.eventlog.usage import Report
+    from grain.worker.messages import PastAttempts
     from grain.worker.payload import Function
 
 _NAME = 200  # characters of a function's name that travel
@@ -336,6 +337,8 @@ class MissionSession:
         self._cancelled: dict[int, str] = {}
         # Where earlier attempts at a task have failed, by its number.
         self._avoid: dict[int, tuple[FailedOn, ...]] = {}
+        # The attempts at a task by tasks of other numbers, likewise.
+        self._past: dict[int, PastAttempts] = {}
         # Tasks whose outcomes have arrived on this connection, and are not confirmed yet.
         self._unconfirmed: list[int] = []
         # Those of them that have failed and are tried again.
@@ -362,7 +365,10 @@ class MissionSession:
     def _send_task(self, task: int, record: RemoteTask) -> None:
         asked, digest = record.asked, record.function
         avoid = self._avoid.get(task, ()) if self._avoid else ()
-        message = Submit(task, asked, digest, record.worker, urgency=record.urgency, avoid=avoid)
+        past = self._past.get(task) if self._past else None
+        message = Submit(
+            task, asked, digest, record.worker, urgency=record.urgency, avoid=avoid, past=past
+        )
         self.to_head.append((message, record.arguments))
 
     # ---- tasks
@@ -403,13 +409,20 @@ class MissionSession:
         self.functions[function.digest] = function
         return function
 
-    def submit(self, record: RemoteTask, number: int = 0, avoid: tuple[FailedOn, ...] = ()) -> int:
+    def submit(
+        self,
+        record: RemoteTask,
+        number: int = 0,
+        avoid: tuple[FailedOn, ...] = (),
+        past: PastAttempts | None = None,
+    ) -> int:
         """Submit a task; return its number.
 
         Args:
             record: the task.
             number: its own, larger than all before; 0 for the next one.
             avoid: where earlier attempts at it have failed.
+            past: these attempts; None if there were none.
 
         Raises:
             ValueError: the number is not larger than that of an earlier task.
@@ -423,6 +436,8 @@ class MissionSession:
         self.pending[task] = record
         if avoid:
             self._avoid[task] = avoid[-AVOIDED:]
+        if past is not None:
+            self._past[task] = past
         if not record.worker:
             self._queued[record.asked] += 1
         if self.connected:
@@ -617,10 +632,10 @@ class MissionSession:
             self._send(_definition(function), function.payload)
         for task, p in self.pending.items():  # ascending
             if not p.retracted and task not in self.aboard:
-                avoid = self._avoid.get(task, ())
                 message = Submit(
-                    task, p.asked, p.function, p.worker, p.crashes, p.urgency, avoid=avoid
-                )
+                    task, p.asked, p.function, p.worker, p.crashes, p.urgency,
+                    avoid=self._avoid.get(task, ()), past=self._past.get(task),
+                )  # fmt: skip
                 self._send(message, p.arguments)
         retracted = [
             task for task, p in self.pending.items() if p.retracted and task not in self.aboard
@@ -814,6 +829,19 @@ class MissionSession:
                 if record.asked in self.stuck and not record.worker:
                     yield task
 
+    def unmet(self) -> dict[int, Unschedulable]:
+        """Return a waiting task for each request that no worker here can meet, with the message."""
+        left = {request for request in self.stuck if self._queued[request]}
+        found: dict[int, Unschedulable] = {}
+        for task in self.stuck_tasks():
+            asked = self.pending[task].asked
+            if asked in left:
+                left.discard(asked)
+                found[task] = self.stuck[asked]
+                if not left:
+                    break
+        return found
+
     def confirm(self) -> None:
         """Confirm the outcomes that have arrived: soon, and best together with other messages."""
         if self._unconfirmed:
@@ -915,6 +943,8 @@ class MissionSession:
             self._recent.append((task, record.function, arguments))
         if self._avoid:
             self._avoid.pop(task, None)
+        if self._past:
+            self._past.pop(task, None)
         failed_on = None
         if ending == "error" and record.worker:
             failed_on = FailedOn(record.worker, gpus)

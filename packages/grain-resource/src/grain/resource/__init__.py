@@ -12,10 +12,12 @@ Map:
 - ``spans``: spans of time as users write them
 - ``base``: ``Resource``, the interface of a kind; fit by kind; ``ZERO``, ``A & B``, ``A | B`` and
   ``n * A``
-- ``identities``: ``Cores`` and ``GPUs``, asked for by number, allocated by identity
+- ``identities``: ``Cores`` and ``GPUs``, asked for by number, allocated by identity; ``Identities``
+  for kinds like these
 - ``topology``: which ids are near each other, and the choice among those that are free
 - ``amounts``: ``Memory``, ``Capacity``, ``Licences`` and ``Token``, which have no identities;
   ``Node``
+- ``programs/``: the facts of an allocation that its programs get: variables, and CPUs
 - ``walltime``: ``WTime``, and the limits of a group from its first runs
 - ``supply``: ``Supply``, the account of one worker: what it has, and what of it is free
 - ``kinds``: kinds by name; resources to and from plain data
@@ -24,6 +26,7 @@ Map:
 - ``testing``: a check of the laws for authors of kinds (import it by name)
 """
 
+from grain.resource.amounts import LAST_ATTEMPT as LAST_ATTEMPT
 from grain.resource.amounts import ONE_INSTANCE as ONE_INSTANCE
 from grain.resource.amounts import Capacity as Capacity
 from grain.resource.amounts import Licences as Licences
@@ -32,6 +35,7 @@ from grain.resource.amounts import Node as Node
 from grain.resource.amounts import Token as Token
 from grain.resource.amounts import learned as learned
 from grain.resource.amounts import learns as learns
+from grain.resource.amounts import with_group as with_group
 from grain.resource.base import ZERO as ZERO
 from grain.resource.base import Either as Either
 from grain.resource.base import Gang as Gang
@@ -46,10 +50,18 @@ from grain.resource.errors import ResourceError as ResourceError
 from grain.resource.errors import UnknownKind as UnknownKind
 from grain.resource.identities import Cores as Cores
 from grain.resource.identities import GPUs as GPUs
+from grain.resource.identities import Identities as Identities
 from grain.resource.kinds import Opaque as Opaque
 from grain.resource.kinds import from_data as from_data
 from grain.resource.kinds import resource_kind as resource_kind
 from grain.resource.kinds import to_data as to_data
+from grain.resource.programs.gpus import gpu_ids as gpu_ids
+from grain.resource.programs.gpus import gpu_variables as gpu_variables
+from grain.resource.programs.gpus import named_by_numbers as named_by_numbers
+from grain.resource.programs.variables import SLOTS as SLOTS
+from grain.resource.programs.variables import THREADS as THREADS
+from grain.resource.programs.variables import cpus_of as cpus_of
+from grain.resource.programs.variables import variables_of as variables_of
 from grain.resource.spans import clock_seconds as clock_seconds
 from grain.resource.spans import unit_seconds as unit_seconds
 from grain.resource.supply import Fit as Fit

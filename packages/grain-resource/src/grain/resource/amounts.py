@@ -56,6 +56,7 @@ class Amount(Resource):
 
 
 _KB_PER_GB = 1_000_000
+_KB_PER_MB = 1_000
 
 
 class Memory(Amount):
@@ -140,8 +141,14 @@ class Memory(Amount):
         new.tried = self.tried
         return new
 
-    def after(self, failed: float) -> Memory:
-        """Return the request of the next attempt, after one for which some GB were too little."""
+    def after(self, failed: float) -> Memory | None:
+        """Return the request of the next attempt, after one for which some GB were too little.
+
+        Returns:
+            None if that was the most that an attempt gets, or the last of the attempts.
+        """
+        if failed >= self.most or self.tried[0] >= LAST_ATTEMPT:
+            return None
         new = copy.copy(self)
         new.tried = (self.tried[0] + 1, failed)
         return new
@@ -153,6 +160,9 @@ class Memory(Amount):
     def _ask(self) -> str:
         amount = [f"{self.M}"] if self._stated else []
         return f"Memory({', '.join(amount + self._words())})"
+
+    def _variables(self, worker: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
+        return {"GRAIN_MEMORY_MB": str(self._units // _KB_PER_MB)} if self._stated else {}
 
     def _words(self) -> list[str]:
         words = [] if self.group is None else [f"group={self.group!r}"]
@@ -172,6 +182,8 @@ class Memory(Amount):
 
     @classmethod
     def _from_data(cls, data: Any) -> Self:
+        if isinstance(data, str) and (match := _OF_GROUP.fullmatch(data)):
+            return cls(float(match[2]) if match[2] else None, group=match[1])
         if not isinstance(data, dict):
             return cls(data)
         given = dict(data)
@@ -183,6 +195,28 @@ class Memory(Amount):
 
 
 FIRST_TRY = (1, 0.0)
+
+LAST_ATTEMPT = 5
+"""The attempt of a request of a group that gets the most, after which there is none."""
+
+AUTO = "auto"
+"""The group of a command line that stands for the name of its command."""
+
+# As opt:32 in a list of Kind=value; without a number, the largest worker has the most.
+_OF_GROUP = re.compile(r"([A-Za-z_][\w.+-]*):(\d+(?:\.\d*)?|\.\d+)?")
+
+
+def with_group(data: Any, name: str) -> Any:
+    """Return a request as plain data, in which the group `AUTO` has another name."""
+    if isinstance(data, list | tuple):
+        return [with_group(one, name) for one in data]
+    if not isinstance(data, dict):
+        return data
+    made = {key: with_group(value, name) for key, value in data.items()}
+    memory = made.get("Memory")
+    if isinstance(memory, dict) and memory.get("group") == AUTO:
+        made["Memory"] = {**memory, "group": name}
+    return made
 
 
 def _units(M: object) -> int:  # noqa: N803 - the user's name for it
@@ -374,6 +408,10 @@ class Licences(Resource):
 
     def _data(self) -> int | dict[str, int]:
         return self.counts.get("", 0) if "" in self.counts else dict(self.counts)
+
+    def _variables(self, worker: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
+        words = [f"{name}:{n}" if name else str(n) for name, n in self.counts.items()]
+        return {"GRAIN_LICENCES": ",".join(words)}
 
     def _supplied(self) -> Self:
         new = type(self).__new__(type(self))

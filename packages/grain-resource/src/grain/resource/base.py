@@ -55,10 +55,11 @@ class Resource:
     The other parts have a default. Write `_data` if the public attributes differ from the arguments
     of the class, `_from_data` if the class is not made by calling it, `_level` where fewer data
     decide what fits, `_slack` for how loosely a request fits (the scheduler takes the tightest
-    worker), `_supplied` for the supply of a worker that states the resource, and `_ask` for how a
-    request reads in messages. ``_exports`` names the attributes that a combination passes on,
-    ``_unlimited_if_absent`` is True if a worker that does not state the kind meets every request
-    for it, and ``_implied`` is a request that counts if a task does not ask for the kind.
+    worker), `_supplied` for the supply of a worker that states the resource, `_ask` for how a
+    request reads in messages, and `_variables` for what programs are told of their allocation.
+    ``_exports`` names the attributes that a combination passes on, ``_unlimited_if_absent`` is True
+    if a worker that does not state the kind meets every request for it, and ``_implied`` is a
+    request that counts if a task does not ask for the kind.
     """
 
     __slots__ = ()
@@ -157,6 +158,18 @@ class Resource:
     def _ask(self) -> str:
         """Return the text that shows this resource as a request, in messages."""
         return self._repr()
+
+    def _variables(self, worker: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the environment variables by which programs find this allocation.
+
+        Args:
+            worker: the environment of the worker, for names that only that knows.
+        """
+        return {}
+
+    def _cpus(self) -> Sequence[int]:
+        """Return the ids of the CPUs that this allocation holds, to which programs are bound."""
+        return ()
 
     # ---- what users call
 

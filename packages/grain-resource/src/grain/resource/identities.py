@@ -13,6 +13,8 @@ import operator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from grain.resource.base import Resource, with_usage
+from grain.resource.programs.gpus import gpu_variables
+from grain.resource.programs.variables import SLOTS, THREADS
 from grain.resource.topology import MOST, Topology, bits, lowest, mask_of, spans
 
 if TYPE_CHECKING:
@@ -51,11 +53,17 @@ _NOTHING = _More()
 
 
 class Identities(Resource):
-    """Numbered things, one bit each in ``_mask``, so that taking and giving back are exact.
+    """Numbered things, such as cores or ports; subclass it for a kind of these.
 
     As a request only the number counts; as a supply, a number N stands for the ids 0 to N-1, and a
-    number below 1 for a part of the id 0.
+    number below 1 for a part of the id 0. A subclass may name one of them: ``_noun = "port"``.
+
+    Args:
+        N: as of `Cores`.
+        spread: as of `Cores`.
     """
+
+    # Of the ids, one bit each stands in ``_mask``, so that taking and giving back are exact.
 
     # The last one is there only if the resource was not stated by its ids.
     __slots__ = ("_mask", "_more", "_owned", "_stated")
@@ -65,8 +73,9 @@ class Identities(Resource):
     _owned: int
     _more: _More | None
 
-    _noun: ClassVar[str]
-    _label: ClassVar[str]
+    _noun: ClassVar[str] = "thing"
+    _label: ClassVar[str] = ""  # in the text of an allocation, if it is not the name of the class
+    _exports: ClassVar[tuple[str, ...] | None] = ()  # the names of the kinds below are theirs
 
     @with_usage(lambda _: "only the number, as in Cores(4) or GPUs(1)")
     def __init__(
@@ -291,11 +300,12 @@ class Identities(Resource):
 
     def _repr(self) -> str:
         more = self._more or _NOTHING
+        label = self._label or type(self).__name__
         if more.is_all:
-            return f"{self._label}(all)"
+            return f"{label}(all)"
         shown = [spans(bits(self._mask))] if self._mask else []
         shown += [f"{one}:{units / _WHOLE}" for one, units in sorted(more.parts.items())]
-        return f"{self._label}([{','.join(shown)}]{', spread=True' if more.spread else ''})"
+        return f"{label}([{','.join(shown)}]{', spread=True' if more.spread else ''})"
 
     def _ask(self) -> str:
         if self.is_all:
@@ -422,6 +432,12 @@ class Cores(Identities):
         """The CPU ids, ascending."""
         return self.ids
 
+    def _cpus(self) -> list[int]:
+        return self.ids
+
+    def _variables(self, worker: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
+        return dict.fromkeys(("GRAIN_CORES", *THREADS, *SLOTS), str(self.N)) if self.N else {}
+
 
 class GPUs(Identities):
     """GPUs, with identities like `Cores`.
@@ -442,6 +458,10 @@ class GPUs(Identities):
     def g(self) -> list[int]:
         """The GPU ids, ascending."""
         return self.ids
+
+    def _variables(self, worker: Mapping[str, str]) -> dict[str, str]:
+        ids = self.ids
+        return {"GRAIN_GPUS": str(len(ids)), **gpu_variables(ids, worker)} if ids else {}
 
     @property
     def knows_near(self) -> bool:

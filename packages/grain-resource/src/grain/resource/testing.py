@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from grain.resource.errors import ResourceError
 from grain.resource.kinds import from_data, to_data
+from grain.resource.programs.variables import variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -65,6 +66,7 @@ def check_kind(
             assert yes, f"_request says no to {request!r}, but it was allocated"
             held.append((got, to_data(got)))
             _check_data(got)
+            _check_variables(got)
             _check_apart([set(identities(res)) for res, _ in held])
             supply.dealloc(got)
             assert to_data(supply) == before, f"giving back {got!r} does not restore the supply"
@@ -82,6 +84,13 @@ def _check_data(resource: Resource) -> None:
     assert again == resource, f"{resource!r} becomes {again!r} through plain data"
     assert hash(again) == hash(resource), f"{resource!r} hashes differently through plain data"
     assert isinstance(repr(resource), str)
+
+
+def _check_variables(allocation: Resource) -> None:
+    before = to_data(allocation)
+    variables = variables_of(allocation, {})
+    assert variables_of(allocation, {}) == variables, f"_variables of {allocation!r} vary"
+    assert to_data(allocation) == before, f"_variables of {allocation!r} change it"
 
 
 def _check_apart(holdings: list[set[Hashable]]) -> None:

@@ -45,4 +45,5 @@ Map:
 
 from grain.subproc.decorator import subprocify as subprocify
 from grain.subproc.errors import BrokenSubprocessError as BrokenSubprocessError
+from grain.subproc.errors import SubprocessMemoryError as SubprocessMemoryError
 from grain.subproc.scope import subprocess_pool_scope as subprocess_pool_scope

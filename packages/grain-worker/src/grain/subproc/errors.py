@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grain.worker.errors import TaskletError, signal_name
 
-__all__ = ["BrokenSubprocessError"]
+__all__ = ["BrokenSubprocessError", "SubprocessMemoryError"]
 
 
 class BrokenSubprocessError(TaskletError):
@@ -40,3 +40,11 @@ class BrokenSubprocessError(TaskletError):
             lines.append("  the last lines of stderr:")
             lines += [f"    {line}" for line in self.stderr_tail.splitlines()]
         return "\n".join(lines)
+
+
+class SubprocessMemoryError(BrokenSubprocessError, MemoryError):
+    """The process of a call was killed for want of memory.
+
+    The evidence is that of a program, see `grain.worker.processes.out_of_memory`, and stands in the
+    reason. In a task of a group that learns its memory, the call is repeated with more.
+    """

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from grain import GVAR
 from grain.files.trust import python_command
 from grain.subproc import wire
-from grain.subproc.errors import BrokenSubprocessError
+from grain.subproc.errors import BrokenSubprocessError, SubprocessMemoryError
 from grain.subproc.output_pipe import OutputPipe
+from grain.worker.node.cgroup import read_cgroups
+from grain.worker.processes.out_of_memory import evidence_of_memory
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
 
 if TYPE_CHECKING:
@@ -202,10 +205,20 @@ class PoolProcess:
         Args:
             reason: what happened to the process, if not its own death.
         """
-        return BrokenSubprocessError(
-            name,
-            reason or self._end.describe(),
-            self._end.returncode,
-            self._err.tail(),
-            socket.gethostname(),
+        end, kind = self._end, BrokenSubprocessError
+        if not reason:
+            reason = end.describe()
+            if evidence := self._evidence():
+                kind, reason = SubprocessMemoryError, f"{reason}: {evidence}"
+        return kind(name, reason, end.returncode, self._err.tail(), socket.gethostname())
+
+    def _evidence(self) -> str:
+        """Return by what it is known that it was killed for want of memory; "" if it was not."""
+        limit = read_cgroups().memory
+        return evidence_of_memory(
+            self._end.returncode or 0,
+            int(self._end.out_of_memory),
+            self._end.max_rss,
+            (getattr(GVAR.res, "M", None), None if limit is None else limit / 1e9),
+            own_group=False,
         )

@@ -22,6 +22,7 @@ Map:
 - ``agent/``: the process that represents a worker to the head
 - ``runner/``: the execution of runs, in the agent's child process or in a mission
 - ``jobs/``: jobs of a queue, between their receipts
+- ``steps/``: the steps of such a job, which its ``srun`` starts
 - ``pickling/``: the pickler behind ``payload``
 - ``processes/``: this process's side of helper processes, and the environment of programs
 - ``lanes/``: runs that take brief calls straight from their mission
@@ -38,9 +39,9 @@ from grain.worker.errors import TaskletError as TaskletError
 from grain.worker.node.cpus import LocalOffer as LocalOffer
 from grain.worker.node.cpus import local_offer as local_offer
 from grain.worker.node.directory import directory_at_start as directory_at_start
+from grain.worker.node.forks import DefaultInChildren as DefaultInChildren
 from grain.worker.processes.account import RunAccount as RunAccount
 from grain.worker.processes.computing import Computing as Computing
-from grain.worker.processes.forks import DefaultInChildren as DefaultInChildren
 from grain.worker.runner.runner import Runner as Runner
 from grain.worker.runner.translation import MemoryTranslation as MemoryTranslation
 from grain.worker.runner.watchdog import LoopWatchdog as LoopWatchdog

@@ -5,24 +5,34 @@
     Memory  The least of: the machine's memory, the limits of the control groups, the grants of
             Slurm and HTCondor.
     WTime   The time until the job's end, if the batch system states it.
-    GPUs    The GPUs of CUDA_VISIBLE_DEVICES, or the ones granted by Slurm. Without a batch system
-    all.
+    GPUs    The GPUs that the variables of their vendor let this process see (`grain.resource`), or
+            the ones granted by Slurm. Without a batch system, all of NVIDIA's.
 
 Sources: sched_getaffinity(2) and cpuset(7); cgroups(7); sbatch(1), "Output environment variables";
 pbs_ijob and qsub(1B) for NCPUS and PBS_NODEFILE; Torque's qsub for PBS_NUM_PPN and PBS_WALLTIME;
 Grid Engine's qsub(1) for NSLOTS; LSF's "Environment variables" for LSB_DJOB_NUMPROC; HTCondor's
 manual for the machine ad; oarsub(1) for OAR_NODEFILE; flux-job(1) for the time left.
-CUDA C++ Programming Guide, "CUDA Environment Variables".
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.resource import Cores, GPUs, Resource, WTime, check_offer, from_data
+from grain.resource import (
+    Cores,
+    GPUs,
+    Resource,
+    WTime,
+    check_offer,
+    from_data,
+    gpu_ids,
+    named_by_numbers,
+)
 from grain.worker.errors import UsageError
 from grain.worker.node.cgroup import parse_ids
 from grain.worker.node.topology import with_groups, with_near
@@ -162,7 +172,7 @@ def detect_resources(stated: Any, info: HostInfo, *, hyperthreads: bool = True) 
     try:
         resources = from_data(offered)
         check_offer(resources)
-        resources = _with_topology(resources, info)
+        resources = _with_topology(_stated_gpus(resources, info), info)
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"resources: {error}") from error
     time = resources.get(WTime)
@@ -174,14 +184,16 @@ def _with_topology(resources: Resource, info: HostInfo) -> Resource:
     """Return what a worker offers, with the groups of its CPUs, and the CPUs near its GPUs.
 
     There are none where the ids are mere numbers, because this process may not use such CPUs, or
-    where a batch system may have given the GPUs other numbers.
+    where GPUs have names, or a batch system may have given them other numbers.
     """
     cores, gpus = resources.get(Cores), resources.get(GPUs)
     ids = cores.c if isinstance(cores, Cores) else []
     if info.affinity.issuperset(ids):
         resources = with_groups(resources, info.groups)
     numbers = gpus.g if isinstance(gpus, GPUs) else []
-    renumbered = batch_system(info.environ) and len(numbers) < len(info.devices)
+    renumbered = not named_by_numbers(info.environ) or (
+        batch_system(info.environ) and len(numbers) < len(info.devices)
+    )
     return resources if renumbered else with_near(resources, info.near)
 
 
@@ -222,7 +234,7 @@ def _detect(
                 )
             return _first(ids if hyperthreads else info.groups.one_of_each_core(ids), bounds)
         case "GPUs":
-            return _first(gpu_ids(info, remarks), bounds) or None
+            return _first(detected_gpus(info), bounds) or None
         case "Memory":
             size = memory_bytes(info)
             return None if size is None else _within(size / 1e9, bounds)
@@ -346,28 +358,35 @@ def time_left(info: HostInfo) -> float | None:
     return float(seconds) if seconds else None
 
 
-def gpu_ids(info: HostInfo, remarks: list[str]) -> list[int]:
-    """Return the GPUs to offer, by the numbers that CUDA_VISIBLE_DEVICES takes in this process."""
+def detected_gpus(info: HostInfo) -> list[int]:
+    """Return the ids of the GPUs to offer, as `grain.resource.gpu_ids` has them."""
     environ = info.environ
-    visible = environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        # CUDA itself stops at the first word that is not a device.
-        words = visible.replace(" ", "").split(",")
-        if words[0] in ("", "-1", "NoDevFiles"):
-            return []
-        ids = parse_ids(visible)
-        if not ids:
-            remarks.append(
-                f"CUDA_VISIBLE_DEVICES={visible} does not name GPUs by their numbers: none are "
-                'offered. State them, as in {"auto": true, "GPUs": [0, 1]}'
-            )
-        return sorted(ids)
+    seen = gpu_ids(environ)
+    if seen is not None:
+        return seen
     for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
         if ids := parse_ids(environ.get(name, "")):
             return sorted(ids)
     if batch_system(environ):
         return []  # the machine may have GPUs, but the job was granted none
     return sorted(info.devices)
+
+
+def _stated_gpus(resources: Resource, info: HostInfo) -> Resource:
+    """Return what a worker offers, with the ids of the GPUs that it sees, if it states a number.
+
+    Raises:
+        ValueError: it states more than it sees by names.
+    """
+    gpus, seen = resources.get(GPUs), gpu_ids(info.environ)
+    if not isinstance(gpus, GPUs) or not seen:
+        return resources
+    if gpus.by_number and len(seen) >= gpus.N:
+        parts = {**resources.parts(), "GPUs": GPUs(seen[: gpus.N])}
+        return functools.reduce(operator.and_, parts.values())
+    if not named_by_numbers(info.environ) and not set(gpus.g) <= set(seen):
+        raise ValueError(f"{gpus!r}: this process sees {len(seen)} GPUs, by their names")
+    return resources
 
 
 def _number(text: str | None) -> int | None:

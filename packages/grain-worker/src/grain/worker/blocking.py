@@ -93,7 +93,7 @@ async def call_in_thread(
     # No limit of threads: the resources of tasks limit how many of them run at a time.
     limiter = trio.CapacityLimiter(math.inf)
     call = functools.partial(_call, Origin(), fn, kwargs or {})
-    if cores := len(allocated(GVAR.res, "c")):
+    if cores := len(allocated(GVAR.res)):
         call = functools.partial(_call_on_cores, library_threads(), cores, call)
     return await trio.to_thread.run_sync(call, *args, limiter=limiter)
 

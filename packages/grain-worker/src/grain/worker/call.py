@@ -106,7 +106,8 @@ async def run_call(
         KeyboardInterrupt: it struck in the tasklet, but concerns the whole process.
         trio.Cancelled: a scope around this call was cancelled.
     """
-    GVAR.enter(res, instance, settings, account or RunAccount(res))
+    account = account or RunAccount(res)
+    GVAR.enter(res, instance, settings, account)
     timer = None
     result: Outcome | None = None
     try:
@@ -117,6 +118,7 @@ async def run_call(
                 result = await capture(call, leaf=True)
         else:
             with scope or trio.CancelScope(), trio.move_on_after(limit) as timer:
+                account.limit, account.deadline = limit, timer.deadline
                 result = await capture(call, leaf=True)
     except BaseException as error:
         # The scopes have removed their cancellation from the group; these exceptions remain.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import trio
 
@@ -98,6 +98,9 @@ class Failure:
         evidence: by what it is known that it ended for want of memory; empty if it did not.
         exceeded: True if it was ended as it had more memory than it may have.
         member: the number of the member of a gang that it ran on by `run_on_members`.
+        warned: before what it was warned: ``"time"`` for a time limit, ``"worker"`` for the end of
+            its worker; empty if it was not.
+        stopped_softly: True if it has ended by itself after that.
     """
 
     argv: tuple[str, ...]
@@ -122,6 +125,8 @@ class Failure:
     evidence: str = ""
     exceeded: bool = False
     member: int | None = None
+    warned: str = ""
+    stopped_softly: bool = False
 
 
 class ExternalError(Exception):
@@ -252,10 +257,20 @@ class ExternalMemoryError(ExternalError, MemoryError):
 
 
 class ExternalTimeoutError(ExternalError, trio.TooSlowError):
-    """A program was ended at its time limit; its output until then is there.
+    """A program was ended at its time limit, or stopped before it; its output is there.
 
-    ``returncode`` is None, and ``elapsed`` the seconds until the last of its processes had ended.
+    ``returncode`` is None if it was ended, and ``elapsed`` the seconds until the last of its
+    processes had ended.
+
+    Attributes:
+        stopped_softly: True if it has stopped by itself after a warning.
+        warned: before what it was warned: ``"time"``, ``"worker"``, or "" if it was not.
     """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.warned = failure.warned
+        self.stopped_softly = failure.stopped_softly
 
 
 def exceeded_memory(error: BaseException) -> bool:
@@ -263,6 +278,16 @@ def exceeded_memory(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return any(map(exceeded_memory, error.exceptions))
     return isinstance(error, MemoryError)
+
+
+def how_failed(error: BaseException) -> Literal["memory", "stopped", "time", "failed"]:
+    """Return the way in which an attempt failed, as `grain.worker.messages.PastAttempts` has it."""
+    if exceeded_memory(error):
+        return "memory"
+    behind = [error, *all_behind(error)]
+    if any(isinstance(one, ExternalTimeoutError) and one.stopped_softly for one in behind):
+        return "stopped"
+    return "time" if any(isinstance(one, trio.TooSlowError) for one in behind) else "failed"
 
 
 def note_memory(error: BaseException, amount: float) -> None:

@@ -28,8 +28,8 @@ import os
 import shlex
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from numbers import Integral, Real
 from pathlib import Path
@@ -59,6 +59,7 @@ from grain.worker.processes.fork_server_client import ForkServerClient, LostErro
 from grain.worker.processes.mpi import members, mpi_prefix
 from grain.worker.processes.out_of_memory import evidence_of_memory
 from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, StuckError
+from grain.worker.processes.warning import BEFORE, EarlyWarning, UnusableWarning, Warn
 
 if TYPE_CHECKING:
     from grain.worker.guards.protocol import ProgramRequest
@@ -111,6 +112,7 @@ class Completed:
             0.01 or so, as Linux counts in the small process that starts the program.
         host: the name of the machine it ran on.
         usage: what it has used, in the same units as a whole run's: see ``GVAR.usage``.
+        warned: ``"time"`` if it was warned of a time limit before it ended; else empty.
     """
 
     argv: tuple[str, ...]
@@ -123,6 +125,7 @@ class Completed:
     max_rss: float
     host: str
     usage: Usage = field(default_factory=Usage)
+    warned: str = ""
 
     @property
     def peak_memory(self) -> float:
@@ -157,6 +160,8 @@ async def run_external(
     here: bool = False,
     enforce: bool | None = None,
     memory_signs: Sequence[str] = (),
+    warn: Warn | Callable[[], Awaitable[object]] | None = None,
+    warn_before: float = BEFORE,
 ) -> Completed:
     """Run a program to its end, and to the end of everything it started.
 
@@ -192,6 +197,13 @@ async def run_external(
             ``Memory(32, group="opt")``. Programs of one task are each held to the whole amount.
         memory_signs: texts in the last lines of its output by which a program that fails says that
             memory was too little.
+        warn: what asks the program to stop by itself, so that it can be continued: the name of a
+            file to make in `cwd`, or a pair of its name and its text; a signal to the program, as
+            ``signal.SIGTERM`` or ``"SIGTERM"``; an async function. A file of this name is removed
+            at the start and at the end.
+        warn_before: so many seconds before the first of `timeout`, the time limit of the task and
+            the end of the worker; at once if the worker is to leave. If the worker has less than
+            twice as many left at the start, after half of them.
 
     Raises:
         ExternalError: the program failed, and `check` is set. The message has the reason, the host
@@ -201,7 +213,10 @@ async def run_external(
         ExternalStartError: the program, `cwd` or a file cannot be used.
         ExternalLostError: it is unknown how the program ended, or it cannot be ended.
         ExternalTimeoutError: at the time limit, when the whole tree is gone. It has what the
-            program wrote until then, and is a `trio.TooSlowError`, too.
+            program wrote until then, and is a `trio.TooSlowError`, too. Also, with
+            ``stopped_softly``, if the program failed after a warning of a time limit, and `check`
+            is set; and if it ended, in whatever way, after one of the end of its worker. Let that
+            one pass: then the task runs again elsewhere, where ``GVAR.last`` says so.
         OSError: this process has too many open files.
         ValueError, TypeError: for arguments that no program can have.
 
@@ -222,7 +237,12 @@ async def run_external(
     listener = program_listener.get()
     if listener is not None and not here and not GVAR.res.parts():
         listener(argv)
-    return await run_program_call(call, timeout, check=check)
+    if GVAR.attempt > 1:
+        call.request["env"].setdefault(b"GRAIN_ATTEMPT", b"%d" % GVAR.attempt)
+    if warn is None:
+        return await run_program_call(call, timeout, check=check)
+    warning = EarlyWarning(warn, warn_before, timeout, call.cwd)
+    return await run_warned(call, timeout, warning, check=check)
 
 
 async def run_on_members(
@@ -332,6 +352,90 @@ async def run_program_call(
     if late is not None and isinstance(late.report, ProgramExit) and late.report.by_itself:
         return call.completed(late, check)  # only what it left behind took so long
     raise call.timed_out(f"ended after its time limit of {timeout:g} s")
+
+
+async def run_warned(
+    call: ProgramCall,
+    timeout: float | None,  # noqa: ASYNC109 (it bounds the program, not the waiting)
+    warning: EarlyWarning,
+    *,
+    check: bool,
+) -> Completed:
+    """Run the program of a call to its end, and warn it before; errors as of `run_external`."""
+    try:
+        await warning.prepare()
+    except UnusableWarning as error:
+        raise ExternalStartError(call.failure(reason=str(error), errno=errno.ENOENT)) from None
+    ended: Completed | ExternalError | None = None
+    failed: list[Exception] = []
+
+    async def watch() -> None:
+        try:
+            await warning.watch(call.request)
+        except Exception as error:  # of the user's function
+            failed.append(error)
+            nursery.cancel_scope.cancel()
+
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            try:
+                ended = await run_program_call(call, timeout, check=check)
+            except ExternalError as error:
+                ended = error
+            nursery.cancel_scope.cancel()
+    finally:
+        await warning.clear()
+    if failed:
+        raise failed[0]
+    assert ended is not None  # or an exception has left the nursery
+    return _after_warning(ended, warning, check=check)
+
+
+def _after_warning(
+    ended: Completed | ExternalError, warning: EarlyWarning, *, check: bool
+) -> Completed:
+    """Return the end of a program that was to be warned, or raise its error."""
+    if isinstance(ended, ExternalTimeoutError):
+        failure = replace(ended.failure, warned=warning.cause)
+        if warning.trouble:
+            failure = replace(failure, reason=f"{failure.reason}; {warning.trouble}")
+        raise _limited(ExternalTimeoutError(failure), warning)
+    if isinstance(ended, ExternalError):
+        if not warning.cause or type(ended) is not ExternalError:
+            raise ended
+        failure = ended.failure
+    elif not warning.cause:
+        return ended
+    elif warning.cause == "time" and (ended.returncode == 0 or not check):
+        return replace(ended, warned=warning.cause)
+    else:
+        failure = Failure(
+            argv=ended.argv,
+            host=ended.host,
+            returncode=ended.returncode,
+            elapsed=ended.elapsed,
+            stdout=ended.stdout,
+            stderr=ended.stderr,
+            usage=ended.usage,
+        )
+    before = "its worker's end" if warning.cause == "worker" else "its time limit"
+    reason = f"stopped softly before {before}, by {warning.told}: {ExternalError(failure).reason}"
+    soft = not warning.signal or failure.returncode != -warning.signal
+    if not soft:
+        reason = (
+            f"ended at once by {warning.told}, {warning.before:g} s before {before}: it does not "
+            "handle that signal, so it has stored nothing; state another, or a file"
+        )
+    failure = replace(failure, reason=reason, warned=warning.cause, stopped_softly=soft)
+    raise _limited(ExternalTimeoutError(failure), warning)
+
+
+def _limited(error: ExternalTimeoutError, warning: EarlyWarning) -> ExternalTimeoutError:
+    """Tell an error the hard limit of its task, if that was the reason, for the next attempt."""
+    if warning.limit:
+        error.limit = warning.limit  # type: ignore[attr-defined]
+    return error
 
 
 def ending_programs() -> list[float]:
@@ -449,7 +553,8 @@ class ProgramCall:
             raise ValueError(
                 "enforce=True: the task asks for no memory, so state it, as in @ Memory(8)"
             )
-        variables = environment(res, inherited, {**GVAR.env, **env}, threads)
+        changes = {**GVAR.env, **env}
+        variables = environment(res, inherited, changes, threads, worker=os.environb)
         if cwd is None:
             self.cwd = None if scratch else GVAR.cwd
         else:

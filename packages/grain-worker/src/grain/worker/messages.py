@@ -44,6 +44,9 @@ mission, one after the other (`grain.worker.lanes`)."""
 TIME_OVER = "its worker's time was over"
 """The detail, as text, of a run that its worker has handed back for that reason."""
 
+STOPPED_SOFTLY = "its program has stopped after a warning"
+"""The detail, as text, of a run that was handed back since its program did so."""
+
 
 class Outlived(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The seconds of a run that was not over when the time of its worker was.
@@ -97,6 +100,40 @@ class MissionSettings(msgspec.Struct, frozen=True, array_like=True):
     id: str = ""
 
 
+HowEnded = Literal["failed", "memory", "time", "crashed", "returned", "stopped"]
+"""The way in which an attempt at a task ended: see `PastAttempts`."""
+
+
+class PastAttempts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The attempts at a task before a run, as that sees them: ``GVAR.attempt``, ``GVAR.last``.
+
+    Attributes:
+        count: the number of them.
+        end: how the last one ended. ``"failed"``: by an exception; ``"memory"``, ``"time"``: of
+            these it had too little; ``"crashed"``: its process or its worker died;
+            ``"returned"``: its worker handed it back; ``"stopped"``: a program of it has stopped
+            softly, after a warning.
+        text: that in words, shortened.
+    """
+
+    count: int
+    end: HowEnded
+    text: str = ""
+
+    @property
+    def stopped_softly(self) -> bool:
+        """True if a program of the last attempt has stopped softly, after a warning."""
+        return self.end == "stopped"
+
+
+_PAST_TEXT = 200  # characters
+
+
+def one_more(past: PastAttempts | None, end: HowEnded, text: str = "") -> PastAttempts:
+    """Return the attempts before the next run, after one that ended in some way."""
+    return PastAttempts(1 + (0 if past is None else past.count), end, text[:_PAST_TEXT])
+
+
 class GangPart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The part of a run in a gang: a task on several workers at once (`grain.worker.gang`).
 
@@ -127,6 +164,7 @@ class StartRun(Message, frozen=True):
         settings: on a wire, the mission's `MissionSettings` as bytes; empty for none.
         gang: its part in a gang; None for a run on one worker. A seat has no function, and no
             payload.
+        past: the attempts before it; None if it is the first.
     """
 
     max_payload = 256 * 1024**2
@@ -139,6 +177,7 @@ class StartRun(Message, frozen=True):
     task: int = 0
     settings: bytes = b""
     gang: GangPart | None = None
+    past: PastAttempts | None = None
 
 
 class Cancel(Message, frozen=True):
@@ -159,6 +198,7 @@ class Ended(Message, frozen=True):
     Attributes:
         status: ``"done"``: the payload is the outcome. ``"cancelled"``: `Cancel` ended it.
             ``"returned"``: it never began, or it failed as its worker was being ended.
+            ``"stopped"``: its program has stopped softly before the end of the worker.
         failed: True if the payload is an exception.
         crash: why the run counts as crashed, though it has an outcome; empty if it does not.
         error: the class and the first line of the exception that it raised, as text; empty where it
@@ -201,6 +241,24 @@ class EndingTold(Message, frozen=True):
 
     attempt: Attempt
     ends: bool
+
+
+class EndOfWorker(Message, frozen=True):
+    """The time that is left to the runs of a worker; repeated when that changes.
+
+    Programs that take warnings are warned so long before as their calls state.
+
+    Attributes:
+        left: seconds until runs are cancelled; None if that is open.
+        now: True if all are to be warned now: the worker is to leave when its runs have ended.
+    """
+
+    left: float | None
+    now: bool = False
+
+
+class ProgramWarned(Message, frozen=True):
+    """A program was warned of the end of the worker: what begins now would be warned at once."""
 
 
 class Ready(Message, frozen=True):
@@ -304,7 +362,8 @@ class RunEnded(Message, frozen=True):
             too long in a chain.
         detail: text for display. For a crash, how the process died; for an error, the class and the
             first line of the exception, and of a program the line of its output that says why; for
-            a run that has outlived its worker, `TIME_OVER`.
+            a run that has outlived its worker, `TIME_OVER`; for one whose program has stopped
+            softly before the end of the worker, `STOPPED_SOFTLY`.
         report: its times, and what it has used: a `grain.eventlog.usage.RunReport` as bytes, which
             only writers of logs read; for a brief run without a program and with a value, its
             seconds; empty if it never began.
@@ -461,6 +520,7 @@ class Lease(Message, frozen=True):
         settings: the mission's `MissionSettings` as bytes; empty for none.
         gang: its part in a gang; None for a run on one worker. A seat has no function, and no
             payload.
+        past: the attempts before it; None if it is the first.
     """
 
     max_payload = 256 * 1024**2
@@ -475,6 +535,7 @@ class Lease(Message, frozen=True):
     chain: int = 0
     settings: bytes = b""
     gang: GangPart | None = None
+    past: PastAttempts | None = None
 
 
 class SeatOpen(Message, frozen=True):

@@ -54,7 +54,7 @@ def batch(config: Config) -> list[CheckResult]:
 def _several_nodes(config: Config) -> CheckResult | None:
     """Return what is in the way of jobs with several nodes; None if nothing is."""
     from grain.cli.batch.errors import BatchError
-    from grain.cli.workers.shapes import with_shape
+    from grain.cli.scaling.configured import with_shape
     from grain.cli.workers.submission import prepare_workers
 
     sorts = [with_shape(config, shape) for shape in config.shape] or [config]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.cli.jobs.dispatcher import wake_dispatcher
 from grain.cli.queue import shell
 from grain.cli.queue.explaining import STATES, outputs
+from grain.cli.queue.fitting import blocks_of
 from grain.cli.queue.opening import open_queue, this_user
 from grain.cli.queue.rows import block_text, end_text
 from grain.cli.queue.submission import SubmittedFrom, passed_on
-from grain.queue.book import Blocks, Book
+from grain.queue.book import Book
 from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges
 
@@ -131,13 +132,13 @@ class QueueClient:
             }
 
     def blocked(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the jobs that cannot begin, because a job before them did not end as they ask.
+        """Return the jobs that never begin: others did not end as they ask, or they fit nowhere.
 
         Each comes with the reason, as of the last look. `ended` does not return these jobs: they
-        can still begin if a user runs the other job again.
+        can still begin if a user runs the other job again, or brings a larger worker.
         """
         with self._lock:
-            blocks = Blocks(self._book)
+            blocks = blocks_of(self._book)
             entries = {number: self._book.entries.get(number) for number in numbers}
             return {
                 number: block_text(self._book, entry, block)

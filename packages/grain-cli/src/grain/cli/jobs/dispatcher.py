@@ -19,6 +19,7 @@ import click
 from grain.cli.queue.opening import LATE, dispatcher_state, silence_of
 from grain.cli.show import clean
 from grain.eventlog.files import open_plain
+from grain.files.processes import is_stopped
 from grain.resource.figures import signal_name, span
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def wake_dispatcher(queue: Queue, config: str | None) -> str:
         with report_errors():
             alive = Dispatchers(queue.files).alive()
             if alive is None:
-                if not _is_starting(queue):
+                if not is_starting(queue):
                     _start(queue, config)
                 return ""
             if not alive.is_here:
@@ -205,7 +206,7 @@ def main(folder: str, config: str, lock: str) -> None:
     chosen = config or None
 
     def start() -> None:
-        if not _is_starting(queue):
+        if not is_starting(queue):
             _start(queue, chosen)
 
     watch(queue, start)
@@ -295,7 +296,7 @@ def no_dispatcher(queue: Queue) -> str:
     """Return a sentence that no dispatcher runs, and what the user may do; or that one starts."""
     from grain.cli.jobs import as_job
 
-    if _is_starting(queue):
+    if is_starting(queue):
         return "a dispatcher is starting"
     if (chosen := as_job.choice(queue)) is not None:
         return f"no dispatcher runs: {_no_job(queue, chosen)}"
@@ -317,7 +318,7 @@ def _no_job(queue: Queue, chosen: AsJob) -> str:
     return as_job.waiting_text(jobs) or "the next job is submitted by `grain queue start`"
 
 
-def _is_starting(queue: Queue) -> bool:
+def is_starting(queue: Queue) -> bool:
     """Return True if a dispatcher was started a moment ago, on any host, and lives.
 
     It needs seconds until it is in charge. Whoever submits many jobs one by one would start as many
@@ -332,6 +333,7 @@ def _is_starting(queue: Queue) -> bool:
         and record.end is None
         and time_of_files(record.folder.parent) - record.made < _STARTING
         and state_of(record).phase.alive
+        and not (record.process is not None and is_stopped(record.process.pid))
         for record in read(missions_folder(), queue.name)
     )
 
@@ -420,8 +422,9 @@ def stop_dispatcher(queue: Queue) -> str:
             raise click.ClickException(_on_its_host(dispatchers, alive))
         with suppress(ProcessLookupError):  # that of a batch job
             os.kill(alive.dispatcher.pid, signal.SIGTERM)
+            os.kill(alive.dispatcher.pid, signal.SIGCONT)  # it may be stopped
         end = time.monotonic() + _STOPPING
-        while dispatchers.alive() == alive:
+        while dispatchers.alive(also_stopped=True) == alive:
             if time.monotonic() > end:
                 return "the dispatcher is told to stop; jobs that run go on"
             time.sleep(0.05)
@@ -433,7 +436,7 @@ def stop_dispatcher(queue: Queue) -> str:
 
 def _in_charge_soon(queue: Queue, dispatchers: Dispatchers) -> LiveDispatcher | None:
     """Return the dispatcher in charge, perhaps when one is that is just starting; None for none."""
-    while (alive := dispatchers.alive()) is None and _is_starting(queue):
+    while (alive := dispatchers.alive(also_stopped=True)) is None and is_starting(queue):
         time.sleep(_LOOK)
     return alive
 

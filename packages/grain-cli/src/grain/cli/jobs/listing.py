@@ -47,6 +47,7 @@ def jobs(
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors(), queue_errors():
         from grain.cli.jobs.dispatcher import dispatcher_text
+        from grain.cli.queue.fitting import blocks_of
         from grain.cli.queue.rows import as_data, job_row, jobs_text, task_rows, tasks_text
         from grain.queue.book import Book
         from grain.queue.folder import DEFAULT, queue_folder
@@ -73,6 +74,7 @@ def jobs(
         # Whoever asks for jobs that wait makes sure that they are taken.
         waits = not all(entry.is_final for entry in entries)
         hint = dispatcher_text(queue, chosen_config(ctx)) if waits else ""
+        blocks = blocks_of(book, chosen_config(ctx))
         if as_csv:
             from grain.cli.jobs.table import table_lines
             from grain.cli.streams import write_data
@@ -80,11 +82,11 @@ def jobs(
             if as_json:
                 raise click.UsageError("--csv and --json exclude each other")
             meant = chosen or [Selected(one.number, one.number) for one in entries]
-            for line in table_lines(queue, book, entries, meant, now):
+            for line in table_lines(queue, book, entries, meant, now, blocks):
                 write_data(line)
             return
         if as_json:
-            print_json([as_data(book, entry, now) for entry in entries])
+            print_json([as_data(book, entry, now, blocks) for entry in entries])
             return
         if not entries:
             click.echo(_nothing(queue.name, book.next_job - 1, named=bool(words)))
@@ -92,10 +94,11 @@ def jobs(
         width = terminal_width(_NARROWEST) if sys.stdout.isatty() else None
         if len(chosen) == 1 and chosen[0].first == chosen[0].last:
             [entry] = entries
-            rows = task_rows(book, entry, chosen[0], now)
+            rows = task_rows(book, entry, chosen[0], now, blocks)
             text = tasks_text(entry.number, entry.job.name, rows, now, width)
         else:
-            text = jobs_text(queue.name, [job_row(book, entry, now) for entry in entries], width)
+            job_rows = [job_row(book, entry, now, blocks) for entry in entries]
+            text = jobs_text(queue.name, job_rows, width)
         click.echo(text, nl=False)
         if hint:
             click.echo(hint)

@@ -20,6 +20,8 @@ from grain.cli.queue.submission import (
     expanded,
     marked_lines,
 )
+from grain.inputs.errors import InputError
+from grain.inputs.warning import BEFORE, check_before, parse_warning
 from grain.queue.arrays import array_text, first_and_last, parse_array
 from grain.queue.errors import BadInput
 from grain.queue.records import ArraySpec, Dependency, Job, first_choice
@@ -158,6 +160,7 @@ def submit_options(
         halt=_halt(get("halt"), array),
         options=_ranks(options),
         **_warning(get("signal"), options.timeout),
+        **_soft_stop(get("warn"), get("warn_before"), options.timeout),
     )
     return options | more
 
@@ -313,6 +316,21 @@ def _warning(text: str | None, limit: float | None) -> dict[str, Any]:
         raise BadSubmission(f"--signal {text} warns before the time limit: add --time")
     to = "script" if match[1] else "steps"
     return {"signal": int(number), "signal_before": float(match[3] or 60), "signal_to": to}
+
+
+def _soft_stop(text: str | None, before: str | None, limit: float | None) -> dict[str, Any]:
+    """Return what asks the program to stop before it is ended."""
+    if text is None:
+        if before is not None:
+            raise BadSubmission(f"--warn-before {before}: add --warn FILE or --warn SIGNAL")
+        return {}
+    seconds = _seconds("--warn-before", before) if before is not None else BEFORE
+    try:
+        parse_warning(text)
+        check_before(seconds, limit, "--time")
+    except InputError as error:
+        raise BadSubmission(str(error)) from None
+    return {"warn": text, "warn_before": seconds}
 
 
 def _variables(texts: Sequence[str] | None) -> dict[str, str] | None:

@@ -24,9 +24,53 @@ if TYPE_CHECKING:
 # Options of the command, which a script cannot give.
 _NOT_OF_JOB = ("wait", "parsable", "as_json", "directives", "config_file", "words")
 _GIVEN = ParameterSource.COMMANDLINE
+# Words of sbatch and hq that people type, and what to write here.
+_CORES, _MEMORY, _GPUS = "-r Cores=4", "-r Memory=8, in GB", "-r GPUs=1"
+_NO_PARTITION = "[script] of grain.toml, as workers and not jobs ask the batch system"
+_INSTEAD = {
+    **dict.fromkeys(("--cpus", "--cpus-per-task", "--cores", "--ncpus"), _CORES),
+    **dict.fromkeys(("-m", "--mem", "--memory", "--mem-per-cpu", "--mem-per-node"), _MEMORY),
+    **dict.fromkeys(("-G", "--gpus", "--gres", "--gpus-per-node", "--resource"), _GPUS),
+    **dict.fromkeys(("-p", "--partition", "-A", "--account", "-q", "--qos"), _NO_PARTITION),
+    **dict.fromkeys(("-d", "--dependency"), "--after 12"),
+    **dict.fromkeys(("--ntasks", "--tasks"), "--ranks 8"),
+    **dict.fromkeys(("--ntasks-per-node", "--tasks-per-node"), "--ranks, for all nodes together"),
+    **dict.fromkeys(("--time-limit", "--time-request", "--walltime"), "--time 2h"),
+    "--wrap": "the command after --, as in: grain submit -- bash -c 'a; b'",
+    "--job-name": "--name NAME",
+    "--output": "--stdout FILE",
+    "--error": "--stderr FILE",
+    "--input": "--stdin FILE",
+    "--chdir": "--cwd DIR",
+    "--export": "--env NAME=VALUE",
+    "--exclusive": "-r Cores=all",
+    "-L": "-r Licences=vasp:2",
+    "--licenses": "-r Licences=vasp:2",
+    "--max-fails": "--halt fail=3",
+    "--crash-limit": "--retries 3, or --no-requeue",
+}  # fmt: skip
+
+
+class _SubmitCommand(click.Command):
+    """A command that names the right option for words of sbatch and hq."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the command line.
+
+        Raises:
+            click.UsageError: the command line makes no sense.
+        """
+        try:
+            return super().make_context(*args, **kwargs)
+        except click.NoSuchOption as error:
+            if instead := _INSTEAD.get(error.option_name):
+                text = f"there is no {error.option_name} here: use {instead}"
+                raise click.UsageError(text, error.ctx) from None
+            raise
 
 
 @click.command(
+    cls=_SubmitCommand,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS] [--]",
 )
@@ -87,6 +131,12 @@ _GIVEN = ParameterSource.COMMANDLINE
 @click.option(
     "--signal", metavar="[B:]SIG[@SECONDS]", help="Warn so long before the limit, as USR2@60."
 )
+@click.option(
+    "--warn", metavar="FILE|SIG",
+    help="Ask it to stop before its limit or its worker's end, by a file it looks for, or a "
+    "signal.",
+)  # fmt: skip
+@click.option("--warn-before", metavar="SPAN", help="So long before.  [default: 60s]")
 @click.option("-D", "--cwd", metavar="DIR", help="Directory to run in.  [default: this one]")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="Set an environment variable.")
 @click.option("--clean-env", is_flag=True, help="Pass on no variables but HOME and --env.")
@@ -127,6 +177,7 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     if not words:
         raise click.UsageError("name a script or a command, as in: grain submit job.sh")
+    _check_config(given["config_file"])
     from grain.cli.jobs.wait import going_on, trouble, wait_for
 
     with trouble() if given["wait"] else nullcontext(), report_errors(), queue_errors():
@@ -185,6 +236,17 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
                 click.echo(f"job {number} waits: {why}", err=True)
             if given["wait"]:
                 ctx.exit(wait_for(queue, mine, config=config))
+
+
+def _check_config(file: str | None) -> None:
+    """Refuse a configuration that is not there, as sbatch has the cores under this option.
+
+    Raises:
+        click.UsageError: there is no such file.
+    """
+    if file is not None and not Path(file).exists():
+        more = f"; for cores use -r Cores={file}" if file.isdecimal() else ""
+        raise click.UsageError(f"-c {clean(file)}: there is no such configuration file{more}")
 
 
 def _on_terminal() -> bool:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.queue.explaining import outputs
-from grain.cli.queue.rows import WORDS, task_rows
+from grain.cli.queue.rows import NEVER, WORDS, task_rows
 from grain.eventlog.files import open_plain
 from grain.inputs.splitting import row_text
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from grain.cli.queue.rows import TaskRow
-    from grain.queue.book import Book, Entry
+    from grain.queue.book import Blocks, Book, Entry
     from grain.queue.folder import Queue
     from grain.queue.records import TaskInput
     from grain.queue.selectors import Selected
@@ -56,13 +56,19 @@ class _Wide(NamedTuple):
 
 
 def table_lines(
-    queue: Queue, book: Book, entries: Sequence[Entry], chosen: Iterable[Selected], now: float
+    queue: Queue,
+    book: Book,
+    entries: Sequence[Entry],
+    chosen: Iterable[Selected],
+    now: float,
+    blocks: Blocks,
 ) -> Iterator[bytes]:
     """Yield a head, and a row for each task of jobs, with the output that there is by now.
 
     Args:
         chosen: the jobs, or tasks of jobs, that are meant.
         now: Unix seconds.
+        blocks: as of `grain.cli.queue.fitting.blocks_of`.
 
     Raises:
         OSError, grain.queue.errors.QueueError: inputs cannot be read.
@@ -73,12 +79,12 @@ def table_lines(
     for entry in entries:
         inputs = dict(queue.inputs(entry.job))
         ones = [one for one in meant if one.first <= entry.number <= one.last]
-        rows = {row.name: row for one in ones for row in task_rows(book, entry, one, now)}
+        rows = {row.name: row for one in ones for row in task_rows(book, entry, one, now, blocks)}
         for row in rows.values():
             filled = None if row.task is None else inputs.get(row.task)
             cells = [
                 str(entry.number), "" if row.task is None else str(row.task),
-                WORDS[row.standing.state], *_run_cells(row.standing.run),
+                NEVER if row.never else WORDS[row.standing.state], *_run_cells(row.standing.run),
                 *wide.cells(entry, filled), *_printed(entry, row),
             ]  # fmt: skip
             yield os.fsencode(row_text(cells) + "\n")

@@ -98,7 +98,8 @@ def wait(ctx: click.Context, as_json: bool, queue_name: str | None, jobs: tuple[
     """Wait until jobs have ended.
 
     The exit status is the number of tasks that did not succeed, 101 for more than 100; 102 if a
-    job never begins, as another one did not end as it wants; 130 after Ctrl-C, which ends the
+    job never begins, as another one did not end as it wants, or it fits no worker and none that
+    grain.toml describes; 130 after Ctrl-C, which ends the
     waiting and not the jobs; 255 for other errors.
 
     \b
@@ -155,7 +156,8 @@ def wait_for(
         grain.queue.errors.QueueError: the files of the queue cannot be read.
     """
     from grain.cli.jobs.dispatcher import revive_dispatcher
-    from grain.queue.book import Blocks, Book
+    from grain.cli.queue.fitting import blocks_of
+    from grain.queue.book import Book
 
     book = Book.read(queue)
     wanted = dict.fromkeys(
@@ -171,8 +173,8 @@ def wait_for(
     ]
     warn_of_damage(book)
     began, shown = time.monotonic(), ""
-    revive_at = began + _REVIVE
-    _tell_held(book, found)
+    revive_at = began
+    _tell_held(book, found, blocks_of(book, config))
     progress = sys.stderr.isatty()
     try:
         while True:
@@ -180,7 +182,7 @@ def wait_for(
             if progress and (text := _progress(counts)) != shown:
                 shown = text
                 click.echo(f"\r\033[K{text}", plain(sys.stderr), nl=False)
-            blocks = Blocks(book)
+            blocks = blocks_of(book, config)
             if all(
                 of.is_final or one.block(blocks) is not None
                 for of, one in zip(counts, found, strict=True)
@@ -197,7 +199,7 @@ def wait_for(
     if as_json:
         from grain.cli.queue.rows import as_data
 
-        print_json([as_data(book, one.entry, time.time()) for one in found])
+        print_json([as_data(book, one.entry, time.time(), blocks) for one in found])
     else:
         _report(book, found, blocks)
     if any(one.block(blocks) is not None for one in found):
@@ -212,13 +214,13 @@ def _progress(counts: Sequence[StateCounts]) -> str:
     return f"{text}, {failed:,} without success" if failed else text
 
 
-def _tell_held(book: Book, found: Sequence[_Awaited]) -> None:
+def _tell_held(book: Book, found: Sequence[_Awaited], blocks: Blocks) -> None:
     """Name the jobs that are on hold, and what has them begin."""
     from grain.cli.queue.rows import REASONS, job_row, number_text
 
     for one in found:
         if not one.entry.is_final and not one.entry.running:
-            row = job_row(book, one.entry, time.time())
+            row = job_row(book, one.entry, time.time(), blocks)
             if row.reason == REASONS["held"]:
                 name = number_text(book.queue.name, row.number)
                 text = f"job {row.number} ({row.name}) is on hold: `grain release {name}`"
@@ -235,7 +237,7 @@ def _report(book: Book, found: Sequence[_Awaited], blocks: Blocks) -> None:
             click.echo(clean(block_text(book, one.entry, block)), err=True)
         if not counts.unsuccessful:
             continue
-        row = job_row(book, one.entry, time.time())
+        row = job_row(book, one.entry, time.time(), blocks)
         end = f"{row.state}: {row.end}" if row.end else row.state
         if row.tasks > 1:
             end = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from grain.cli.queue.fitting import blocks_of
 from grain.cli.queue.opening import dispatcher_state
 from grain.cli.queue.rows import REASONS, as_data, block_text, end_text, task_rows
 from grain.cli.show import clean, moment
 from grain.edge.mission_ids import lasting_id
-from grain.queue.book import Blocks
 from grain.queue.states import job_state
 from grain.resource.figures import counted, hostlist, span
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from grain.cli.queue.rows import TaskRow
-    from grain.queue.book import Book, Entry
+    from grain.queue.book import Blocks, Book, Entry
     from grain.queue.folder import Queue
     from grain.queue.records import Job
     from grain.queue.selectors import Selected
@@ -29,7 +29,11 @@ _LISTED = 10  # tasks at most that are explained one by one
 
 
 def explained(
-    queue: Queue, jobs: Iterable[Selected], ask: Ask, trouble: Callable[[], str] = str
+    queue: Queue,
+    jobs: Iterable[Selected],
+    ask: Ask,
+    trouble: Callable[[], str] = str,
+    config: str | None = None,
 ) -> list[str]:
     """Return lines that explain jobs.
 
@@ -38,6 +42,7 @@ def explained(
             none may run.
         ask: returns the reasons of the scheduler for a task of a mission, by id and number; nothing
             if it cannot be asked.
+        config: the configuration file that was chosen; None for the usual one.
 
     Raises:
         grain.queue.errors.QueueError: the files of the queue cannot be read.
@@ -45,11 +50,12 @@ def explained(
     from grain.queue.book import Book
 
     book = Book.read(queue)
+    blocks = blocks_of(book, config)
     lines, waits = [], False
     for one in jobs:
         for number in range(one.first, one.last + 1):
             if entry := book.find(number):
-                lines += _job_lines(queue, book, entry, one, ask)
+                lines += _job_lines(queue, book, entry, one, ask, blocks)
                 waits = waits or not entry.is_final
             else:
                 lines.append(
@@ -63,9 +69,11 @@ def explained(
     return lines
 
 
-def _job_lines(queue: Queue, book: Book, entry: Entry, one: Selected, ask: Ask) -> list[str]:
+def _job_lines(
+    queue: Queue, book: Book, entry: Entry, one: Selected, ask: Ask, blocks: Blocks
+) -> list[str]:
     now = time.time()
-    rows = task_rows(book, entry, one, now)
+    rows = task_rows(book, entry, one, now, blocks)
     lines = []
     if len(rows) > 1:
         counts = entry.counts
@@ -77,26 +85,29 @@ def _job_lines(queue: Queue, book: Book, entry: Entry, one: Selected, ask: Ask) 
         # Those that are alike are not worth a line each.
         rows = list({(row.standing.state, row.standing.reason): row for row in rows}.values())
     for row in rows[:_LISTED]:
-        lines += _task_lines(queue, book, entry, row, ask, now)
+        lines += _task_lines(queue, book, entry, row, ask, blocks, now)
     return lines
 
 
 def _task_lines(
-    queue: Queue, book: Book, entry: Entry, row: TaskRow, ask: Ask, now: float
+    queue: Queue, book: Book, entry: Entry, row: TaskRow, ask: Ask, blocks: Blocks, now: float
 ) -> list[str]:
     standing = row.standing
     name, task = row.name, row.task
     what = f"task {name}" if task is not None else f"job {name} ({entry.job.name})"
-    lines = [f"{what} {STATES[standing.state]}"]
+    block = blocks.of_task(entry, task) if standing.state == "PENDING" else None
+    lines = [f"{what} {STATES[standing.state] if block is None else 'never begins'}"]
     run = standing.run
     filled = queue.input(entry.job, task)
     if filled is not None:
         lines.append(f"  its input is {clean(filled.entry)}")
-    if standing.reason:
+    if standing.reason and block is None:
         verb = "waits" if standing.state == "PENDING" else "runs"
         lines.append(f"  it {verb} {REASONS[standing.reason]}")
     if standing.state == "PENDING":
         lines += _waiting_lines(queue, book, entry, task, standing.attempt, ask)
+        if block is not None:
+            lines.append(f"  {block_text(book, entry, block)}")
     if run is not None and not run.worker and standing.state == "FAILED":
         lines.append(f"  it never began: {end_text(run)}")
     if run is not None and run.worker:
@@ -121,23 +132,28 @@ def _waiting_lines(
 ) -> list[str]:
     lines = []
     for dependency in entry.job.after:
-        jobs = ", ".join(map(str, dependency.jobs))
-        lines.append(f"  it waits for job {jobs} ({_UNTIL[dependency.until]})")
-    if (block := Blocks(book).of(entry, lambda one: one == task)) is not None:
-        lines.append(f"  {block_text(book, entry, block)}")
+        part = "" if dependency.task is None else f"_{dependency.task}"
+        jobs = ", ".join(f"{number}{part}" for number in dependency.jobs)
+        until = _UNTIL[dependency.until]
+        until += f", and {span(dependency.delay)} more" if dependency.delay else ""
+        either = " or" if entry.job.after_any and dependency is not entry.job.after[-1] else ""
+        lines.append(f"  it waits for job {jobs} ({until}){either}")
     ticket = book.tickets.get((entry.number, task, attempt))
     if ticket is not None:
         lines += [f"  {line}" for line in ask(lasting_id(queue.name, queue.mission), ticket)]
     return lines
 
 
-def jobs_as_data(queue: Queue, jobs: Iterable[Selected]) -> list[dict[str, Any]]:
-    """Return jobs as plain data, for ``--json``."""
+def jobs_as_data(
+    queue: Queue, jobs: Iterable[Selected], config: str | None = None
+) -> list[dict[str, Any]]:
+    """Return jobs as plain data, for ``--json``; `config` as of `explained`."""
     from grain.queue.book import Book
 
     book, now = Book.read(queue), time.time()
+    blocks = blocks_of(book, config)
     return [
-        as_data(book, entry, now)
+        as_data(book, entry, now, blocks)
         for one in jobs
         for number in range(one.first, one.last + 1)
         if (entry := book.find(number)) is not None
@@ -146,14 +162,15 @@ def jobs_as_data(queue: Queue, jobs: Iterable[Selected]) -> list[dict[str, Any]]
 
 def output_files(queue: Queue, jobs: Iterable[Selected]) -> list[Path]:
     """Return the files to which tasks of jobs write what they print."""
-    from grain.queue.book import Book
+    from grain.queue.book import Blocks, Book
 
     book, now = Book.read(queue), time.time()
+    blocks = Blocks(book)
     files: dict[Path, None] = {}
     for one in jobs:
         for number in range(one.first, one.last + 1):
             if entry := book.find(number):
-                for row in task_rows(book, entry, one, now):
+                for row in task_rows(book, entry, one, now, blocks):
                     host = row.standing.run.host if row.standing.run else ""
                     files |= dict.fromkeys(outputs(entry.job, number, row.task, host))
     return list(files)

@@ -12,7 +12,7 @@ from grain.resource.figures import clock, counted, hostlist, signal_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from grain.queue.book import Block, Book, Entry
+    from grain.queue.book import Block, Blocks, Book, Entry
     from grain.queue.selectors import Selected
     from grain.queue.states import Run, Standing
 
@@ -26,12 +26,15 @@ WORDS = {
     "CANCELLED": "cancelled",
     "LOST": "lost",
 }
+NEVER = "impossible"
+"""The state of what never begins unless a user acts."""
+
 REASONS = {
     "": "",
     "held": "on hold",
     "cancel": "until it is cancelled",
     "dependency": "for other jobs",
-    "never": "for a job that did not end as wanted",
+    "never": "for other jobs",
     "begin time": "for its begin time",
     "array limit": "for other tasks of its array",
 }
@@ -43,14 +46,15 @@ class JobRow(NamedTuple):
     Attributes:
         number: the job's.
         name: its name.
-        state: a word of `WORDS`.
-        reason: for which it waits; "" for none but a worker. Or that it is to be cancelled.
+        state: a word of `WORDS`, or `NEVER`.
+        reason: for which it waits; "" for none but a worker. Of a job that runs and is to be
+            cancelled, that.
         done: how many tasks have ended.
         tasks: how many there are.
         unsuccessful: how many of those that ended did not succeed.
         seconds: since it began, or for how long it ran; None if it did not.
         host: where it runs or ran, of a job with one task.
-        end: how it ended, where that needs words.
+        end: how it ended, or why it never begins, where that needs words.
     """
 
     number: int
@@ -93,20 +97,22 @@ def jobs_text(queue: str, rows: Sequence[JobRow], most: int | None) -> str:
     return f"{table(f'QUEUE {queue}', heads, cells, most, elastic)}{below}\n"
 
 
-def job_row(book: Book, entry: Entry, now: float) -> JobRow:
+def job_row(book: Book, entry: Entry, now: float, blocks: Blocks) -> JobRow:
     """Return the row of a job.
 
     Args:
         now: Unix seconds.
+        blocks: as of `grain.cli.queue.fitting.blocks_of`.
     """
     counts = entry.counts
     state = job_state(counts)
+    block = blocks.of(entry)
     reason, run = "", None
     tasks = list(entry.runs) if entry.job.array is not None else [None]
     if entry.job.array is None:
         standing = standing_of(book, entry, None, now)
-        run, reason = standing.run, REASONS[standing.reason]
-    elif state == "PENDING":
+        run, reason = standing.run, REASONS[standing.reason] if block is None else ""
+    elif state == "PENDING" and block is None:
         # That of the first task that waits.
         standings = (standing_of(book, entry, task, now) for task in entry.task_numbers())
         reason = REASONS[next(one.reason for one in standings if one.state == "PENDING")]
@@ -114,14 +120,16 @@ def job_row(book: Book, entry: Entry, now: float) -> JobRow:
     began = min((of.began for of in runs), default=None)
     ended = now if state not in FINAL else max((of.ended for of in runs), default=now)
     end = ""
-    if state in FINAL and run is not None:
+    if block is not None:
+        end = cause(book, block)
+    elif state in FINAL and run is not None:
         end = end_text(run)
     elif counts.unsuccessful and counts.tasks > 1:
         end = f"{counts.unsuccessful} without success"
     return JobRow(
         number=entry.number,
         name=entry.job.name,
-        state=WORDS[state],
+        state=WORDS[state] if block is None else NEVER,
         reason=reason,
         done=counts.ended,
         tasks=entry.tasks,
@@ -145,19 +153,28 @@ def end_text(run: Run) -> str:
     return f"exit status {run.status}" if run.how == "exit" and run.status else ""
 
 
+def cause(book: Book, block: Block) -> str:
+    """Return why a job never begins, in a few words."""
+    if block.why:
+        return "it fits no worker" if not block.by_way_of else f"job {block.job} fits no worker"
+    if book.counts(block.job) is None:
+        return f"job {block.job} ended long ago, and its files were removed"
+    wanted = {"fail": "fail", "each": "succeed in the same task"}.get(block.until, "succeed")
+    return f"job {block.job} did not {wanted}"
+
+
 def block_text(book: Book, entry: Entry, block: Block) -> str:
     """Return why a job never begins, and what a user may do."""
-    if book.counts(block.job) is None:
-        why = f"job {block.job} ended long ago, and its files were removed"
-    else:
-        wanted = {"fail": "fail", "each": "succeed in the same task"}.get(block.until, "succeed")
-        why = f"job {block.job} did not {wanted}"
+    why = cause(book, block)
+    if block.why:
+        why += f": {block.why}" if block.by_way_of else ""
+        why = why if block.by_way_of else block.why
     way = "".join(f", and job {one} waits for that" for one in reversed(block.by_way_of))
     own = number_text(book.queue.name, entry.number)
     again = f"`grain resubmit {number_text(book.queue.name, block.job)}` runs that again, "
     return (
-        f"job {entry.number} ({entry.job.name}) never begins: {why}{way}; {again}"
-        f"`grain cancel {own}` gives this one up"
+        f"job {entry.number} ({entry.job.name}) never begins: {why}{way}; "
+        f"{'' if block.why else again}`grain cancel {own}` gives this one up"
     )
 
 
@@ -167,17 +184,24 @@ def number_text(queue: str, jobs: object) -> str:
 
 
 class TaskRow(NamedTuple):
-    """A task of an array, or a job that is none."""
+    """A task of an array, or a job that is none.
+
+    Attributes:
+        never: why it never begins, in a few words; "" if it may, or has.
+    """
 
     name: str
     task: int | None
     standing: Standing
+    never: str = ""
 
     def cells(self, now: float) -> Sequence[object]:
         """Return the cells of a table, under `TASK_HEADS`."""
         run = self.standing.run
         state = WORDS[self.standing.state]
-        if self.standing.reason:
+        if self.never:
+            state = f"{NEVER}: {self.never}"
+        elif self.standing.reason:
             state = f"{state} {REASONS[self.standing.reason]}"
         if run is not None and not self.standing.reason and (end := end_text(run)):
             state = f"{state}: {end}"
@@ -206,13 +230,17 @@ def tasks_text(
     return table(clean(f"JOB {number} ({name})"), heads, cells, most, (1,))
 
 
-def task_rows(book: Book, entry: Entry, one: Selected, now: float) -> list[TaskRow]:
-    """Return the rows of the tasks of a job that are meant."""
-    return [
-        TaskRow(task_name(entry.number, task), task, standing_of(book, entry, task, now))
-        for task in entry.task_numbers()
-        if one.has(task)
-    ]
+def task_rows(book: Book, entry: Entry, one: Selected, now: float, blocks: Blocks) -> list[TaskRow]:
+    """Return the rows of the tasks of a job that are meant; `blocks` as of `job_row`."""
+    rows = []
+    for task in entry.task_numbers():
+        if one.has(task):
+            standing = standing_of(book, entry, task, now)
+            waits = standing.state == "PENDING"
+            block = blocks.of_task(entry, task) if waits else None
+            never = "" if block is None else cause(book, block)
+            rows.append(TaskRow(task_name(entry.number, task), task, standing, never))
+    return rows
 
 
 def standing_of(book: Book, entry: Entry, task: int | None, now: float) -> Standing:
@@ -233,9 +261,9 @@ def summary(rows: Iterable[JobRow]) -> str:
     return ", ".join(f"{counted(number, 'job')} {state}" for state, number in states.items())
 
 
-def as_data(book: Book, entry: Entry, now: float) -> dict[str, Any]:
-    """Return a job as plain data, for ``--json``."""
-    row = job_row(book, entry, now)
+def as_data(book: Book, entry: Entry, now: float, blocks: Blocks) -> dict[str, Any]:
+    """Return a job as plain data, for ``--json``; `blocks` as of `job_row`."""
+    row = job_row(book, entry, now, blocks)
     runs = {
         task_name(entry.number, task): [
             {
@@ -262,7 +290,7 @@ def as_data(book: Book, entry: Entry, now: float) -> dict[str, Any]:
         "user": entry.job.user,
         "name": row.name,
         "state": row.state,
-        "reason": row.reason,
+        "reason": row.reason or (row.end if row.state == NEVER else ""),
         "tasks": row.tasks,
         "ended": row.done,
         "unsuccessful": row.unsuccessful,

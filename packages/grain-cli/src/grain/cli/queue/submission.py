@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 from grain.cli.queue import shell
 from grain.queue.errors import BadInput
 from grain.queue.records import ArraySpec, Dependency, Job, Receivers
+from grain.resource import with_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,9 +49,12 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     signal_before: float | None = None
     signal_to: Receivers | None = None
+    warn: str | None = None
+    warn_before: float | None = None
     array: ArraySpec | None = None
     halt: int | None = None
     after: tuple[Dependency, ...] | None = None
+    after_any: bool | None = None
     not_before: float | None = None
     held: bool | None = None
     priority: int | None = None
@@ -183,7 +187,8 @@ def make_job(
         environment=environment,
         **{"stdout": "job-%A_%a.out" if options.array else "job-%j.out", **said},
     )
-    request = job.request or {"Cores": 1}
+    # The group `auto` of a request is that of the script, or of the command.
+    request = with_group(job.request or {"Cores": 1}, what.rpartition("/")[2] or "job")
     return replace(
         job,
         directory=posixpath.normpath(posixpath.join(around.directory, job.directory)),

@@ -10,8 +10,7 @@ itself has one to four megabytes, draws nothing without a script, and prints wha
 Map:
 
 - ``collecting``: `Collector` and `Report`
-- ``series``: amounts over time, in bins
-- ``bars``: the runs of the timeline, in lanes
+- ``timeline/``: amounts over time, and the runs in lanes
 - ``critical_path``: the chain of tasks that ended last
 - ``sufficient``: the request that would have sufficed
 - ``graph``: the graph of functions
@@ -20,5 +19,6 @@ Map:
 - ``charts``: the geometry of pictures
 - ``trace``: a trace for Perfetto
 - ``command``: the command `grain report`
+- ``watching``: the page of a mission that runs
 - ``page``: the page; its template, style and script are in templates
 """

@@ -13,18 +13,18 @@ import zlib
 from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.cli.report.bars import RUNNING, VAIN, VALUE, alike, coarser
 from grain.cli.report.figures import amount_ticks, log_ticks, number, time_ticks
+from grain.cli.report.timeline.bars import RUNNING, VAIN, VALUE, alike, coarser
 from grain.cli.verdict.texts import shortened
 from grain.resource.figures import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from grain.cli.report.bars import Bar, Timeline
     from grain.cli.report.collecting import WorkerTrack
     from grain.cli.report.figures import Ticks
-    from grain.cli.report.series import Series
+    from grain.cli.report.timeline.bars import Bar, Timeline
+    from grain.cli.report.timeline.series import Series
     from grain.eventlog.totals import Histogram
 
 COLOURS = 8

@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.report.bars import RUNNING, VAIN, VALUE, Bar, Timeline
 from grain.cli.report.critical_path import CriticalPath
-from grain.cli.report.series import QueueSeries, Series
 from grain.cli.report.sufficient import Overtime
+from grain.cli.report.timeline.bars import RUNNING, VAIN, VALUE, Bar, Timeline
+from grain.cli.report.timeline.series import QueueSeries, Series
 from grain.eventlog.never_ran import WAITING, NeverRan
 from grain.eventlog.runs import NO_TASKS, RunAssembly
 from grain.eventlog.schema import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import click
 
 from grain.cli.history.command import complete
 from grain.cli.options import config_option, load_config
-from grain.cli.plugin import report_errors
+from grain.cli.plugin import Interrupted, report_errors
 from grain.cli.show import clean
 from grain.files.whole import whole_file
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
     from grain.eventlog.reader import LogReader
     from grain.eventlog.store import StoredLog
+
+
+LOOK = 1.0  # seconds between two looks whether the mission of a page has ended
 
 
 @click.command()
@@ -31,6 +35,10 @@ if TYPE_CHECKING:
 @click.option(
     "--all", "all_rows", is_flag=True, help="Show all rows of each table, however many there are."
 )
+@click.option(
+    "--watch", is_flag=True,
+    help="Write the page again and again while the mission runs; the browser follows.",
+)  # fmt: skip
 @config_option
 @click.argument("mission", metavar="[NAME]", required=False, shell_complete=complete)
 @click.pass_context
@@ -39,6 +47,7 @@ def report(
     output: str | None,
     trace_file: str | None,
     all_rows: bool,
+    watch: bool,
     config_file: str | None,
     mission: str | None,
 ) -> None:
@@ -48,11 +57,13 @@ def report(
     workers were, a timeline of all runs, waiting times, what tasks used of what they asked for,
     failures by cause, and the critical path. NAME is the name, a label such as opt@2 or the id of a
     mission, or the path of an event log; without it, it is the last mission. The mission may still
-    run.
+    run: with --watch, the page is written every few seconds until it ends, and a browser that shows
+    it loads it again without losing your place.
 
     \b
     Examples:
       grain report                    the last mission, in report-NAME.html
+      grain report --watch            the live picture of one that runs
       grain report -o opt.html opt
       grain report --trace opt.json.gz opt
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
@@ -61,6 +72,8 @@ def report(
         from grain.cli.plugins import library
         from grain.eventlog.reader import LogReader
 
+        if watch and (trace_file is not None or output == "-"):
+            raise click.UsageError("--watch writes a page again and again: name its file with -o")
         config = load_config(ctx, config_file)
         if trace_file is None or output is not None:
             library(
@@ -83,8 +96,45 @@ def report(
             log = logs[0]
         if trace_file is not None:
             _write_trace(LogReader(log.folder), log, trace_file)
+        if watch:
+            _watch(log, _file(log, output), all_rows=all_rows)
         if trace_file is None or output is not None:
             _write_page(LogReader(log.folder), log, output, all_rows=all_rows)
+
+
+def _file(log: StoredLog, output: str | None) -> Path:
+    """Return the file of the page."""
+    return Path(output or f"report-{log.name or 'mission'}.html")
+
+
+def _watch(log: StoredLog, file: Path, *, all_rows: bool) -> None:
+    """Write the page again and again until the mission has ended.
+
+    Raises:
+        Interrupted: on Ctrl-C. The page stays as it is.
+    """
+    from grain.cli.history.logs import state_of
+    from grain.cli.report.figures import ALL_ROWS, USUAL_ROWS
+    from grain.cli.report.watching import PageOfNow
+
+    def runs() -> bool:
+        return state_of(log, "") == "running"
+
+    page = PageOfNow(log.folder, ALL_ROWS if all_rows else USUAL_ROWS)
+    told = False
+    try:
+        while runs():
+            _replace(file, [page.make(lambda reader: list(notes(reader)))])
+            if not told:
+                told = True
+                click.echo(
+                    f"{clean(file)}: open it in a browser; it is written until {log.name} ends"
+                )
+            due = time.monotonic() + page.again
+            while time.monotonic() < due and runs():
+                time.sleep(LOOK)
+    except KeyboardInterrupt:
+        raise Interrupted(f"{clean(file)} is not written any more; the mission goes on") from None
 
 
 def _write_page(reader: LogReader, log: StoredLog, output: str | None, *, all_rows: bool) -> None:
@@ -110,7 +160,7 @@ def _write_page(reader: LogReader, log: StoredLog, output: str | None, *, all_ro
     if output == "-":
         click.echo(text, nl=False)
         return
-    file = Path(output or f"report-{log.name or 'mission'}.html")
+    file = _file(log, output)
     _replace(file, [text])
     size = file.stat().st_size
     totals = collected.totals

@@ -58,7 +58,13 @@ _NAMELESS = "(unknown function)"
 
 
 def render(
-    report: Report, *, written: bool, version: str, notes: list[str], rows: Rows = USUAL_ROWS
+    report: Report,
+    *,
+    written: bool,
+    version: str,
+    notes: list[str],
+    rows: Rows = USUAL_ROWS,
+    again: int = 0,
 ) -> str:
     """Return the page.
 
@@ -66,6 +72,7 @@ def render(
         written: True if the log may still grow.
         version: the version of Grain that makes the page.
         notes: sentences about the log itself, such as lines that were torn.
+        again: seconds after which the browser loads the page again; 0 for never.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("grain.cli.report"),
@@ -76,11 +83,14 @@ def render(
         undefined=jinja2.StrictUndefined,
     )
     style, script = _source(environment, "style.css"), _source(environment, "script.js")
+    live = _source(environment, "live.js") if again else Markup("")
     view = _View(report, rows, written=written, version=version)
     return environment.get_template("page.html.jinja").render(
-        policy=_policy(style, script),
+        policy=_policy(style, script, live),
         style=style,
         script=script,
+        live=live,
+        again=again,
         version=version,
         **view.values(notes),
     )
@@ -98,14 +108,15 @@ def _source(environment: jinja2.Environment, name: str) -> Markup:
     return Markup(environment.loader.get_source(environment, name)[0])  # noqa: S704 - our own file
 
 
-def _policy(style: str, script: str) -> str:
-    """Return a policy by which the page's own style and script are in force, and nothing else."""
+def _policy(style: str, *scripts: str) -> str:
+    """Return a policy by which the page's own style and scripts are in force, and nothing else."""
 
     def digest(text: str) -> str:
         return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
+    digests = " ".join(f"'{digest(script)}'" for script in scripts if script)
     return (
-        f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
+        f"default-src 'none'; style-src '{digest(style)}'; script-src {digests}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
 

@@ -27,6 +27,7 @@ Map:
 
 - ``pool``: jobs of one shape: which count, which failed, and pauses
 - ``model``: shapes, classes of tasks, workers: what decisions are made from
+- ``configured``: the shapes of a configuration
 - ``room``: what fits into a worker
 - ``plan``: rules 1 and 2
 - ``patience``: rule 6

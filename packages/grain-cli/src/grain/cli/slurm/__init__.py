@@ -17,8 +17,9 @@ Map:
 - ``scancel``: cancel, and send signals
 - ``sacct``: list what was
 - ``scontrol``: show, hold, release, run again
-- ``srun``: run steps; and ``salloc``, which there is not
+- ``srun``: in a job a step, elsewhere a job; and ``salloc``, which there is not
 - ``nodes``: the hosts of workers
 - ``sinfo``: partitions; and ``sacctmgr`` and ``sshare``, as there are no accounts
+- ``in_job/``: a step of a job
 - ``setup/``: the directory of these commands, and ``grain slurm``
 """

@@ -19,7 +19,14 @@ from grain.cli.streams import harmless_streams
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MODULES = {"sacctmgr": "sinfo", "sshare": "sinfo", "salloc": "srun"}
+# The modules and the functions of commands that are not in one of their own name.
+_ELSEWHERE = {
+    "sacctmgr": ("sinfo", "sacctmgr"),
+    "sshare": ("sinfo", "sshare"),
+    "salloc": ("srun", "salloc"),
+    "seff": ("sacct", "seff"),
+    **dict.fromkeys(("sstat", "sattach", "sbcast", "sprio", "sreport"), ("sinfo", "unsupported")),
+}
 _OF_BAD_USE = {"sbatch": 255, "srun": 255, "salloc": 255}
 
 
@@ -55,8 +62,9 @@ def answer(here: Here, words: list[str]) -> SlurmAnswer:
     """Return the answer of a command; it raises nothing."""
     name = here.command
     try:
-        module = import_module(f"grain.cli.slurm.{_MODULES.get(name, name)}")
-        command: Callable[[list[str], Here], SlurmAnswer] = getattr(module, name)
+        where, function = _ELSEWHERE.get(name, (name, name))
+        module = import_module(f"grain.cli.slurm.{where}")
+        command: Callable[[list[str], Here], SlurmAnswer] = getattr(module, function)
         return command(words, here)
     except BadUse as error:
         return SlurmAnswer("", str(error), error.status or _OF_BAD_USE.get(name, 1))

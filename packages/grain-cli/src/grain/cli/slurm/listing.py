@@ -6,6 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.cli.queue.fitting import blocks_of
 from grain.cli.slurm.reading import dispatcher_runs
 from grain.cli.slurm_words.facts import SlurmTask
 from grain.cli.slurm_words.numbers import Meant, meant
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from grain.cli.slurm.here import Here
-    from grain.queue.book import Book, Entry
+    from grain.queue.book import Blocks, Book, Entry
 
 MIN_JOB_AGE = 300.0
 """Seconds for which ``squeue`` and ``scontrol`` know a job that has ended."""
@@ -70,6 +71,7 @@ class Listing(NamedTuple):
             return []
         found = []
         dispatched: bool | None = None
+        blocks: Blocks | None = None
         form = self.here.environment.get("SLURM_TIME_FORMAT", "")
         uid = os.getuid()
         for entry in entries:
@@ -79,10 +81,15 @@ class Listing(NamedTuple):
                 standing = entry.standing(task, self.now, book.dependency(entry, task))
                 if standing.state == "PENDING" and dispatched is None:
                     dispatched = dispatcher_runs(book.queue)
+                    blocks = blocks_of(book, env=self.here.environment)
+                block = None
+                if standing.state == "PENDING" and blocks is not None:
+                    block = blocks.of_task(entry, task)
                 found.append(
                     SlurmTask(
                         entry, task, standing, now=self.now, queue=book.queue.name, uid=uid,
                         dispatched=dispatched is not False, form=form,
+                        block=block,
                     )
                 )  # fmt: skip
         return found

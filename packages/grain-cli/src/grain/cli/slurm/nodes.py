@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.cli import show
+from grain.cli.slurm_words.options import EXCLUSIVE
+from grain.cli.slurm_words.submission import JobRefused
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.cli.slurm.here import Here
     from grain.config import Config, Script
     from grain.edge.questions import StateAnswer
+    from grain.queue.records import Job
 
 _MIB = 1 << 20  # bytes
 _LOOK, _ANSWER = 1.0, 2.0  # seconds to look for a scheduler, and for its answer
@@ -71,6 +76,73 @@ def find_nodes(here: Here) -> tuple[list[SlurmNode], SlurmNode]:
     return found, expected(config)
 
 
+def node_record(node: SlurmNode, partition: str, *, one_line: bool) -> str:
+    """Return the record of a host of workers, as ``scontrol show node`` has it."""
+    state = {"unknown*": "DOWN*", "draining": "MIXED+DRAIN", "drained": "IDLE+DRAIN"}
+    shown = state.get(node.state, node.state.upper())
+    all_of = f"cpu={node.cpus},mem={node.memory}M,billing={node.cpus}"
+    all_of += f",gres/gpu={node.gpus}" * bool(node.gpus)
+    used = f"cpu={node.busy}" * bool(node.busy)
+    lines = [
+        f"NodeName={node.name} CoresPerSocket={node.cpus} ",
+        f"CPUAlloc={node.busy} CPUEfctv={node.cpus} CPUTot={node.cpus} CPULoad=N/A",
+        "AvailableFeatures=(null)",
+        "ActiveFeatures=(null)",
+        f"Gres={f'gpu:{node.gpus}' if node.gpus else '(null)'}",
+        f"NodeAddr={node.name} NodeHostName={node.name}",
+        f"RealMemory={node.memory} AllocMem=N/A FreeMem=N/A Sockets=1 Boards=1",
+        f"State={shown} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A",
+        f"Partitions={partition} ",
+        f"CfgTRES={all_of}",
+        f"AllocTRES={used}",
+    ]
+    lines = [show.one_line(line) for line in lines]
+    return " ".join(lines) + "\n" if one_line else "\n   ".join(lines) + "\n\n"
+
+
+def check_offered(job: Job, here: Here) -> None:
+    """Refuse a job that asks for what the configuration does not describe.
+
+    Raises:
+        JobRefused: it asks for licences or a feature that nothing has, or for whole workers, of
+            which some may be too small.
+    """
+    asked = job.first_choice
+    least = int(job.options.get(EXCLUSIVE, "1"))
+    if "Licences" not in asked and "Token" not in asked and least == 1:
+        return
+    from grain.config import ConfigError, load
+
+    try:
+        config = load(env=dict(here.environment))
+    except (ConfigError, OSError) as error:
+        raise JobRefused("Unspecified error", str(error)) from None
+    where = config.source or "grain.toml"
+    workers = [{**config.worker.res, **shape.res} for shape in config.shape] or [config.worker.res]
+    known = [config.head.res.get("Licences"), *(one.get("Licences") for one in workers)]
+    names = asked.get("Licences", {})
+    for name in names if isinstance(names, dict) else ():
+        if not any(isinstance(one, dict) and (name in one or "command" in one) for one in known):
+            raise JobRefused(
+                "Invalid license specification",
+                f"{where} has no {name} under [head.res], as in Licences = {{{name} = 2}}",
+            )
+    feature = asked.get("Token")
+    if feature is not None and feature not in [one.get("Token") for one in workers]:
+        raise JobRefused(
+            "Invalid feature specification",
+            f'no worker of {where} has Token = "{feature}" under [worker.res], or in a [[shape]]',
+        )
+    scripts: list[Script] = [*config.shape] or [config.worker.script]
+    too_small = [one.cores for one in scripts if one.cores is not None and one.cores < least]
+    if too_small:
+        raise JobRefused(
+            "Requested node configuration is not available",
+            f"with --exclusive, all workers of {where} must have the {least} cores, and some have "
+            f"{min(too_small)}",
+        )
+
+
 def nodes_of(state: StateAnswer) -> list[SlurmNode]:
     """Return the nodes of a scheduler's answer."""
     nodes: dict[str, SlurmNode] = {}
@@ -92,7 +164,7 @@ def nodes_of(state: StateAnswer) -> list[SlurmNode]:
 
 def expected(config: Config) -> SlurmNode:
     """Return the largest worker that a configuration describes; 0 is what it leaves open."""
-    from grain.cli.workers.shapes import gpus_asked
+    from grain.cli.scaling.configured import gpus_asked
 
     scripts: list[Script] = [*config.shape] or [config.worker.script]
     gpus = [

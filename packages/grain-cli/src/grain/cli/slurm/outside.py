@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from grain.cli.slurm.here import CommandFailed, SlurmAnswer
+from grain.cli.slurm.nodes import check_offered
 from grain.cli.slurm.reading import NeverBegins, exit_status, wait_for
 from grain.cli.slurm.sbatch import around, submit
 from grain.cli.slurm_words.grammar import BadUse
@@ -65,6 +66,7 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     options["job-name"] = given.get("job-name") or Path(command[0]).name
     try:
         job = slurm_job(options, around(here), words=words)
+        check_offered(job, here)
     except BadUse as error:
         raise BadUse(str(error).replace("sbatch: ", "srun: "), error.status) from None
     except JobRefused as refused:

@@ -6,8 +6,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from grain.cli.queue.fitting import blocks_of
 from grain.cli.slurm.here import CommandFailed
-from grain.queue.book import Blocks, Book
+from grain.queue.book import Book
 from grain.queue.errors import QueueError, Unusable
 from grain.queue.folder import DEFAULT, Queue, queue_folder
 
@@ -104,6 +105,20 @@ def dispatcher_runs(queue: Queue) -> bool:
     return Dispatchers(queue.files).alive() is not None
 
 
+def takes_jobs(queue: Queue) -> bool:
+    """Return True if a dispatcher runs or is starting, or there was none so far; it is revived."""
+    from grain.queue.dispatchers import Dispatchers
+
+    revive_dispatcher(queue)
+    with suppress(OSError):
+        if dispatcher_runs(queue) or Dispatchers(queue.files).last() is None:
+            return True
+        from grain.cli.jobs.dispatcher import is_starting
+
+        return is_starting(queue)
+    return False
+
+
 def _is_seen(queue: Queue) -> bool:
     """Return True if a dispatcher runs for certain; its process can be seen from here."""
     from grain.queue.dispatchers import Dispatchers
@@ -153,15 +168,16 @@ def wait_for(
         between: is called between two looks.
 
     Raises:
-        NeverBegins: it never begins, as another job did not end as it wants.
+        NeverBegins: it never begins, as another job did not end as it wants, or it fits nowhere.
         CommandFailed: the files of the queue cannot be read.
     """
     what = f"{here.command}: error"
     book = patiently(here, what, lambda: Book.read(queue))
     began = time.monotonic()
-    revive_at = began + _REVIVE
+    revive_at = began
     while not book.entries[number].is_final:
-        if (block := Blocks(book).of(book.entries[number])) is not None:
+        blocks = blocks_of(book, env=here.environment)
+        if (block := blocks.of(book.entries[number])) is not None:
             from grain.cli.queue.rows import block_text
 
             why = block_text(book, book.entries[number], block)

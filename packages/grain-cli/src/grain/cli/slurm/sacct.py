@@ -1,4 +1,4 @@
-"""``sacct``: list jobs of the last 30 days, with how they ended."""
+"""``sacct``: list jobs of the last 30 days, with how they ended; ``seff``: what one has used."""
 
 from __future__ import annotations
 
@@ -192,3 +192,26 @@ def _fits(parsed: Parsed, facts: SlurmTask) -> bool:
         and (not words("nodelist") or facts.node in words("nodelist"))
         and (not words("wckeys") or facts.option("wckey") in words("wckeys"))
     )
+
+
+def seff(words: list[str], here: Here) -> SlurmAnswer:
+    """Answer ``seff``.
+
+    Raises:
+        CommandFailed: it names no job, or the queue cannot be read.
+    """
+    if "--version" in words or "-V" in words:
+        return SlurmAnswer(f"slurm {VERSION}\n")
+    named = [word for word in words if not word.startswith("-")]
+    if len(named) != 1:
+        raise CommandFailed("Usage: seff [Options] <Jobid>")
+    listing = Listing.of(read_book(here, "seff: error"), here)
+    try:
+        meant = listing.meant(named[0])
+        entry = listing.entry(meant.job)
+    except ValueError:
+        entry = None
+    tasks = [] if entry is None else listing.tasks([entry], meant.has)
+    if not tasks:
+        raise CommandFailed("Job not found.", 2)
+    return SlurmAnswer("\n".join(map(accounts.efficiency, tasks)))

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.queue.sharing import shared_text
 from grain.cli.queue.submission import SubmittedFrom
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.nodes import check_offered
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
-from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
+from grain.cli.slurm_words.options import (
+    EXCLUSIVE,
+    SBATCH,
+    SINGLETON,
+    directives,
+    merged,
+    of_environment,
+    of_script,
+)
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
 from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError, Uncertain
+from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from grain.cli.slurm.here import Here
@@ -64,6 +75,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     )
     try:
         job = slurm_job(options, around(here), words=arguments, script=script, name=name)
+        check_offered(job, here)
     except JobRefused as refused:
         from grain.cli.batch.system_commands import system_command
 
@@ -77,7 +89,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     except BadInput as error:
         raise _failed("Unspecified error", str(error)) from None
     if "test-only" in options:
-        return SlurmAnswer(err=shared)
+        return _tested(here, job, shared)
     queue, number = submit(here, job)
     out = "" if "quiet" in options else f"Submitted batch job {number}\n"
     if "parsable" in options:
@@ -96,6 +108,34 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     return SlurmAnswer(out, shared)
 
 
+def _tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
+    """Answer ``--test-only``: where a job would begin now, or that it would wait.
+
+    Raises:
+        CommandFailed: no worker is large enough.
+    """
+    from grain.cli.slurm.nodes import find_nodes
+    from grain.cli.slurm_words.values import moment
+
+    cores, whole = job.first_choice.get("Cores", 1), EXCLUSIVE in job.options
+    least = int(cores if isinstance(cores, int | float) else job.options[EXCLUSIVE])
+    nodes, coming = find_nodes(here)
+    fit = [node for node in nodes if node.cpus >= least]
+    if len(fit) < job.nodes and 0 < coming.cpus < least:
+        raise CommandFailed("allocation failure: Requested node configuration is not available")
+    free = [node for node in fit if node.cpus - node.busy >= (node.cpus if whole else least)]
+    if len(free) < job.nodes:
+        return SlurmAnswer(err=f"{shared}sbatch: (Grain) it would wait for a worker\n")
+    chosen = free[: job.nodes]
+    used = sum(node.cpus if whole else least for node in chosen)
+    queue = open_queue(here)
+    number = 1 if queue is None else queue.jobs.end()
+    where = f"on nodes {hostlist(node.name for node in chosen)} in partition "
+    where += job.options.get("partition") or here.environment.get("GRAIN_QUEUE") or "queue"
+    text = f"sbatch: Job {number} to start at {moment(time.time())} using {used} processors {where}"
+    return SlurmAnswer(err=f"{shared}{text}\n")
+
+
 def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:
     """Put a job into the queue, and start a dispatcher if there is none.
 
@@ -110,6 +150,8 @@ def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:
         ) from None
     assert queue is not None
     try:
+        if SINGLETON in job.options:
+            job = _after_namesakes(queue, job)
         number = queue.submit(job, stdin)
     except BadInput as error:
         wrong = "Job dependency problem" if job.after else "Unspecified error"
@@ -125,6 +167,18 @@ def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:
         ) from None
     wake_dispatcher(queue)
     return queue, number
+
+
+def _after_namesakes(queue: Queue, job: Job) -> Job:
+    """Return a job that waits for all earlier ones of its name that have not ended."""
+    from msgspec.structs import replace
+
+    from grain.queue.book import Book
+    from grain.queue.records import Dependency
+
+    entries = Book.read(queue).open_entries()
+    jobs = tuple(one.number for one in entries if one.job.name == job.name)
+    return replace(job, after=(*job.after, *[Dependency(jobs=jobs, until="any")] * bool(jobs)))
 
 
 def around(here: Here) -> SubmittedFrom:

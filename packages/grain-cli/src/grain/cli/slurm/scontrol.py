@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Literal
 
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.listing import Listing
-from grain.cli.slurm.reading import read_book, wake_dispatcher
+from grain.cli.slurm.reading import read_book, takes_jobs, wake_dispatcher
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
-from grain.cli.slurm_words.records import config_text, hosts, job_record
+from grain.cli.slurm_words.records import config_text, job_record
 from grain.cli.slurm_words.states import OPEN
+from grain.cli.slurm_words.values import hosts
 from grain.queue.errors import QueueError, Settled
 from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges
 from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from grain.cli.slurm.here import Here
     from grain.cli.slurm_words.facts import SlurmTask
@@ -32,10 +34,31 @@ _OPTIONS = options("""
 """)
 _USAGE = """\
 Usage: scontrol [OPTIONS] show job [ID] | show config | show hostnames [LIST] | show partition
-                          ping | hold IDS | release IDS | requeue IDS
+                          show node [LIST] | ping | hold IDS | release IDS | requeue IDS
 
 Speaks to the queue of Grain, as scontrol of Slurm does to a cluster.
 """
+_DOWN = f"{'*' * 41}\n** RESTORE SLURMCTLD DAEMON TO SERVICE **\n{'*' * 41}\n"
+# The words of a command with the fewest letters that mean each, as Slurm 22.05 has them.
+_KEYWORDS = {
+    "show": 3, "hold": 4, "uhold": 5, "release": 3, "requeue": 3, "requeuehold": 8, "ping": 3,
+    "version": 4, "update": 1, "help": 2, "suspend": 2, "resume": 3, "reconfigure": 3, "create": 2,
+    "delete": 3, "notify": 1, "top": 3, "listpids": 1, "wait_job": 2, "write": 5, "completing": 3,
+    "reboot": 3, "shutdown": 8, "takeover": 8, "token": 3, "setdebug": 5, "cancel_reboot": 6,
+}  # fmt: skip
+_CHANGES = ("hold", "uhold", "release", "requeue", "requeuehold")
+_ENTITIES = {
+    "jobs": 1, "jobid": 1, "config": 1, "hostnames": 5, "hostlist": 5, "hostlistsorted": 9,
+    "nodes": 1, "nodename": 1, "partitions": 2, "partitionname": 2, "licenses": 2,
+    "reservations": 1, "reservationname": 1, "steps": 2, "stepid": 2, "topology": 1,
+    "aliases": 1, "daemons": 1, "federation": 1, "frontend": 1, "assoc_mgr": 2, "bbstat": 2,
+    "burstbuffer": 2, "slurmd": 2,
+}  # fmt: skip
+_NONE = {
+    "licenses": "No licenses configured in Slurm.\n",
+    "reservations": "No reservations in the system\n",
+    "burstbuffer": "",
+}
 _INVALID = "Invalid job id specified"
 
 
@@ -53,35 +76,56 @@ def scontrol(words: list[str], here: Here) -> SlurmAnswer:
         return SlurmAnswer(_USAGE)
     if not parsed.rest:
         raise CommandFailed("scontrol: error: (Grain) give a command, as in: scontrol show job 12")
-    keyword, *rest = parsed.rest
+    word, *rest = parsed.rest
+    keyword = _meant_by(word, _KEYWORDS)
     if keyword == "show":
         return _show(rest, here, one_line=parsed.has("oneliner"))
     if keyword == "version":
         return SlurmAnswer(f"slurm {VERSION}\n")
+    if keyword == "help":
+        return SlurmAnswer(_USAGE)
     if keyword == "ping":
-        read_book(here)
-        return SlurmAnswer(f"Slurmctld(primary) at {here.host} is UP\n")
-    if keyword in ("hold", "uhold", "release", "requeue", "requeuehold"):
+        return _ping(here)
+    if keyword in _CHANGES:
         if not rest:
-            raise CommandFailed(f"too few arguments for keyword:{keyword}")
+            raise CommandFailed(f"too few arguments for keyword:{word}")
         return _change(keyword, rest, here)
     if keyword == "update":
         raise CommandFailed(
             "scontrol: error: (Grain) `scontrol update` is not supported: a job stays as it was "
             "submitted, so cancel it and submit it again"
         )
-    if keyword in ("suspend", "resume", "reconfigure", "create", "delete", "notify", "top"):
+    if keyword:
         raise CommandFailed(f"scontrol: error: (Grain) `scontrol {keyword}` is not supported")
-    raise CommandFailed(f"invalid keyword: {keyword}")
+    raise CommandFailed(f"invalid keyword: {word}")
+
+
+def _meant_by(word: str, table: Mapping[str, int]) -> str:
+    """Return the word of a table that an abbreviation in any case means; "" for none.
+
+    Args:
+        table: the words, each with the fewest letters that mean it.
+    """
+    low = word.lower()
+    return next((one for one, least in table.items() if one[: max(len(low), least)] == low), "")
+
+
+def _ping(here: Here) -> SlurmAnswer:
+    """Say whether jobs are taken, or would be from the next submission on."""
+    book = read_book(here)
+    up = book is None or takes_jobs(book.queue)
+    text = f"Slurmctld(primary) at {here.host} is {'UP' if up else 'DOWN'}\n"
+    return SlurmAnswer(text + _DOWN * (not up), status=int(not up))
 
 
 def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
     if not words:
         raise CommandFailed("too few arguments for keyword:show")
-    # Options may follow the command, and may follow its argument.
-    entity, *rest = words
-    if entity in ("job", "jobs") or entity.lower().startswith(("job=", "jobid=")):
-        rest += [entity.partition("=")[2]] if "=" in entity else []
+    word, *rest = words
+    word, equals, value = word.partition("=")
+    rest = [value] * bool(equals) + rest
+    entity = _meant_by(word, _ENTITIES)
+    if entity in ("jobs", "jobid"):
         return _show_jobs(rest, here, one_line=one_line)
     if entity == "config":
         values = _config(here)
@@ -95,7 +139,7 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
     if entity in ("hostlist", "hostlistsorted"):
         names = hosts(",".join(rest))
         return SlurmAnswer(f"{hostlist(sorted(names) if entity != 'hostlist' else names)}\n")
-    if entity in ("partition", "partitions"):
+    if entity in ("partitions", "partitionname"):
         name = _queue_name(here)
         if rest and rest[0] != name:
             raise CommandFailed(f"Partition {rest[0]} not found")
@@ -104,17 +148,27 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
             "   AllocNodes=ALL Default=YES QoS=N/A\n   DefaultTime=NONE MaxNodes=UNLIMITED "
             "MaxTime=UNLIMITED MinNodes=0\n   State=UP\n\n"
         )
-    if entity in (
-        "node",
-        "nodes",
-        "step",
-        "steps",
-        "reservation",
-        "license",
-        "licenses",
-    ):
+    if entity in ("nodes", "nodename"):
+        return _show_nodes(rest, here, one_line=one_line)
+    if entity in _NONE:
+        return SlurmAnswer(_NONE[entity])
+    if entity:
         raise CommandFailed(f"scontrol: error: (Grain) `scontrol show {entity}` is not supported")
-    raise CommandFailed(f"invalid entity:{entity} for keyword:show ")
+    raise CommandFailed(f"invalid entity:{word} for keyword:show ")
+
+
+def _show_nodes(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
+    """Show the hosts of workers."""
+    from grain.cli.slurm.nodes import find_nodes, node_record
+
+    nodes = {node.name: node for node in find_nodes(here)[0]}
+    wanted = [name for text in words for name in hosts(text)] or list(nodes)
+    # Slurm shows those before the first that there is not.
+    shown = list(itertools.takewhile(nodes.__contains__, wanted))
+    records = [node_record(nodes[name], _queue_name(here), one_line=one_line) for name in shown]
+    missing = f"Node {wanted[len(shown)]} not found" if len(shown) < len(wanted) else ""
+    none = "" if wanted else "No nodes in the system\n"
+    return SlurmAnswer("".join(records) + none, missing, int(bool(missing)))
 
 
 def _queue_name(here: Here) -> str:
@@ -173,7 +227,7 @@ def _change(keyword: str, words: list[str], here: Here) -> SlurmAnswer:
     errors = []
     asked = False
     for text in words:
-        for word in split_words(text.removeprefix("jobid=").removeprefix("JobId=")):
+        for word in split_words(text.partition("=")[2] or text):
             try:
                 one = listing.meant(word)
             except ValueError:

@@ -1,4 +1,4 @@
-"""``sinfo``, ``sacctmgr`` and ``sshare``: a queue has one partition, and no accounts."""
+"""``sinfo``, and commands that a queue without accounts, steps and daemons does not have."""
 
 from __future__ import annotations
 
@@ -38,7 +38,26 @@ _LONG = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
 _BY_NODE = "%#N %.6D %.9P %6t"
 _LONG_BY_NODE = "%#N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
 _NARROWEST = 9  # columns of these names
+_INSTEAD = {
+    "sstat": "sacct shows what a job has used when it has ended",
+    "sattach": "a job writes to files, see scontrol show job",
+    "sbcast": "workers share the directories of jobs",
+    "sprio": "larger priorities go first, then smaller numbers; squeue -o '%i %Q' shows them",
+    "sreport": "there are no accounts",
+}
 _REASONS = "REASON               USER      TIMESTAMP           NODELIST\n"
+# The names of --Format, with their letters.
+_NAMES = {
+    "allocnodes": "S", "available": "a", "cores": "Y", "cpus": "c", "cpusload": "O",
+    "cpusstate": "C", "defaulttime": "L", "disk": "d", "features": "f", "features_act": "b",
+    "freemem": "e", "gres": "G", "groups": "g", "maxcpuspernode": "B", "memory": "m",
+    "nodeaddr": "o", "nodeai": "A", "nodeaiot": "F", "nodehost": "n", "nodelist": "N",
+    "nodes": "D", "oversubscribe": "h", "partition": "P", "partitionname": "R",
+    "prioritytier": "p", "reason": "E", "root": "r", "size": "s", "socketcorethread": "z",
+    "sockets": "X", "statecompact": "t", "statelong": "T", "threads": "Z", "time": "l",
+    "weight": "w",
+}  # fmt: skip
+_NAME = re.compile(r"([A-Za-z_]+)(?::(\.?\d{0,4})(.*))?", re.DOTALL)
 # Of a group of nodes; the partition and the nodes that there will be stand beside them.
 _FIELDS: dict[str, tuple[str, Callable[[_Group], str]]] = {
     "A": ("NODES(A/I)", lambda one: one.nodes_by_use("{busy}/{idle}")),
@@ -146,10 +165,8 @@ def sinfo(words: list[str], here: Here) -> SlurmAnswer:
         return SlurmAnswer(f"slurm {VERSION}\n")
     if parsed.has("help") or parsed.has("usage"):
         return SlurmAnswer(_USAGE)
-    if parsed.has("Format") or parsed.has("iterate") or parsed.rest:
-        raise CommandFailed(
-            "sinfo: error: (Grain) --Format and --iterate are not supported: use --format"
-        )
+    if parsed.has("iterate") or parsed.rest:
+        raise CommandFailed("sinfo: error: (Grain) --iterate is not supported")
     read_book(here)
     queue = here.environment.get("GRAIN_QUEUE") or "queue"
     if parsed.has("list-reasons"):  # for which a node is down, and none is
@@ -160,6 +177,8 @@ def sinfo(words: list[str], here: Here) -> SlurmAnswer:
     if parsed.has("Node") and parsed.has("long"):
         form = _LONG_BY_NODE
     form = parsed.last("format", here.environment.get("SINFO_FORMAT") or form)
+    if parsed.has("Format"):
+        form = _letters(parsed.last("Format"))
     wanted = parsed.last("partition")
     listed = not wanted or queue in wanted.split(",")
     groups = _groups(parsed, here, queue, form) if listed else []
@@ -170,6 +189,22 @@ def sinfo(words: list[str], here: Here) -> SlurmAnswer:
     if parsed.has("long"):
         rows.insert(0, time.ctime())
     return SlurmAnswer("".join(f"{row}\n" for row in rows))
+
+
+def _letters(names: str) -> str:
+    """Return a format of letters for one of names, as ``NodeList:10,CPUs:.5``.
+
+    Raises:
+        CommandFailed: a name means nothing.
+    """
+    form = ""
+    for part in names.split(","):
+        match = _NAME.fullmatch(part.strip())
+        letter = _NAMES.get(match[1].lower()) if match else None
+        if match is None or letter is None:
+            raise CommandFailed(f"sinfo: error: Invalid job format specification: {part}")
+        form += f"%{'20' if match[2] is None else match[2]}{letter}{match[3] or ''}"
+    return form
 
 
 def _groups(parsed: Parsed, here: Here, queue: str, form: str) -> list[_Group]:
@@ -245,3 +280,15 @@ def sshare(words: list[str], here: Here) -> SlurmAnswer:
     if "--version" in words or "-V" in words:
         return SlurmAnswer(f"slurm {VERSION}\n")
     return SlurmAnswer()
+
+
+def unsupported(words: list[str], here: Here) -> SlurmAnswer:
+    """Answer a command of Slurm that there is not here, so that no tool takes the system's.
+
+    Raises:
+        CommandFailed: always, but for its version.
+    """
+    if "--version" in words or "-V" in words:
+        return SlurmAnswer(f"slurm {VERSION}\n")
+    instead = _INSTEAD[here.command]
+    raise CommandFailed(f"{here.command}: error: (Grain) not supported: {instead}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer, user_named
 from grain.cli.slurm.listing import MIN_JOB_AGE, Listing
@@ -12,6 +12,7 @@ from grain.cli.slurm.reading import read_book
 from grain.cli.slurm_words import formats
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
+from grain.cli.slurm_words.records import job_data
 from grain.cli.slurm_words.states import OPEN, VALID, states_named
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = options("""
     account,A= all,a array,r array-unique clusters,M= federation format,o= Format,O= help usage hide
-    iterate,i= jobs,j=? licenses,L= local long,l me name,n= noconvert nodelist,w= noheader,h
+    iterate,i= jobs,j=? json licenses,L= local long,l me name,n= noconvert nodelist,w= noheader,h
     only-job-state partition,p= priority,P qos,q= reservation,R= sibling sort,S= start states,t=
     steps,s=? user,u= verbose,v version,V
 """)
@@ -46,7 +47,7 @@ def squeue(words: list[str], here: Here) -> SlurmAnswer:
         BadUse: its words make no sense.
         CommandFailed: the queue cannot be read, or there is no such job.
     """
-    parsed = parse("squeue", words, _OPTIONS)
+    parsed = parse("squeue", _with_user(words, here.user), _OPTIONS)
     if parsed.has("version"):
         return SlurmAnswer(f"slurm {VERSION}\n")
     if parsed.has("help") or parsed.has("usage"):
@@ -68,6 +69,16 @@ def squeue(words: list[str], here: Here) -> SlurmAnswer:
         time.sleep(int(pause))
         text = _list(parsed, here)
     return SlurmAnswer(text)
+
+
+def _with_user(words: list[str], user: str) -> list[str]:
+    """Return words in which ``-u $USER`` names the user even if that variable is empty."""
+    found = []
+    for word, after in zip(words, [*words[1:], "-"], strict=False):
+        found.append(word)
+        if word in ("-u", "--user") and after.startswith("-"):
+            found.append(user)
+    return [f"{word}{user}" if word == "--user=" else word or user for word in found]
 
 
 def _list(parsed: Parsed, here: Here) -> str:
@@ -94,11 +105,23 @@ def _list(parsed: Parsed, here: Here) -> str:
     tasks.sort(key=lambda one: (one.partition, one.compact, -one.job.priority))
     if keys := parsed.last("sort", here.environment.get("SQUEUE_SORT", "")):
         tasks = formats.sorted_by(keys, tasks)
+    if parsed.has("json"):
+        return _json([job_data(one) for one in tasks])
     lines = [] if parsed.has("noheader") else [formats.head(columns)]
     if parsed.has("long") and not parsed.has("noheader"):
         lines.insert(0, time.ctime(listing.now))
     lines += [formats.line(columns, one) for one in tasks]
     return "".join(f"{text}\n" for text in lines)
+
+
+def _json(jobs: list[dict[str, Any]]) -> str:
+    import json  # which few lists need
+
+    major, minor, micro = map(int, VERSION.split("."))
+    version = {"major": major, "minor": minor, "micro": micro}
+    plugin = {"type": "openapi/v0.0.38", "name": "Slurm OpenAPI v0.0.38"}
+    meta = {"plugin": plugin, "Slurm": {"version": version, "release": VERSION}}
+    return json.dumps({"meta": meta, "errors": [], "jobs": jobs}, indent=2) + "\n"
 
 
 def _is_known(one: Meant, known: dict[int, Entry]) -> bool:

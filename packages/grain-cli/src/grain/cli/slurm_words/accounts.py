@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -283,3 +284,46 @@ _OF_JOB_ONLY = {
     "PlannedCPU", "PlannedCPURAW", "Reserved", "Flags", "DerivedExitCode",
 }  # fmt: skip
 _OF_STEP_ONLY = {"AveCPU", "AveRSS", "MaxRSS", "NTasks"}
+
+
+def efficiency(facts: SlurmTask) -> str:
+    """Return what ``seff`` says of a task: which part of its cores and memory it has used."""
+    name = f"{facts.number}" if facts.task is None else f"{facts.plain}"
+    lines = [f"Job ID: {name}"]
+    lines += [f"Array Job ID: {facts.name}"] * (facts.task is not None)
+    status = facts.exit_code.partition(":")[0]
+    state = f"{facts.state} (exit code {status})" if facts.ended else facts.state
+    lines += ["Cluster: grain", f"User/Group: {facts.job.user}/{facts.job.user}", f"State: {state}"]
+    if facts.cores == 1:
+        lines.append("Cores: 1")
+    else:
+        lines += [f"Nodes: {facts.nodes}", f"Cores per node: {facts.cores_each}"]
+    if facts.run is None:
+        lines.append(f"Efficiency not available for jobs in the {facts.state} state.")
+        return "".join(f"{line}\n" for line in lines)
+    walltime = facts.elapsed * facts.cores
+    span = values.long_span(walltime)
+    lines += [
+        f"CPU Utilized: {values.long_span(facts.run.cpu)}",
+        f"CPU Efficiency: {_percent(facts.run.cpu, walltime)} of {span} core-walltime",
+        f"Job Wall-clock time: {values.long_span(facts.elapsed)}",
+    ]
+    size = facts.job.first_choice.get("Memory", 0)
+    asked = size * 1e9 * facts.nodes if isinstance(size, int | float) else 0.0
+    used = facts.run.memory * 1e9
+    lines += [
+        f"Memory Utilized: {_bytes(used)}",
+        f"Memory Efficiency: {_percent(used, asked)} of {_bytes(asked)}",
+    ]
+    if not facts.ended:
+        lines.append(f"WARNING: Efficiency statistics may be misleading for {facts.state} jobs.")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole if whole else 0.0:.2f}%"
+
+
+def _bytes(size: float) -> str:
+    power = min(max(int(math.log(size, 1024)), 2), 4) if size >= 1 else 2
+    return f"{size / 1024**power:.2f} {'KMGT'[power - 1]}B"

@@ -6,13 +6,15 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from grain.cli.slurm_words import values
+from grain.cli.slurm_words.options import EXCLUSIVE
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
 from grain.queue import patterns
 from grain.queue.selectors import plain_number
 from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
-    from grain.queue.book import Entry
+    from grain.queue.book import Block, Entry
+    from grain.queue.records import Dependency
     from grain.queue.states import Run, Standing
 
 _MB_IN_GB = 1e9 / 2**20
@@ -32,6 +34,7 @@ class SlurmTask:
         uid: of the user.
         dispatched: True if the queue has a dispatcher.
         form: the value of ``SLURM_TIME_FORMAT``.
+        block: why it never begins; None if it may, or has.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class SlurmTask:
         uid: int = 0,
         dispatched: bool = True,
         form: str = "",
+        block: Block | None = None,
     ) -> None:
         self.entry = entry
         self.job = entry.job
@@ -57,7 +61,7 @@ class SlurmTask:
         self.form = form
         cancelled = standing.state == "RUNNING" and entry.asked(task).cancelled is not None
         self.state = state_of(standing, cancelled=cancelled)
-        self.reason = reason_of(standing, dispatched=dispatched)
+        self.reason = reason_of(standing, dispatched=dispatched, block=block)
 
     @property
     def run(self) -> Run | None:
@@ -113,7 +117,7 @@ class SlurmTask:
         if self.run and self.run.cpus:
             return self.run.cpus // self.nodes
         cores = self.job.first_choice.get("Cores", 1)
-        return int(cores) if isinstance(cores, int | float) else 1
+        return int(cores if isinstance(cores, int | float) else self.job.options.get(EXCLUSIVE, 1))
 
     @property
     def cores(self) -> int:
@@ -139,6 +143,11 @@ class SlurmTask:
         return int(gpus) if isinstance(gpus, int | float) else 0
 
     @property
+    def sharing(self) -> str:
+        """``OK`` if others may share its nodes, else ``NO``."""
+        return "NO" if EXCLUSIVE in self.job.options else "OK"
+
+    @property
     def memory(self) -> str:
         """The memory of a node that it asks for, as ``100M``; ``0`` for none."""
         return self._memory(1)
@@ -150,6 +159,8 @@ class SlurmTask:
 
     def _memory(self, nodes: int) -> str:
         memory = self.job.first_choice.get("Memory", 0)
+        if isinstance(memory, dict):  # of a group, the most
+            memory = memory.get("M", 0)
         size = round(memory * _MB_IN_GB) * nodes if isinstance(memory, int | float) else 0
         if not size:
             return "0"
@@ -191,8 +202,10 @@ class SlurmTask:
         if self.standing.reason not in ("dependency", "never"):
             return ""
         mark = "failed" if self.standing.reason == "never" else "unfulfilled"
-        return ",".join(
-            f"{_UNTIL[one.until]}:{number}({mark})" for one in self.job.after for number in one.jobs
+        return ("?" if self.job.after_any else ",").join(
+            f"{_UNTIL[one.until]}:{number}{_part(one)}({mark})"
+            for one in self.job.after
+            for number in one.jobs
         )
 
     @property
@@ -242,6 +255,11 @@ class SlurmTask:
     def option(self, name: str, none: str = "(null)") -> str:
         """Return an option with which it was submitted, as it was given."""
         return self.job.options.get(name) or none
+
+
+def _part(one: Dependency) -> str:
+    task = "" if one.task is None else f"_{one.task}"
+    return task + (f"+{one.delay / 60:g}" if one.delay else "")
 
 
 def _short(host: str) -> str:

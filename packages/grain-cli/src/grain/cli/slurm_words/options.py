@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.queue.submission import marked_lines
 from grain.cli.slurm_words.grammar import BadUse, options, parse
 
 if TYPE_CHECKING:
@@ -15,15 +14,15 @@ if TYPE_CHECKING:
 
 # Obeyed, or kept to be shown again. After a comma comes the short name.
 _OF_BOTH = options("""
-    account,A= begin,b= chdir,D= comment= cpus-per-task,c= dependency,d= error,e= export= gpus,G=
-    gpus-per-node= gpus-per-task= gres= hold,H input,i= job-name,J= mem= mem-per-cpu= mem-per-gpu=
-    mincpus= nice=? nodes,N= ntasks,n= ntasks-per-node= ntasks-per-gpu= open-mode= output,o=
-    partition,p= priority= qos,q= quiet,Q time,t= wckey= help,h usage version,V
+    account,A= begin,b= chdir,D= comment= cpus-per-gpu= cpus-per-task,c= dependency,d= error,e=
+    export= gpus,G= gpus-per-node= gpus-per-task= gres= hold,H input,i= job-name,J= mem=
+    mem-per-cpu= mem-per-gpu= mincpus= nice=? nodes,N= ntasks,n= ntasks-per-node= ntasks-per-gpu=
+    open-mode= output,o= partition,p= priority= qos,q= quiet,Q time,t= wckey= help,h usage version,V
 """)
 _OF_SBATCH = options("""
     array,a= no-requeue parsable requeue signal= test-only uid= gid= wait,W wrap= export-file=
     kill-on-invalid-dep= licenses,L= nodelist,w= bb= bbf= container= exclusive=? cluster-constraint=
-    constraint,C= prefer= time-min= deadline= reboot
+    constraint,C= prefer= time-min= deadline= reboot exclude,x= nodefile,F= reservation=
 """)
 _OF_SRUN = options("""
     label,l unbuffered,u mpi= exact whole overlap exclusive=? kill-on-bad-exit,K=? wait,W=
@@ -31,26 +30,30 @@ _OF_SRUN = options("""
     nodelist,w= constraint,C= licenses,L= container= signal= het-group= array,a= prolog= epilog=
     task-prolog= task-epilog= slurmd-debug= debugger-test test-only bcast=? compress=?
     msg-timeout= interactive launch-cmd launcher-opts= threads,T= prefer= time-min= deadline= reboot
-    requeue no-requeue
+    requeue no-requeue exclude,x= nodefile,F= reservation=
 """)
 # Ignored: they choose among things that there is one of, or none; or they say how, and not what.
 _IGNORED = options("""
     accel-bind= acctg-freq= begin-after= clusters,M= contiguous core-spec,S= cores-per-socket=
-    cpu-bind= cpu-freq= cpus-per-gpu= delay-boot= distribution,m= exclude,x= extra-node-info,B=
+    cpu-bind= cpu-freq= delay-boot= distribution,m= extra-node-info,B=
     get-user-env=? gpu-bind= gpu-freq= gres-flags= hint= ignore-pbs mail-type= mail-user=
-    mcs-label= mem-bind= mem_bind= network= no-kill,k=? nodefile,F= ntasks-per-core=
-    ntasks-per-socket= overcommit,O oversubscribe,s power= profile= propagate=? reservation=
+    mcs-label= mem-bind= mem_bind= network= no-kill,k=? ntasks-per-core=
+    ntasks-per-socket= overcommit,O oversubscribe,s power= profile= propagate=? share
     sockets-per-node= spread-job switches= thread-spec= threads-per-core= tmp= tres-per-task=
-    use-min-nodes verbose,v
+    use-min-nodes verbose,v wait-all-nodes=
 """)
+_ALIASES = options("tasks-per-node=")
+_MEANS = {"tasks-per-node": "ntasks-per-node"}
 
-SBATCH = (*_OF_BOTH, *_OF_SBATCH, *_IGNORED)
-SRUN = (*_OF_BOTH, *_OF_SRUN, *_IGNORED)
+SBATCH = (*_OF_BOTH, *_OF_SBATCH, *_IGNORED, *_ALIASES)
+SRUN = (*_OF_BOTH, *_OF_SRUN, *_IGNORED, *_ALIASES)
 
 # Variables that sbatch(1) names as input, in place of options.
 _VARIABLES = {
     "SBATCH_ACCOUNT": "account", "SBATCH_ARRAY_INX": "array", "SBATCH_COMMENT": "comment",
-    "SBATCH_CONSTRAINT": "constraint", "SBATCH_EXPORT": "export", "SBATCH_GPUS": "gpus",
+    "SBATCH_CONSTRAINT": "constraint", "SBATCH_CPUS_PER_GPU": "cpus-per-gpu",
+    "SBATCH_RESERVATION": "reservation",
+    "SBATCH_EXPORT": "export", "SBATCH_GPUS": "gpus",
     "SBATCH_GPUS_PER_NODE": "gpus-per-node", "SBATCH_GPUS_PER_TASK": "gpus-per-task",
     "SBATCH_GRES": "gres", "SBATCH_JOB_NAME": "job-name", "SBATCH_MEM_PER_CPU": "mem-per-cpu",
     "SBATCH_MEM_PER_GPU": "mem-per-gpu", "SBATCH_MEM_PER_NODE": "mem",
@@ -58,7 +61,18 @@ _VARIABLES = {
     "SBATCH_INPUT": "input", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos",
     "SBATCH_SIGNAL": "signal", "SBATCH_TIMELIMIT": "time", "SBATCH_WCKEY": "wckey",
 }  # fmt: skip
-_FLAGS = {"SBATCH_NO_REQUEUE": "no-requeue", "SBATCH_REQUEUE": "requeue", "SBATCH_WAIT": "wait"}
+_FLAGS = {
+    "SBATCH_EXCLUSIVE": "exclusive",
+    "SBATCH_NO_REQUEUE": "no-requeue",
+    "SBATCH_REQUEUE": "requeue",
+    "SBATCH_WAIT": "wait",
+}
+
+EXCLUSIVE = "exclusive"
+"""The option of a job that takes whole nodes: the cores that each has to have."""
+
+SINGLETON = "singleton"
+"""The option of a job that waits for all earlier ones of its name; who submits it finds these."""
 
 # Of each group, the one that is given last counts.
 _INSTEAD = ({"requeue", "no-requeue"}, {"mem", "mem-per-cpu", "mem-per-gpu"})
@@ -68,7 +82,8 @@ def merged(sources: Sequence[Sequence[tuple[str, str]]]) -> dict[str, str]:
     """Return options of several sources; those of a later one replace those of earlier ones."""
     result: dict[str, str] = {}
     for source in sources:
-        for name, value in source:
+        for given, value in source:
+            name = _MEANS.get(given, given)
             for group in _INSTEAD:
                 if name in group:
                     for other in group:
@@ -110,6 +125,8 @@ def directives(script: str, name: str = "") -> list[list[str]]:
     Raises:
         BadUse: a line has a quote that is not closed.
     """
+    from grain.cli.queue.submission import marked_lines  # which srun in a job has no time for
+
     lines = marked_lines(script, "#SBATCH", indented=False)
     return [words for number, line in lines if (words := _words(line, name, number))]
 

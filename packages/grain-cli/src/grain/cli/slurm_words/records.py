@@ -1,22 +1,17 @@
-"""Records that ``scontrol`` shows: a job, the configuration, names of hosts."""
+"""Records that ``scontrol`` shows: a job and the configuration."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grain.cli import show
 from grain.cli.slurm_words.formats import tres
-from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.values import long_span, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.cli.slurm_words.facts import SlurmTask
-
-_MOST_HOSTS = 100_000
-_HOSTS = re.compile(r"([^,\[\]]*)(?:\[([0-9,-]+)\]([^,\[\]]*))?(?:,|$)")
 
 
 def job_record(facts: SlurmTask, *, one_line: bool) -> str:
@@ -29,6 +24,7 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
     end = facts.ended or (facts.began + job.timeout if facts.began and job.timeout else 0.0)
     limit = long_span(job.timeout) if job.timeout else "UNLIMITED"
     memory = facts.memory
+    licences = facts.option("licenses")
     comment = facts.option("comment", "")
     start = facts.began or (0.0 if facts.run else job.not_before)
     owner = f"Account={facts.option('account')} QOS={facts.option('qos')}"
@@ -53,8 +49,8 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
         f"TRES={tres(facts)}",
         "Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*",
         f"MinCPUsNode={facts.cores_each} MinMemoryNode={memory} MinTmpDiskNode=0",
-        "Features=(null) DelayBoot=00:00:00",
-        "OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)",
+        f"Features={facts.option('constraint')} DelayBoot=00:00:00",
+        f"OverSubscribe={facts.sharing} Contiguous=0 Licenses={licences} Network=(null)",
         f"Command={facts.command or '(null)'}",
         f"WorkDir={job.directory}",
         *([f"Comment={comment} "] * bool(comment)),
@@ -67,6 +63,59 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
     if one_line:
         return " ".join(lines) + " \n"
     return "\n   ".join(lines) + "\n   \n\n"
+
+
+def job_data(facts: SlurmTask) -> dict[str, Any]:
+    """Return a task as ``squeue --json`` has it; what is not known here is left out."""
+    job = facts.job
+    until = facts.began + job.timeout if facts.began and job.timeout else 0.0
+    size = job.first_choice.get("Memory", 0)
+    memory = round(size * 1e9 / 2**20) if isinstance(size, int | float) else 0
+    return {
+        "account": facts.option("account", ""),
+        "array_job_id": 0 if facts.task is None else facts.number,
+        "array_task_id": facts.task,
+        "batch_flag": True,
+        "batch_host": facts.node,
+        "cluster": "grain",
+        "command": facts.command,
+        "comment": facts.option("comment", ""),
+        "cpus": facts.cores,
+        "current_working_directory": job.directory,
+        "dependency": facts.dependency,
+        "eligible_time": int(max(job.at, job.not_before)),
+        "end_time": int(facts.ended or until),
+        "exit_code": int(facts.exit_code.partition(":")[0]) << 8,
+        "features": facts.option("constraint", ""),
+        "group_id": facts.uid,
+        "group_name": job.user,
+        "job_id": facts.plain,
+        "job_state": facts.state,
+        "licenses": facts.option("licenses", ""),
+        "memory_per_node": memory or None,
+        "name": job.name,
+        "nice": -job.priority or None,
+        "node_count": facts.nodes,
+        "nodes": facts.nodelist,
+        "partition": facts.partition,
+        "priority": job.priority,
+        "qos": facts.option("qos", ""),
+        "requeue": job.requeue,
+        "restart_cnt": facts.restarts,
+        "standard_error": facts.stderr,
+        "standard_input": facts.stdin,
+        "standard_output": facts.stdout,
+        "start_time": int(facts.began or job.not_before),
+        "state_reason": facts.reason,
+        "submit_time": int(job.at),
+        "tasks": facts.tasks,
+        "time_limit": int(job.timeout // 60) or None,
+        "tres_alloc_str": tres(facts) if facts.run else "",
+        "tres_req_str": tres(facts),
+        "user_id": facts.uid,
+        "user_name": job.user,
+        "wckey": facts.option("wckey", ""),
+    }
 
 
 def config_text(now: float, values: Mapping[str, str], host: str) -> str:
@@ -84,35 +133,3 @@ def config_text(now: float, values: Mapping[str, str], host: str) -> str:
 
 def _no_case(item: tuple[str, str]) -> str:
     return item[0].lower()
-
-
-def hosts(text: str) -> list[str]:
-    """Return the hosts of a list as ``n[1-3,07-09],login``.
-
-    Raises:
-        BadUse: it is not written so, or names very many.
-    """
-    found: list[str] = []
-    at = 0
-    while at < len(text):
-        match = _HOSTS.match(text, at)
-        if match is None or not match[0]:
-            raise BadUse(f"Invalid hostlist: {text}")
-        at = match.end()
-        for part in match[2].split(",") if match[2] else [""]:
-            found += [f"{match[1]}{number}{match[3] or ''}" for number in _numbers(part, text)]
-            if len(found) > _MOST_HOSTS:
-                raise BadUse(f"Invalid hostlist: {text}")
-    return [name for name in found if name]
-
-
-def _numbers(part: str, text: str) -> list[str]:
-    if not part:
-        return [""]
-    first, dash, last = part.partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
-        raise BadUse(f"Invalid hostlist: {text}")
-    end = int(last or first)
-    if end - int(first) > _MOST_HOSTS:
-        raise BadUse(f"Invalid hostlist: {text}")
-    return [str(number).zfill(len(first)) for number in range(int(first), end + 1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from grain.queue.book import Block
     from grain.queue.states import Standing
 
 COMPACT = {
@@ -59,14 +60,18 @@ def state_of(standing: Standing, *, cancelled: bool) -> str:
     return "NODE_FAIL" if standing.state == "LOST" else standing.state
 
 
-def reason_of(standing: Standing, *, dispatched: bool) -> str:
+def reason_of(standing: Standing, *, dispatched: bool, block: Block | None = None) -> str:
     """Return the reason of a task.
 
     Args:
         standing: its state in the queue.
         dispatched: True if the queue has a dispatcher.
+        block: why it never begins; None if it may, or has.
     """
     if standing.state == "PENDING":
+        if block is not None:
+            own = block.why and not block.by_way_of
+            return "PartitionNodeLimit" if own else "DependencyNeverSatisfied"
         if not standing.reason and not dispatched:
             return "QueueNotRunning"
         return _REASONS[standing.reason]

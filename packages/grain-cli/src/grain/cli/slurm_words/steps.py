@@ -1,183 +1,210 @@
-"""A step of ``srun``: its options become processes, with their variables and output files."""
+"""The options of ``srun`` in a job: what it asks for, and how its processes run.
+
+It is read for each step, so it imports little.
+"""
 
 from __future__ import annotations
 
-import posixpath
-import re
-import shlex
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse
-from grain.cli.slurm_words.records import hosts
-from grain.queue import patterns
-from grain.resource.figures import hostlist, repeated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-_CPUS = re.compile(r"(\d{1,9})(?:\(x(\d{1,9})\))?")
 _PLAIN_MPI = ("none", "openmpi")
 _REFUSED = {
-    "multi-prog": "--multi-prog is not supported: write a script that looks at SLURM_PROCID",
     "het-group": "there are no heterogeneous jobs",
     "no-allocate": "--no-allocate is not supported",
     "container": "containers are not started here: do so in the command",
     "bcast": "--bcast is not supported: use a directory that all nodes share",
 }
+# srun(1), "INPUT ENVIRONMENT VARIABLES". Those of the job come first: options go before them.
+_VARIABLES = {
+    "SLURM_NTASKS_PER_NODE": "ntasks-per-node", "SRUN_CPUS_PER_TASK": "cpus-per-task",
+    "SLURM_GPUS_PER_TASK": "gpus-per-task", "SLURM_STDINMODE": "input",
+    "SLURM_STDOUTMODE": "output", "SLURM_STDERRMODE": "error", "SLURM_OPEN_MODE": "open-mode",
+    "SLURM_MPI_TYPE": "mpi", "SLURM_DISTRIBUTION": "distribution", "SLURM_WAIT": "wait",
+    "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit", "SRUN_EXPORT_ENV": "export",
+    "SLURM_EXPORT_ENV": "export", "SLURM_WORKING_DIR": "chdir", "SLURM_CPU_BIND": "cpu-bind",
+}  # fmt: skip
+_FLAGS = {
+    "SLURM_EXACT": "exact", "SLURM_EXCLUSIVE": "exclusive", "SLURM_OVERLAP": "overlap",
+    "SLURM_WHOLE": "whole", "SLURM_LABELIO": "label", "SLURM_OVERCOMMIT": "overcommit",
+}  # fmt: skip
+_MEMORY = {"mem": "memory", "mem-per-cpu": "memory_per_cpu"}
+_GPUS = {
+    "gres": "gpus", "gpus-per-node": "gpus", "gpus": "gpus_in_all",
+    "gpus-per-task": "gpus_per_task",
+}  # fmt: skip
 
 
 class StepRefused(Exception):
     """A step that cannot be started; the text is for the user."""
 
 
-@dataclass(frozen=True)
-class SrunStep:
-    """A step.
+class SrunWords(NamedTuple):
+    """The ways in which srun runs the processes of a step.
 
     Attributes:
-        tasks: the number of its processes.
-        directory: where they run; "" for that of the command.
-        stdin: a file; "" for that of the command.
-        stdout: the pattern of a file; "" for that of the command.
-        stderr: the same; "" for stdout if that is a file, else that of the command.
-        append: True to append to these files.
+        directory: where they run; "" for that of srun.
+        stdin: "all" for that of srun to each of them; the number of the one that gets it; or a
+            file.
+        append: True to append to output files.
         label: True for the number of the process before each line.
-        limit: seconds after which it is ended; 0 for none.
-        places: its workers, by their places among those of the job, and the processes on each.
+        kills: True to end all when one has failed.
+        wait: seconds after the end of the first one to the end of all; 0 for any time.
+        export: the argument of ``--export``.
+        multi: True if the command is a file with the programs of the processes.
+        quiet: True for fewer messages.
+        pty: True for a terminal of its own.
+        bound: False for processes that share the CPUs of the step.
     """
 
-    tasks: int
     directory: str = ""
-    stdin: str = ""
-    stdout: str = ""
-    stderr: str = ""
+    stdin: str = "all"
     append: bool = False
     label: bool = False
-    limit: float = 0.0
-    places: tuple[tuple[int, int], ...] = ((0, 1),)
-
-    @property
-    def is_plain(self) -> bool:
-        """True if its one process may take the place of ``srun`` itself."""
-        return self.places == ((0, 1),) and not self.label and not self.limit
-
-    @cached_property
-    def processes(self) -> list[StepProcess]:
-        """Its processes, by their numbers."""
-        return [
-            StepProcess(place, node, local)
-            for node, (place, count) in enumerate(self.places)
-            for local in range(count)
-        ]
+    kills: bool = False
+    wait: float = 0.0
+    export: str = "ALL"
+    multi: bool = False
+    quiet: bool = False
+    pty: bool = False
+    bound: bool = True
 
 
-class StepProcess(NamedTuple):
-    """A process of a step.
+def with_variables(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return options, with those that variables of srun give where they say nothing."""
+    of_variables = {
+        name: environment[key] for key, name in _VARIABLES.items() if environment.get(key)
+    }
+    of_variables |= {
+        name: "" for key, name in _FLAGS.items() if environment.get(key, "0") not in ("", "0")
+    }
+    if {"exact", "exclusive", "overlap", "whole"} & given.keys():
+        for name in ("exact", "exclusive", "overlap", "whole"):
+            of_variables.pop(name, None)
+    return {**of_variables, **given}
 
-    Attributes:
-        place: of its worker among those of the job; 0 is where ``srun`` runs.
-        node: the same among those of the step.
-        local: its number on that worker.
+
+def srun_words(given: Mapping[str, str]) -> SrunWords:
+    """Return what srun does with processes.
+
+    Raises:
+        BadUse: a value is not written as it should be.
     """
+    stdin = given.get("input", "all")
+    wait = given.get("wait", "0")
+    kills = given.get("kill-on-bad-exit", "0") or "1"
+    for name, text in ("wait", wait), ("kill-on-bad-exit", kills):
+        if not text.isdecimal():
+            raise BadUse(f'srun: error: Invalid numeric value "{text}" for --{name}.', 1)
+    return SrunWords(
+        directory=given.get("chdir", ""),
+        stdin={"none": "/dev/null", "all": "all"}.get(stdin.lower(), stdin),
+        append=given.get("open-mode", "t").lower().startswith("a"),
+        label="label" in given,
+        kills=kills != "0",
+        wait=float(wait),
+        export=given.get("export", "ALL"),
+        multi="multi-prog" in given,
+        quiet="quiet" in given,
+        pty="pty" in given,
+        bound=not given.get("cpu-bind", "").lower().endswith(("none", "no")),
+    )
 
-    place: int
-    node: int
-    local: int
 
-
-def make_step(given: Mapping[str, str], environment: Mapping[str, str]) -> SrunStep:
-    """Return the step that options ask for, in a job.
+def step_order(
+    given: Mapping[str, str], environment: Mapping[str, str], name: str, directory: str
+) -> dict[str, Any]:
+    """Return what srun asks for, as `grain.worker.steps.orders.StepOrder` reads it.
 
     Args:
         given: options by their long names.
-        environment: the variables of the job.
+        environment: the variables of srun.
+        name: of the command.
+        directory: in which its processes run.
 
     Raises:
         BadUse: a value is not written as it should be.
         StepRefused: there is no such step here; the text is what srun prints.
     """
-    job = environment.get("SLURM_JOB_ID", "")
-    refuse(given, job)
+    refuse(given, environment.get("SLURM_JOB_ID", ""))
     mpi = given.get("mpi", "none")
     if mpi not in _PLAIN_MPI:
         raise StepRefused(
             f"srun: error: (Grain) --mpi={mpi} is not supported, and without it each process would "
             "be a run of its own: start the program by mpirun, or by mpiexec"
         )
-    places = _places(given, environment)
-    if "overcommit" not in given and not _have_cpus(given, environment, places):
-        raise StepRefused(
-            f"srun: error: Unable to create step for job {job}: More processors requested than "
-            "permitted"
-        )
-    try:
-        limit = values.time_limit(given.get("time", "0"))
-    except ValueError:
-        raise BadUse("srun: error: Invalid --time specification") from None
-    stdin = given.get("input", "")
-    return SrunStep(
-        tasks=sum(count for _, count in places),
-        places=places,
-        directory=given.get("chdir", ""),
-        stdin="/dev/null" if stdin.lower() == "none" else "" if stdin == "all" else stdin,
-        stdout=_file(given.get("output", "")),
-        stderr=_file(given.get("error", "")),
-        append=given.get("open-mode", "t").lower().startswith("a"),
-        label="label" in given,
-        limit=limit,
-    )
-
-
-def _places(
-    given: Mapping[str, str], environment: Mapping[str, str]
-) -> tuple[tuple[int, int], ...]:
-    """Return the workers of a step, by their places in the job, and the processes on each."""
-    names = [host.partition(".")[0] for host in _hosts(environment)]
-    chosen = list(range(len(names)))
-    if "nodelist" in given:
-        wanted = [host.partition(".")[0] for host in hosts(given["nodelist"])]
-        chosen = [place for place in chosen if names[place] in wanted]
-        if not set(wanted) <= set(names):
-            raise StepRefused(
-                f"srun: error: Unable to create step for job {environment.get('SLURM_JOB_ID')}: "
-                "Requested node configuration is not available"
-            )
-    elif "relative" in given:
-        first = given["relative"]
-        chosen = chosen[int(first) if first.isdecimal() else 0 :]
-    text = given.get("nodes", str(len(chosen))).partition("-")[0]
-    if not text.isdecimal():
+    per_node = _count(given, "ntasks-per-node")
+    # The number of tasks of the job counts where no option says how many there are.
+    tasks = _count(given, "ntasks")
+    if not tasks and not per_node:
+        tasks = _count({"ntasks": environment.get("SLURM_NTASKS", "")}, "ntasks")
+    nodes = given.get("nodes", "").partition("-")[0]
+    if nodes and not nodes.isdecimal():
         raise BadUse(f'srun: error: "{given["nodes"]}" is not a valid node count')
-    nodes = int(text)
-    if not 0 < nodes <= len(chosen):
-        raise StepRefused(f"srun: error: Only allocated {len(chosen)} nodes asked for {nodes}")
-    tasks = _count(given, "ntasks") or _count(given, "ntasks-per-node") * nodes
-    tasks = tasks or _count({"ntasks": environment.get("SLURM_NTASKS", "")}, "ntasks") or nodes
-    nodes = min(nodes, tasks)
-    each, more = divmod(tasks, nodes)
-    return tuple((place, each + (at < more)) for at, place in enumerate(chosen[:nodes]))
+    if nodes and not int(nodes):
+        raise BadUse('srun: error: "0" is not a valid node count', 1)
+    relative = given.get("relative", "0")
+    each = _count(given, "cpus-per-task")
+    exact = bool(each) or not {"exact", "exclusive", "threads-per-core"}.isdisjoint(given)
+    order: dict[str, Any] = {
+        "name": given.get("job-name") or name,
+        "directory": directory,
+        "environment": {
+            key: value
+            for key, value in environment.items()
+            if key.startswith(("SLURM_", "SLURMD_"))
+        },
+        "tasks": tasks,
+        "nodes": int(nodes or 0),
+        "tasks_per_node": per_node,
+        "each": each,
+        "relative": int(relative) if relative.isdecimal() else 0,
+        "exact": exact and "whole" not in given,
+        "overlap": "overlap" in given,
+        "overcommit": "overcommit" in given,
+        "cyclic": given.get("distribution", "").startswith("cyclic"),
+        "immediate": "immediate" in given,
+        "quiet": "quiet" in given,
+        "stdout": _file(given.get("output", "")),
+        "stderr": _file(given.get("error", "")),
+    }
+    return order | _with_units(given)
 
 
-def _hosts(environment: Mapping[str, str]) -> list[str]:
-    """Return the hosts of the workers of a job."""
-    return (environment.get("GRAIN_NODES") or environment.get("SLURM_JOB_NODELIST", "")).split(",")
+def _with_units(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return what is asked for in options whose values take long to read, if there are any."""
+    found: dict[str, Any] = {}
+    if not given.keys() & {*_MEMORY, *_GPUS, "time", "nodelist"}:
+        return found
+    from grain.cli.slurm_words import values
 
-
-def _have_cpus(
-    given: Mapping[str, str],
-    environment: Mapping[str, str],
-    places: tuple[tuple[int, int], ...],
-) -> bool:
-    """Return True if each worker has a CPU for each of its processes, and so many as they ask."""
-    text = environment.get("SLURM_JOB_CPUS_PER_NODE") or environment.get("SLURM_CPUS_ON_NODE", "")
-    cpus: list[int] = []
-    for count, times in _CPUS.findall(text):
-        cpus += [int(count)] * int(times or 1)
-    each = _count(given, "cpus-per-task") or 1
-    return all(place >= len(cpus) or count * each <= cpus[place] for place, count in places)
+    if "time" in given:
+        try:
+            found["limit"] = values.time_limit(given["time"])
+        except ValueError:
+            raise BadUse("srun: error: Invalid --time specification") from None
+    if "nodelist" in given:
+        found["hosts"] = values.hosts(given["nodelist"])
+    for option, field in _MEMORY.items():
+        if option in given:
+            try:
+                found[field] = values.megabytes(given[option])
+            except ValueError:
+                raise BadUse(f"srun: error: Invalid --{option} specification", 1) from None
+    for option, field in _GPUS.items():
+        if option in given:
+            try:
+                found[field] = values.gpus(given[option], gres=option == "gres")
+            except ValueError:
+                raise StepRefused(
+                    "srun: error: Unable to create step for job: Invalid generic resource (gres) "
+                    "specification"
+                ) from None
+    return found
 
 
 def refuse(given: Mapping[str, str], job: str) -> None:
@@ -213,77 +240,50 @@ def _count(given: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-def variables(
-    step: SrunStep, rank: int, environment: Mapping[str, str], export: str = "ALL"
-) -> dict[str, str]:
-    """Return the environment of a process of a step.
+def programs(text: str, tasks: int, name: str) -> list[list[str]]:
+    """Return the words of each process, from a file of ``--multi-prog``.
 
     Args:
-        step: the step.
-        rank: the number of the process.
-        environment: that of ``srun``.
-        export: the argument of ``--export``.
+        text: of the file: in each line the numbers of processes, and a command, in which ``%t`` is
+            the number of the process, and ``%o`` its place among these.
+        tasks: the number of processes.
+        name: of the file, for messages.
+
+    Raises:
+        StepRefused: it is not written so, or has nothing for a process.
     """
-    parts = [part.strip() for part in export.split(",")]
-    kept = {part.upper() for part in parts} & {"ALL", "NONE", "NIL"}
-    found = {
-        name: value
-        for name, value in environment.items()
-        if "ALL" in kept or name.startswith(("SLURM_", "GRAIN_")) or name in parts or name == "PATH"
-    }
-    found |= dict(part.split("=", 1) for part in parts if "=" in part)
-    names = _hosts(environment)
-    process = step.processes[rank]
-    return found | {
-        "SLURM_LOCALID": str(process.local),
-        "SLURM_NODEID": str(process.node),
-        "SLURM_NPROCS": str(step.tasks),
-        "SLURM_NTASKS": str(step.tasks),
-        "SLURM_PROCID": str(rank),
-        "SLURM_STEPID": "0",
-        "SLURM_STEP_ID": "0",
-        "SLURM_STEP_NODELIST": hostlist(names[place] for place, _ in step.places),
-        "SLURM_STEP_NUM_NODES": str(len(step.places)),
-        "SLURM_STEP_NUM_TASKS": str(step.tasks),
-        "SLURM_STEP_TASKS_PER_NODE": repeated(count for _, count in step.places),
-    }
+    import shlex
+
+    bad = f"srun: error: Configuration file {name} invalid"
+    found: dict[int, list[str]] = {}
+    for line in text.replace("\\\n", " ").split("\n"):
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            raise StepRefused(f"{bad}, bad data: {line}") from None
+        if not words:
+            continue
+        if len(words) < 2:
+            raise StepRefused(f"{bad}, no program: {line}")
+        for place, number in enumerate(_ranks(words[0], tasks, f"{bad}, bad data: {line}")):
+            if number in found:
+                raise StepRefused(f"{bad}, duplicate record for task id {number}")
+            found[number] = [
+                word.replace("%t", str(number)).replace("%o", str(place)) for word in words[1:]
+            ]
+    for number in range(tasks):
+        if number not in found:
+            raise StepRefused(f"{bad}, no record for task id {number}")
+    return [found[number] for number in range(tasks)]
 
 
-def elsewhere(
-    place: int, command: Sequence[str], variables: Mapping[str, str], rsh: str
-) -> list[str]:
-    """Return the words that run a command on another worker of the job.
-
-    Args:
-        place: of the worker.
-        command: the command.
-        variables: its own, of which those of batch systems do not travel by themselves.
-        rsh: what starts programs there, in place of ssh.
-    """
-    own = [f"{name}={value}" for name, value in variables.items() if name.startswith("SLURM_")]
-    return [rsh, "--program", f"m{place}", shlex.join(["exec", "env", *own, *command])]
-
-
-def path(pattern: str, rank: int, environment: Mapping[str, str], directory: str) -> str:
-    """Return the path of an output file of a process.
-
-    Args:
-        pattern: as sbatch(1) has it, with ``%t`` for the number of the process.
-        rank: the number of the process.
-        environment: of the job.
-        directory: to which a relative path belongs.
-    """
-    job, task = environment.get("SLURM_JOB_ID", "0"), environment.get("SLURM_ARRAY_TASK_ID")
-    array = environment.get("SLURM_ARRAY_JOB_ID", job)
-    # %A is the number of the array, and %j that of the task, which differ here.
-    shown = pattern if "\\" in pattern else pattern.replace("%j", job).replace("%J", f"{job}.0")
-    facts = patterns.Facts(
-        number=int(array) if array.isdecimal() else 0,
-        task=int(task) if task is not None and task.isdecimal() else None,
-        name=environment.get("SLURM_JOB_NAME", ""),
-        user=environment.get("SLURM_JOB_USER", ""),
-        host=environment.get("SLURM_JOB_NODELIST", ""),
-        rank=rank,
-        step=0,
-    )
-    return posixpath.normpath(str(patterns.path(shown, facts, directory)))
+def _ranks(text: str, tasks: int, bad: str) -> list[int]:
+    if text == "*":
+        return list(range(tasks))
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise StepRefused(bad)
+        found += range(int(first), min(int(last or first), tasks) + 1)
+    return found

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, expanded, make_job, passed_on
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse
-from grain.cli.slurm_words.options import directives, merged, of_script
+from grain.cli.slurm_words.options import EXCLUSIVE, SINGLETON, directives, merged, of_script
 from grain.queue.arrays import first_and_last, parse_array
 from grain.queue.errors import BadInput
-from grain.queue.records import ArraySpec, Dependency, Job
+from grain.queue.records import KILL, ArraySpec, Job
 from grain.queue.selectors import TASKS_PER_JOB
 
 if TYPE_CHECKING:
@@ -22,12 +22,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SHOWN = ("account", "partition", "qos", "comment", "wckey", "dependency", "nice", "gres")
+_SHOWN = (
+    "account", "partition", "qos", "comment", "wckey", "dependency", "nice", "gres", "constraint",
+    "licenses",
+)  # fmt: skip
+# Kept for the variables of the job.
+_TOLD = (
+    "cpus-per-gpu", "cpus-per-task", "distribution", "export", "gpu-bind", "gpu-freq", "gpus",
+    "gpus-per-node", "gpus-per-task", "ntasks-per-core", "ntasks-per-gpu",
+    "ntasks-per-node", "ntasks-per-socket", "overcommit", "threads-per-core",
+)  # fmt: skip
 _J = re.compile(r"%\d*[jJ]", re.ASCII)
 # %j of a task is its plain number, which is that of the job and six digits.
 _PLAIN = "%A%6a"
 _MB_IN_GB = 2**20 / 1e9
+_NO_GRES = "sbatch: error: Invalid generic resource (gres) specification"
 _MOST_NODES = 10_000
+_ALL = "all"  # cores of a worker
+_LICENCE = re.compile(r"([A-Za-z0-9][\w.-]*)(?:@[\w.-]+)?(?::([1-9]\d{0,5}))?", re.ASCII)
 _REFUSED = {
     "bb": ("Burst Buffer request invalid", "there are no burst buffers"),
     "bbf": ("Burst Buffer request invalid", "there are no burst buffers"),
@@ -35,12 +47,12 @@ _REFUSED = {
     "container": ("Unsupported option", "containers are not started here: do so in the script"),
     "deadline": ("Requested time limit is invalid (missing or exceeds some limit)",
                  "--deadline is not supported"),
-    "exclusive": ("Requested node configuration is not available",
-                  "a job has cores of a node, not the node: leave out --exclusive; ask for cores"),
+    "exclude": ("Invalid node name specified", "jobs cannot choose their nodes"),
     "export-file": ("Unsupported option", "--export-file is not supported: use --export"),
-    "licenses": ("Invalid license specification", "there are no licenses"),
+    "nodefile": ("Invalid node name specified", "jobs cannot choose their nodes"),
     "nodelist": ("Invalid node name specified", "jobs cannot choose their nodes"),
     "reboot": ("Access/permission denied", "nodes are not rebooted"),
+    "reservation": ("Requested reservation is invalid", "there are no reservations"),
 }  # fmt: skip
 
 
@@ -92,8 +104,8 @@ def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOpt
     for option, (text, reason) in _REFUSED.items():
         if option in given:
             raise JobRefused(text, reason)
-    if given.get("kill-on-invalid-dep", "no").lower() not in ("no", "n"):
-        raise JobRefused("Job dependency problem", "--kill-on-invalid-dep=yes is not supported")
+    after = _after(given["dependency"]) if "dependency" in given else None
+    _check_pairs(given)
     nodes, tasks, cores = _cores(given)
     array = _array(given)
     limit = _value(given, "time", values.time_limit, 0.0)
@@ -112,7 +124,8 @@ def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOpt
         signal_before=warned.before if warned else None,
         signal_to=warned.to if warned else None,
         array=array,
-        after=_after(given["dependency"]) if "dependency" in given else None,
+        after=after.after or None if after else None,
+        after_any=(after.any_of or None) if after else None,
         not_before=_begin(given, around.now) or None,
         held=hold or None,
         priority=-_nice(given) or None,
@@ -126,7 +139,12 @@ def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOpt
         append=_open_mode(given) == "append" or None,
         **_environment(given, around),
         limits=_limits(given, around.limits),
-        options=_shown(given, nodes, tasks, around),
+        options={
+            **_shown(given, nodes, tasks, around),
+            **({EXCLUSIVE: str(cores)} if _is_exclusive(given) else {}),
+            **({KILL: "yes"} if _kills(given) else {}),
+            **({SINGLETON: "yes"} if after and after.singleton else {}),
+        },
     )
 
 
@@ -148,9 +166,15 @@ def options_of_script(script: str, name: str, around: SubmittedFrom) -> SubmitOp
         raise NotTranslated(text.removeprefix("sbatch: ").removeprefix("error: ")) from None
     except JobRefused as error:
         raise NotTranslated(f"{error} ({error.reason})") from None
-    ranks = (options.options or {}).get("ntasks")
+    kept = options.options or {}
+    if SINGLETON in kept:
+        raise NotTranslated("--dependency=singleton: use sbatch of `grain slurm`, or --after")
+    ranks = kept.get("ntasks")
     signal = options.signal if options.timeout else None  # without a limit it is never sent
-    return replace(options, ranks=int(ranks) if ranks else None, options=None, signal=signal)
+    kept = {name: value for name, value in kept.items() if name == KILL}
+    return replace(
+        options, ranks=int(ranks) if ranks else None, options=kept or None, signal=signal
+    )
 
 
 def _shown(
@@ -158,10 +182,17 @@ def _shown(
 ) -> dict[str, str]:
     """Return what is to be shown again, or is for the variables of the job."""
     shown = {name: given[name] for name in _SHOWN if given.get(name)}
-    if nodes > 1 or "ntasks" in given or "ntasks-per-node" in given:
+    shown |= {name: given[name] for name in _TOLD if name in given}
+    if given.get("hint", "").lower() == "nomultithread":
+        shown["threads-per-core"] = "1"
+    for name in ("mem-per-cpu", "mem-per-gpu"):
+        if megabytes := _value(given, name, values.megabytes, 0.0):
+            shown[name] = str(int(megabytes))
+    asked = any(name in given for name in ("ntasks", "ntasks-per-node", "ntasks-per-gpu"))
+    if nodes > 1 or asked:
         shown["ntasks"] = str(tasks)
-    if "cpus-per-task" in given:
-        shown["cpus-per-task"] = given["cpus-per-task"]
+    if nodes > 1 and not asked:
+        shown["ntasks-implied"] = "yes"
     shown["submit-dir"] = around.directory
     return shown
 
@@ -205,10 +236,14 @@ def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
     )  # fmt: skip
     if tasks and per_node:
         nodes = nodes or -(-tasks // per_node)  # at most so many of them on each
+    if per_gpu := _count(given, "ntasks-per-gpu"):
+        tasks = tasks or _gpus(given, nodes or 1, 0) * (nodes or 1) * per_gpu
     nodes = min(nodes or 1, tasks or _MOST_NODES)  # none without a task
     tasks = tasks or (per_node or 1) * nodes
     each = _count(given, "cpus-per-task", 1)
-    return nodes, tasks, max(-(-tasks // nodes) * each, _count(given, "mincpus", 1))
+    most = -(-tasks // nodes)
+    of_gpus = _gpus(given, nodes, most) * _count(given, "cpus-per-gpu")
+    return nodes, tasks, max(most * each, _count(given, "mincpus", 1), of_gpus)
 
 
 def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> dict[str, object]:
@@ -219,16 +254,64 @@ def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> di
         + _value(given, "mem-per-cpu", values.megabytes, 0.0) * cores
         + _value(given, "mem-per-gpu", values.megabytes, 0.0) * gpus
     )
-    request: dict[str, object] = {"Cores": cores}
+    request: dict[str, object] = {"Cores": _ALL if _is_exclusive(given) else cores}
     if memory:  # 0 is for all that a node has
         request["Memory"] = math.ceil(round(memory * _MB_IN_GB * 1e6, 3)) / 1e6
     if gpus:
         request["GPUs"] = gpus
+    if "licenses" in given:
+        if nodes > 1:
+            raise JobRefused("Invalid license specification", "only jobs on one node have licenses")
+        request["Licences"] = _licences(given["licenses"])
+    if "constraint" in given:
+        request["Token"] = _feature(given["constraint"])
     return request
+
+
+def _is_exclusive(given: Mapping[str, str]) -> bool:
+    """Return True for a job that takes whole nodes, and not only from other users."""
+    word = given.get("exclusive")
+    if word not in (None, "", "user", "mcs"):
+        raise BadUse("sbatch: error: Invalid --exclusive specification", 255)
+    return word == ""
+
+
+def _licences(text: str) -> dict[str, int]:
+    """Return licences by name, from ``vasp:2,orca``.
+
+    Raises:
+        JobRefused: it is not written so.
+    """
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        match = _LICENCE.fullmatch(part.strip())
+        if match is None:
+            raise JobRefused("Invalid license specification", f"{part} is not NAME or NAME:NUMBER")
+        found[match[1]] = found.get(match[1], 0) + int(match[2] or 1)
+    return found
+
+
+def _feature(text: str) -> str:
+    """Return the one feature that is asked for.
+
+    Raises:
+        JobRefused: it is several ones.
+    """
+    if not re.fullmatch(r"[\w.-]+", text):
+        raise JobRefused(
+            "Invalid feature specification",
+            f"--constraint={text}: name one feature, which is the Token of workers",
+        )
+    return text
 
 
 def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
     """Return the GPUs of a node, which has so many tasks."""
+    if "shard" in re.split("[,:]", given.get("gres", "")):
+        raise JobRefused(
+            "Invalid generic resource (gres) specification",
+            "GPUs have no number of shards here; grain submit -r GPUs=0.5 takes a part of one",
+        )
     try:
         counts = [
             values.gpus(given.get("gres", ""), gres=True),
@@ -237,8 +320,32 @@ def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
             values.gpus(given["gpus-per-task"]) * tasks if "gpus-per-task" in given else 0,
         ]
     except ValueError:
-        raise BadUse("sbatch: error: Invalid generic resource (gres) specification", 1) from None
-    return max(counts)
+        raise BadUse(_NO_GRES, 1) from None
+    number = max(counts)
+    if per_gpu := _count(given, "ntasks-per-gpu"):
+        number = number or -(-tasks // per_gpu)
+    if not number and "mem-per-gpu" in given:
+        raise BadUse(_NO_GRES, 1)
+    return number
+
+
+def _check_pairs(given: Mapping[str, str]) -> None:
+    """Refuse options of which only one may be given, as sbatch does."""
+    if {"cpus-per-gpu", "cpus-per-task"} <= given.keys():
+        text = "--cpus-per-gpu is mutually exclusive with --cpus-per-task"
+        raise BadUse(f"sbatch: error: {text}", 1)
+    if "ntasks-per-gpu" not in given:
+        return
+    for other in ("ntasks-per-node", "gpus-per-task"):
+        if other in given:
+            text = f"--{other} is mutually exclusive with --ntasks-per-gpu"
+            raise BadUse(f"sbatch: fatal: {text} and SLURM_NTASKS_PER_GPU", 1)
+    if not {"gpus", "gpus-per-node", "gres", "ntasks", "nodes"} & given.keys():
+        raise BadUse(
+            "sbatch: error: gres_job_state_validate: --ntasks-per-tres needs either a GRES GPU "
+            f"specification or a node/ntask specification\n{_NO_GRES}",
+            1,
+        )
 
 
 def _array(given: Mapping[str, str]) -> ArraySpec | None:
@@ -254,13 +361,21 @@ def _array(given: Mapping[str, str]) -> ArraySpec | None:
     return array
 
 
-def _after(text: str) -> tuple[Dependency, ...]:
+def _kills(given: Mapping[str, str]) -> bool:
+    word = given.get(KILL, "no").lower()
+    if word not in ("yes", "y", "no", "n"):
+        raise BadUse(f"sbatch: error: Invalid --{KILL} specification", 255)
+    return word in ("yes", "y")
+
+
+def _after(text: str) -> values.DependencyList:
     try:
         return values.dependencies(text)
     except ValueError as error:
         raise JobRefused(
             "Job dependency problem",
-            f"{error} is not afterok, afterany, afternotok, after or aftercorr with numbers",
+            f"{error} is not afterok, afterany, afternotok, after or aftercorr with numbers, or "
+            "singleton",
         ) from None
 
 

@@ -7,10 +7,10 @@ import signal as signals
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.queue.records import Dependency
+from grain.cli.slurm_words.grammar import BadUse
 
 if TYPE_CHECKING:
-    from grain.queue.records import Receivers, Until
+    from grain.queue.records import Dependency, Receivers, Until
 
 _UNITS = {"": 1.0, "M": 1.0, "K": 1 / 1024, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _MEMORY = re.compile(r"(\d{1,15})\s*([KMGTP]?)(?:B|IB)?", re.ASCII | re.IGNORECASE)
@@ -19,7 +19,11 @@ _SIGNAL = re.compile(r"([RB]{1,2}:)?(?:SIG)?([A-Z]+\d?|\d{1,2})(?:@(\d{1,5}))?",
 _UNTIL: dict[str, Until] = {
     "afterok": "ok", "afterany": "any", "afternotok": "fail", "after": "begun", "aftercorr": "each",
 }  # fmt: skip
+_EACH = "aftercorr"
+_WAITED_FOR = re.compile(r"(\d{1,15})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,7}))?", re.ASCII)
 _BEGIN_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_MOST_HOSTS = 100_000
+_HOSTS = re.compile(r"([^,\[\]]*)(?:\[([0-9,-]+)\]([^,\[\]]*))?(?:,|$)")
 _OF_DAY = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 
 
@@ -157,26 +161,51 @@ def _date(text: str, here: time.struct_time) -> float:
         raise ValueError(text) from None
 
 
-def dependencies(text: str) -> tuple[Dependency, ...]:
-    """Return the dependencies of ``-d afterok:12:13,afterany:14``.
+class DependencyList(NamedTuple):
+    """The jobs for which a job waits.
+
+    Attributes:
+        after: dependencies on jobs by their numbers.
+        any_of: True if one of them is enough.
+        singleton: True to wait also for all earlier jobs of the same name.
+    """
+
+    after: tuple[Dependency, ...]
+    any_of: bool = False
+    singleton: bool = False
+
+
+def dependencies(text: str) -> DependencyList:
+    """Return the dependencies of ``-d afterok:12:13_4,after:14+5``; with ``?`` one is enough.
 
     Raises:
-        ValueError: it is not written so, or it is one that there is not here: any of several,
-            a delay, a single task of an array, or ``singleton``.
+        ValueError: it is not written so.
     """
-    found = []
-    for part in text.split(","):
+    from grain.queue.records import Dependency  # which srun in a job has no time for
+
+    any_of, singleton, found = "?" in text, False, []
+    for part in re.split("[,?]", text) if not (any_of and "," in text) else [text]:
         kind, _, numbers = part.strip().partition(":")
+        if (kind, numbers, any_of) == ("singleton", "", False):
+            singleton = True
+            continue
         if kind not in _UNTIL or not numbers:
             raise ValueError(part)
-        jobs = []
+        alike: dict[tuple[int | None, float], list[int]] = {}
         for word in numbers.split(":"):
-            number = word.removesuffix("_*")
-            if not number.isdecimal() or not number.isascii():
+            match = _WAITED_FOR.fullmatch(word)
+            if match is None or (match[3] and kind != "after") or (match[2] and kind == _EACH):
                 raise ValueError(word)
-            jobs.append(int(number))
-        found.append(Dependency(jobs=tuple(jobs), until=_UNTIL[kind]))
-    return tuple(found)
+            task = int(match[2]) if match[2] else None
+            alike.setdefault((task, 60.0 * int(match[3] or 0)), []).append(int(match[1]))
+        found += [
+            Dependency(jobs=tuple(some), until=_UNTIL[kind], task=task, delay=delay)
+            for (task, delay), jobs in alike.items()
+            for some in ([jobs] if task is None else [[job] for job in jobs])
+        ]
+    if any_of and len(found) > text.count("?") + 1:
+        raise ValueError(text)  # of which one part has several sorts
+    return DependencyList(tuple(found), any_of, singleton)
 
 
 def gpus(text: str, *, gres: bool = False) -> int:
@@ -233,3 +262,35 @@ def moment(at: float, form: str = "") -> str:
     """
     form = "" if form in ("standard", "relative") else form
     return time.strftime(form or "%Y-%m-%dT%H:%M:%S", time.localtime(at))
+
+
+def hosts(text: str) -> list[str]:
+    """Return the hosts of a list as ``n[1-3,07-09],login``.
+
+    Raises:
+        BadUse: it is not written so, or names very many.
+    """
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        match = _HOSTS.match(text, at)
+        if match is None or not match[0]:
+            raise BadUse(f"Invalid hostlist: {text}")
+        at = match.end()
+        for part in match[2].split(",") if match[2] else [""]:
+            found += [f"{match[1]}{number}{match[3] or ''}" for number in _numbers(part, text)]
+            if len(found) > _MOST_HOSTS:
+                raise BadUse(f"Invalid hostlist: {text}")
+    return [name for name in found if name]
+
+
+def _numbers(part: str, text: str) -> list[str]:
+    if not part:
+        return [""]
+    first, dash, last = part.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise BadUse(f"Invalid hostlist: {text}")
+    end = int(last or first)
+    if end - int(first) > _MOST_HOSTS:
+        raise BadUse(f"Invalid hostlist: {text}")
+    return [str(number).zfill(len(first)) for number in range(int(first), end + 1)]

@@ -92,11 +92,11 @@ def _explain_jobs(
     from grain.cli.query import NoScheduler, explain
     from grain.cli.queue.explaining import explained, jobs_as_data
 
+    queue, chosen = jobs[0], config_file or chosen_config(ctx)
     if as_json:
-        print_json(jobs_as_data(*jobs))
+        print_json(jobs_as_data(*jobs, chosen))
         return
     config = load_config(ctx, config_file)
-    queue, chosen = jobs[0], config_file or chosen_config(ctx)
     elsewhere = other_address(queue, chosen)
 
     def trouble() -> str:
@@ -112,7 +112,7 @@ def _explain_jobs(
         except NoScheduler as error:
             return [str(error)]
 
-    for line in explained(*jobs, ask, trouble):
+    for line in explained(*jobs, ask, trouble, chosen):
         click.echo(clean(line))
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import time
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING
 
 from grain.cli.batch import BatchError, is_mark, open_system, state_folder
 from grain.cli.batch.records import job_name, submitted_name
 from grain.cli.query import NoScheduler, ask
+from grain.cli.scaling.configured import ONE_SHAPE, with_shape, worker_shape
 from grain.cli.scaling.model import (
     CurrentWorker,
     Situation,
     TaskAlternative,
     TaskClass,
-    WorkerShape,
     without,
 )
 from grain.cli.scaling.scaler import Scaler
@@ -26,8 +23,8 @@ from grain.cli.show import clean
 from grain.cli.workers.jobs import joined, report_ended
 from grain.cli.workers.loop import ScaleLoop
 from grain.cli.workers.scaling_state import ScalingState
-from grain.cli.workers.shapes import avoiding, gpus_asked, with_shape
-from grain.cli.workers.submission import memory_share, submit_workers
+from grain.cli.workers.shapes import avoiding
+from grain.cli.workers.submission import submit_workers
 from grain.edge.questions import Ask, DemandAnswer, DrainingWorker
 from grain.resource import Cores, GPUs, from_data
 
@@ -36,11 +33,8 @@ if TYPE_CHECKING:
 
     from grain.cli.batch import JobRecord, JobState
     from grain.cli.scaling.model import CancelJob, Decision, DrainWorker, SubmitJobs
-    from grain.config import Config, Shape
+    from grain.config import Config
     from grain.edge.questions import ClassDemand, WorkerSupply
-
-ONE_SHAPE = "node"
-"""The name of the only sort of worker, where the configuration has no ``[[shape]]``."""
 
 MOST = 10
 """Workers at most, where neither ``--max`` nor the shapes say."""
@@ -59,52 +53,6 @@ def default_most(config: Config) -> int:
     if config.system == "ssh":
         return sum(int(host.partition(":")[2] or 1) for host in config.hosts)
     return MOST
-
-
-def worker_shape(config: Config, shape: Shape | None, sharing: int) -> WorkerShape:
-    """Return what is known of the workers of a shape before one has joined.
-
-    Args:
-        shape: the shape; None where there is one sort only.
-        sharing: the number of workers that share this machine where there is no batch system.
-
-    Raises:
-        click.ClickException: the resources of the configuration make no sense.
-    """
-    script, held = config.worker.script, config.worker.reserve
-    gpus = gpus_asked(script.extra_args) if shape is None or shape.gpus is None else shape.gpus
-    cores, memory = script.cores, script.memory
-    if config.system == "local":
-        cores = cores or max(1, len(os.sched_getaffinity(0)) // sharing)
-        memory = memory or memory_share(sharing)
-    data: dict[str, Any] = {"Cores": cores or "auto", "Memory": "auto"}
-    if memory is not None:
-        data["Memory"] = max(round(memory - held.memory, 6), 0)
-    if gpus:
-        data["GPUs"] = gpus
-    data.update(config.worker.res)
-    data.pop("WTime", None)
-    unknown = frozenset(kind for kind, amount in data.items() if _detected(amount))
-    stated = {kind: amount for kind, amount in data.items() if not _detected(amount)}
-    try:
-        total = from_data(stated, unknown="keep")
-        total.parts()  # raises TypeError for alternatives
-    except (ValueError, LookupError, TypeError) as error:
-        raise click.ClickException(f"worker.res: {error}") from None
-    return WorkerShape(
-        ONE_SHAPE if shape is None else shape.name,
-        total,
-        unknown,
-        float("inf") if script.walltime is None else script.walltime - held.walltime,
-        float("inf") if shape is None or shape.max is None else shape.max,
-        None if shape is None else shape.charge,
-        nodes=script.nodes,
-    )
-
-
-def _detected(amount: object) -> bool:
-    """Return True if a worker is to detect an amount, which is unknown before."""
-    return amount is None or amount == "auto" or (isinstance(amount, dict) and "auto" in amount)
 
 
 class AutoLoop(ScaleLoop):

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from grain.cli.scaling.configured import with_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from grain.config import Config, Shape
-
-# Slurm: --gres=gpu:2, --gres=gpu:a100:2, --gpus=2, --gpus-per-node=a100:2, -G 2. PBS: ngpus=2, and
-# Torque's gpus=2. LSF: -gpu "num=2". HTCondor: request_gpus = 2. Flux: -g 2, --gpus-per-slot=2.
-_GPUS = (
-    re.compile(r"(?:^|[\s,=])(?:gres/)?gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)"),
-    re.compile(r"gpus(?:-per-(?:node|slot|task))?\s*[= ]\s*(?:[A-Za-z][\w.-]*:)?(\d+)"),
-    re.compile(r"^-gpu\s.*?num=(\d+)"),
-    re.compile(r"^-[gG]\s*(?:[A-Za-z][\w.-]*:)?(\d+)$"),
-)
-_ONE_GPU = re.compile(r"gres=(?:.*,)?gpu(?:$|[:,])")
 
 
 def shape_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,13 +35,6 @@ def shaped(config: Config, word: str | None) -> Config:
     if word is None and not config.shape:
         return config
     return with_shape(config, _chosen(config, word))
-
-
-def with_shape(config: Config, shape: Shape) -> Config:
-    """Return the configuration in which workers are those of a shape."""
-    from msgspec.structs import replace
-
-    return replace(config, worker=replace(config.worker, script=shape, res=shape.res))
 
 
 def _chosen(config: Config, word: str | None) -> Shape:
@@ -109,18 +93,3 @@ def avoiding(system: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
             hosts = " && ".join(f"hname!='{node}'" for node in nodes)
             return ("-R", f"select[{hosts}]")
     return ()
-
-
-def gpus_asked(extra_args: Iterable[str]) -> int:
-    """Return the number of GPUs that options for a batch system ask for.
-
-    >>> gpus_asked(["--account=chem", "--gres=gpu:a100:2"])
-    2
-    """
-    for arg in extra_args:
-        for pattern in _GPUS:
-            if match := pattern.search(arg):
-                return int(match[1])
-        if _ONE_GPU.search(arg):
-            return 1
-    return 0

@@ -24,6 +24,7 @@ from grain.cli.batch import (
     worker_job,
 )
 from grain.cli.batch.systems.slurm import largest_array
+from grain.cli.scaling.configured import memory_share
 from grain.cli.streams import remedy
 from grain.cli.workers.jobs import records
 from grain.config import Shape
@@ -201,12 +202,6 @@ def worker_folder() -> str:
     beside = Path(sys.executable).parent / "grain-worker"
     path = str(beside) if beside.exists() else shutil.which("grain-worker")
     return str(Path(path).parent) if path else ""
-
-
-def memory_share(count: int) -> float:
-    """Return an equal share of this machine's memory, in GB, without what is less than 0.01 GB."""
-    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return whole // (count * 10**7) / 100
 
 
 def make_parent(log_file: str) -> None:

@@ -8,8 +8,9 @@ import click
 
 from grain.cli.options import check_bridges, config_option, json_option, load_config
 from grain.cli.plugin import report_errors
+from grain.cli.scaling.configured import with_shape
 from grain.cli.show import clean, print_json
-from grain.cli.workers.shapes import shape_option, shaped, with_shape
+from grain.cli.workers.shapes import shape_option, shaped
 
 if TYPE_CHECKING:
     from grain.cli.batch import JobRecord

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _LEAST_BAR, _MOST_BAR = 8, 30  # characters
 _BAR_RANK = 3  # of the bar among the parts of a live line
-_NARROW = 100  # columns below which the estimate has fewer words
+_NARROW = 100  # columns below which a live line has fewer fields, and the estimate fewer words
+_FAILED = "bold red"
 
 
 class LinePart(NamedTuple):
@@ -100,26 +101,31 @@ def cores_text(cores: float) -> str:
 def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("━", "─")) -> list[LinePart]:
     """Return the line on the progress that fits a terminal.
 
-    What is there to be known first stays when there is little room: failures and the estimate.
+    What is there to be known first stays when there is little room: failures and the estimate. The
+    counts have fixed places, also where they are zero; below 100 columns they leave no room for
+    more, so that fields do not come and go with the length of others.
 
     Args:
         width: the columns of the terminal.
         bar: a character for what is done, and one for the rest.
     """
     now = progress.now
-    end = _end(progress, width)
+    wide = width >= _NARROW
+    end, elapsed = _end(progress, width), LinePart(f"{span(round(progress.elapsed))} elapsed")
     share = progress.share
+    given, *computing = [*cores_parts(now, "/"), LinePart("")]
     # In the order of the line, each with its rank: the smaller, the more important.
     ranked = [
         (1, LinePart("" if share is None else _percent(progress), "bold")),
         (2, LinePart(f"{now.done} done", "green" if now.done else "")),
-        (0, LinePart(f"{now.failed} failed" if now.failed else "", "bold red")),
+        (0 if now.failed else 5, LinePart(f"{now.failed} failed", _FAILED if now.failed else "")),
         (4, LinePart(f"{now.cancelled} cancelled" if now.cancelled else "")),
         (5, LinePart(f"{now.running} running")),
-        (7, LinePart("" if now.stuck else f"{now.queued} queued")),
-        (8, LinePart(_rate(progress) if progress.ended else "")),
-        *((6, part) for part in cores_parts(now, "/")),
-        (9, LinePart(f"{span(round(progress.elapsed))} elapsed")),
+        (6, LinePart("" if now.stuck else f"{now.queued} queued")),
+        (8, LinePart(_rate(progress) if wide and progress.ended else "")),
+        (7, given),
+        *((8, part) for part in computing if wide),
+        (9, elapsed if wide or not end.text else LinePart("")),
         (0, end),
         (3, LinePart(left_text(progress) if now.stuck else "")),
     ]
@@ -147,15 +153,22 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("━", "�
     return line
 
 
-def summary(progress: Progress, now: Statistics, failures: FailureCounts, seconds: float) -> str:
-    """Return the summary of a mission; empty if it had no tasks."""
+def summary(
+    progress: Progress, now: Statistics, failures: FailureCounts, seconds: float | None
+) -> str:
+    """Return the summary of a mission; empty if it had no tasks.
+
+    Args:
+        seconds: how long it took; None if another line says that.
+    """
     parts = [_done(now)] if now.done else []
     if now.failed:
         parts.append(f"{now.failed} failed ({failures})")
     parts += _unfinished(now)
     if not parts:
         return ""
-    parts.append(span(round(seconds)))
+    if seconds is not None:
+        parts.append(span(round(seconds)))
     if progress.given is not None:
         parts.append(f"cores {100 * progress.given:.0f} % given")
         if progress.computing is not None:

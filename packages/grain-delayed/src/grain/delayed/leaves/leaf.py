@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from grain.delayed.leaves.snapshot import Snapshot
     from grain.head.messages import FailedOn
     from grain.worker import Call
+    from grain.worker.messages import PastAttempts
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -30,6 +31,7 @@ class Leaf:
         ended: the outcome, while the cache writes it.
         first: the number of the first attempt; 0 before it.
         failed_on: where attempts have failed.
+        past: these attempts; None before the first failure.
     """
 
     node: TaskNode
@@ -46,6 +48,7 @@ class Leaf:
     ended: Outcome | None = None
     first: int = 0
     failed_on: tuple[FailedOn, ...] = ()
+    past: PastAttempts | None = None
 
     def submitted(self, task: int) -> None:
         """Take the number of an attempt that was submitted."""

@@ -40,6 +40,8 @@ from grain.head.needs.again import Larger, larger
 from grain.resource import ZERO, Infeasible, learns
 from grain.worker import Call
 from grain.worker.call import call_text, capture, name_of
+from grain.worker.errors import how_failed
+from grain.worker.messages import one_more
 from grain.worker.payload import add_note
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from grain.head import Statistics
     from grain.head.messages import FailedOn
     from grain.resource import Resource
+    from grain.worker.messages import PastAttempts
 
 T = TypeVar("T")
 
@@ -74,6 +77,7 @@ class Submitter(Protocol):
         urgency: float = 0.0,
         retry_of: int = 0,
         avoid: tuple[FailedOn, ...] = (),
+        past: PastAttempts | None = None,
     ) -> int:
         """Submit a call to the executor; return its number."""
 
@@ -294,7 +298,7 @@ class LeafManager:
             # With another request, the place may not have been the reason.
             avoid = leaf.failed_on if leaf.attempts.keeps_its_place else ()
             task = self._mission.submit(
-                leaf.attempts.request, leaf.attempt(), leaf, urgency, leaf.first, avoid
+                leaf.attempts.request, leaf.attempt(), leaf, urgency, leaf.first, avoid, leaf.past
             )
             leaf.submitted(task)
         except Exception as error:  # of the request or the arguments: an outcome like any other
@@ -342,6 +346,7 @@ class LeafManager:
         limit = "" if leaf.retry is None else f"of {leaf.retry.retries + 1 + attempts.larger} "
         self._on_retry(leaf.call, attempts, error, next_, by, limit)
         leaf.error = error
+        leaf.past = one_more(leaf.past, how_failed(error), one_line(error))
         self._more_failures -= 1
         self._mission.on_retry(leaf.node.number)
         self._mission.failures.take_back(error)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from grain.head.run_log import RunLog
     from grain.resource import Resource
     from grain.worker import Call
+    from grain.worker.messages import PastAttempts
 
 
 class Mission:
@@ -109,12 +110,14 @@ class Mission:
         urgency: float = 0.0,
         retry_of: int = 0,
         avoid: tuple[FailedOn, ...] = (),
+        past: PastAttempts | None = None,
     ) -> int:
         """Submit a call to the executor.
 
         Args:
             retry_of: the number of the first attempt of the same leaf; 0 if it is that.
             avoid: where earlier attempts have failed.
+            past: these attempts; None if there were none.
 
         Returns:
             The number of the task, which the executor's `cancel` takes.
@@ -124,8 +127,9 @@ class Mission:
             self.advice.on_request(name_of(call.fn), res)
         after = 0 if self._run_log is None else woken_by.get()
         task = self.executor.submit_call(
-            res, call, deliver, priority=self._priority, urgency=urgency, after=after, avoid=avoid
-        )
+            res, call, deliver, priority=self._priority, urgency=urgency, after=after, avoid=avoid,
+            past=past,
+        )  # fmt: skip
         if self._total is not None and not retry_of:
             self._total.note(name_of(call.fn))
         if retry_of:

@@ -302,7 +302,8 @@ class Reporter:
             if interrupted:
                 self.line(interruption(now, self._runs_left))
             elif now.failed or self._shown:
-                text = summary(self._progress, now, self.failures, elapsed)
+                took = None if self._routine else elapsed
+                text = summary(self._progress, now, self.failures, took)
                 if text:
                     self.line(text)
         if self._routine:

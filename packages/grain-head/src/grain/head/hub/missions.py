@@ -49,6 +49,7 @@ from grain.head.messages import (
     Started,
     Submit,
     Synced,
+    after_crash,
 )
 from grain.head.scheduler.outlived import given_up, never_began
 from grain.head.scheduler.places import WHOLE, RunPlace
@@ -294,6 +295,7 @@ class Missions:
         task.age = shares.age_again(priority) if again else shares.age(mission.share, priority)
         task.function = function[0]
         task.arguments = arguments
+        self._note_past(task, message)
         if has_run and (message.crashes or task.crashes):
             self._join_crashes(task, message.crashes)
         ran_on = message.worker
@@ -308,6 +310,17 @@ class Missions:
         self._claim(task, ran_on, now, has_run=has_run)
         if (message.worker or task.lease is not None) and task.ending is None:
             self._report_run(task, message.worker)
+
+    @staticmethod
+    def _note_past(task: TaskRecord, message: Submit) -> None:
+        """Note the attempts that its mission knows of, unless this head knows more."""
+        past = message.past
+        if past is None and not message.crashes:
+            return
+        for crash in message.crashes:
+            past = after_crash(past, crash)
+        if past is not None and task.course.past is None:
+            task.alter().past = past
 
     def _report_run(self, task: TaskRecord, known: str) -> None:
         """Report where a task runs to its mission, which takes it to run on a worker of an id."""

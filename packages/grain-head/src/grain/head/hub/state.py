@@ -22,7 +22,7 @@ from grain.head.hub.fair_share import Share
 from grain.head.scheduler.numbered import Numbered
 from grain.head.scheduler.outlived import lasts_too_long
 from grain.worker.logs import Allowance
-from grain.worker.messages import GangPart
+from grain.worker.messages import GangPart, PastAttempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -263,6 +263,8 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
         report: of the worker on the run whose outcome it is: opaque.
         kept_by: the worker that keeps the outcome, by id, and the run that it is of.
         gpus: those that its run had, if it has failed.
+        past: the attempts at it so far, which its next run sees. Those that its worker has handed
+            back are forgotten with this head, and only crashes are not.
     """
 
     crashes: tuple[Crash, ...] = ()
@@ -274,6 +276,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     report: Report = b""
     kept_by: tuple[str, Attempt] | None = None
     gpus: tuple[int, ...] = ()
+    past: PastAttempts | None = None
 
 
 NO_COURSE = TaskCourse()

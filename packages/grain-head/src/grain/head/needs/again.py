@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from grain.head.collapse import flattened
-from grain.head.needs.ladder import LAST_ATTEMPT
 from grain.resource import ZERO, Gang, Resource, WTime, learned
 
 if TYPE_CHECKING:
@@ -37,9 +36,10 @@ def larger(request: Resource, error: BaseException) -> Larger | str | None:
         failed = _noted(errors, MemoryError, "memory_request")
         if not failed:
             return None
-        if failed >= memory.most or memory.tried[0] >= LAST_ATTEMPT:
+        next_ = memory.after(failed)
+        if next_ is None:
             return f"It had {failed:.3g} GB, the most that its group may ask for."
-        return Larger(replaced(request, memory.after(failed)), f"more memory than {failed:.3g} GB")
+        return Larger(replaced(request, next_), f"more memory than {failed:.3g} GB")
     time = request.get(WTime)
     if isinstance(time, WTime) and time.group is not None:
         limit = _noted(errors, trio.TooSlowError, "limit")

@@ -18,6 +18,8 @@ import math
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.resource import LAST_ATTEMPT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -27,8 +29,6 @@ STEP = 1.25
 """The next amount after a failure is larger by this factor at least."""
 DOUBLED = 2.0
 """The factor where no rung is known above the amount that failed."""
-LAST_ATTEMPT = 5
-"""The attempt that gets the maximum."""
 
 
 class RunNeed(NamedTuple):

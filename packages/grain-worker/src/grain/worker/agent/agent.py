@@ -275,6 +275,11 @@ class Agent:
         await signals_handled()
         return self._lifecycle.explains(signal)
 
+    def warned(self) -> None:
+        """See `RunnerListener`."""
+        self._lifecycle.on_warned()
+        self._settle()
+
     def inspected(self, answer: Inspected) -> None:
         """See `RunnerListener`."""
         self._session.on_inspected(answer)
@@ -370,6 +375,7 @@ class Agent:
             self._session.drain(now, now + until_cancelled, self._lifecycle.reason)
         else:
             self._session.on_tick(now)
+        self._runner.announce_end(self._lifecycle.cancel_at, now=self._lifecycle.warns)
         orders = self._session.take_orders()
         if orders:
             self._runner.post(orders)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from grain.worker.messages import (
     Cancel,
     DefineFunction,
+    EndOfWorker,
     ForgetFunctions,
     Inspect,
     MemberOpen,
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Message, Payload
 
-    Order = tuple[StartRun | Cancel | ForgetFunctions | Inspect | MemberOpen, Payload]
+    Order = tuple[StartRun | Cancel | ForgetFunctions | Inspect | MemberOpen | EndOfWorker, Payload]
     """An order of a session to a runner; the payload of a run is its arguments."""
 
 

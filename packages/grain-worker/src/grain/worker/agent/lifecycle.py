@@ -14,6 +14,10 @@
 4. The worker leaves when no run is left, or in OVER in any case.
 
 A reason that comes later may bring a deadline forward, never put it off.
+
+Programs that take warnings (``run_external(warn=...)``) are warned so long before `cancel_at` as
+they ask for, and all at once where the worker drains without an end in sight: after a signal, or
+when asked to. From the first one on, the worker drains: what begins now would be warned at once.
 """
 
 from __future__ import annotations
@@ -94,6 +98,7 @@ class Lifecycle:
         lasting: True while the worker has runs of lasting missions, which go on without a
             scheduler: it does not give up because there is none. The caller sets it.
         interrupted: True if a batch system, or a person, is ending the job's processes.
+        warns: True if all programs that take warnings are to be warned now.
     """
 
     def __init__(self, times: Times, done_by: float, now: float) -> None:
@@ -101,6 +106,7 @@ class Lifecycle:
         self.gave_up = False
         self.lasting = False
         self.interrupted = False
+        self.warns = False
         self._times = times
         self._interrupted_at = math.inf
         self._warnings: set[int] = set()
@@ -122,6 +128,7 @@ class Lifecycle:
     def on_signal(self, number: int, now: float) -> None:
         """Take a signal; the second Ctrl-C means now, unless the two are one (`TWICE`)."""
         name = signal.Signals(number).name
+        self.warns = True
         if number in WARNINGS:
             self._warnings.add(number)
             self._drain(f"{name}, the early warning of the batch system")
@@ -137,8 +144,13 @@ class Lifecycle:
     def on_drain(self, now: float, *, force: bool) -> None:
         """Take the request to leave; by force: without waiting for the ends of runs."""
         self._drain("asked to drain")
+        self.warns = True
         if force:
             self._cancel_at = min(self._cancel_at, now)
+
+    def on_warned(self) -> None:
+        """Leave, because a program was warned of the worker's end."""
+        self._drain("programs were warned of the job's end")
 
     def on_broken(self, why: str, now: float) -> None:
         """Leave, because the worker cannot work any more."""
@@ -197,6 +209,11 @@ class Lifecycle:
         if not self.draining:
             times += [self._drain_at, self._give_up_at()]
         return min((t for t in times if t > now), default=math.inf)
+
+    @property
+    def cancel_at(self) -> float:
+        """The time at which what still runs is cancelled; inf without a deadline."""
+        return self._cancel_at
 
     def left(self, now: float) -> float:
         """Return the seconds until runs are cancelled; inf without a deadline."""

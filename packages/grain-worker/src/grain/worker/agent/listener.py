@@ -46,6 +46,9 @@ class RunnerListener(Protocol):
             signal: as of `AskEnding`.
         """
 
+    def warned(self) -> None:
+        """Record that a program was warned of the end of this worker."""
+
     def seat_open(self, seat: SeatOpen) -> None:
         """Take the invitation of a seat, which is for the root of its gang."""
 

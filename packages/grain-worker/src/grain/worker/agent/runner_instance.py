@@ -19,6 +19,7 @@ from grain.worker.messages import (
     Ended,
     EndingTold,
     Inspected,
+    ProgramWarned,
     Ready,
     SeatOpen,
     StartRun,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from grain.edge.channel import WireBatch
+    from grain.edge.messages import Message
     from grain.worker.agent.functions import FunctionFeed, Order
     from grain.worker.agent.listener import RunnerListener
     from grain.worker.messages import Attempt
@@ -154,15 +156,13 @@ class RunnerInstance:
                         ended.append((message, payload))
                 elif isinstance(message, AskEnding):
                     nursery.start_soon(self._tell_ending, channel, message)
-                elif isinstance(message, Inspected):
-                    self._listener.inspected(message)
-                elif isinstance(message, SeatOpen):
-                    self._listener.seat_open(message)
                 elif isinstance(message, Ready):
                     self.failure = message.error
                     if not message.error:
                         self.state = InstanceState.READY
                         on_ready()
+                else:
+                    self._pass_on(message)
             if ended:
                 self._drain(reports)  # what they have printed comes before
                 self._listener.ended(ended)
@@ -181,6 +181,14 @@ class RunnerInstance:
                 pass
             self.state = InstanceState.CLOSED
             nursery.cancel_scope.cancel()
+
+    def _pass_on(self, message: Message) -> None:
+        if isinstance(message, Inspected):
+            self._listener.inspected(message)
+        elif isinstance(message, SeatOpen):
+            self._listener.seat_open(message)
+        elif isinstance(message, ProgramWarned):
+            self._listener.warned()
 
     async def _tell_ending(self, channel: FramedChannel, question: AskEnding) -> None:
         ends = await self._listener.is_ending(question.signal)

@@ -14,6 +14,7 @@ free. Silence is not death: a tasklet that blocks the event loop is reported as 
 from __future__ import annotations
 
 import enum
+import math
 from collections import deque
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ import trio
 
 from grain.worker.agent.runner_instance import InstanceState, RunnerInstance
 from grain.worker.errors import RunnerUnusable
-from grain.worker.messages import Cancel, Ended, StartRun, chain_of
+from grain.worker.messages import Cancel, Ended, EndOfWorker, StartRun, chain_of
 from grain.worker.runner.settings import RunnerSettings
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class RunnerProcess:
         self._grace = grace
         self._state = _State.SERVING
         self._instance: RunnerInstance | None = None
+        self._end = math.inf, False  # when runs are cancelled, as of `announce_end`
         # Instances that have died, and may have left something behind.
         self._dying: set[RunnerInstance] = set()
         # Runs that wait for the next instance.
@@ -129,6 +131,23 @@ class RunnerProcess:
                 elif isinstance(message, Cancel):
                     self._withdraw(message)
                 # The next runner begins without functions, so it has none to forget.
+
+    def announce_end(self, at: float, *, now: bool) -> None:
+        """Tell the runner, and each later one, when its runs are cancelled, if that is news.
+
+        Args:
+            at: by trio's clock; inf if that is open.
+            now: as of `EndOfWorker`.
+        """
+        if (at, now) != self._end:
+            self._end = at, now
+            self._tell_end()
+
+    def _tell_end(self) -> None:
+        at, now = self._end
+        if self._instance is not None and (now or at < math.inf):
+            left = None if at == math.inf else max(0.0, at - trio.current_time())
+            self._instance.post([(EndOfWorker(left, now), None)])
 
     def kill(self) -> None:
         """End the runner and all that it started, now and for good; its death is reported."""
@@ -223,6 +242,7 @@ class RunnerProcess:
             if first:
                 first = False
                 task_status.started("")
+            self._tell_end()
             waiting, self._waiting = self._waiting, deque()
             if waiting:
                 self.post(waiting)

@@ -22,6 +22,7 @@ from grain.worker.messages import (
     FUNCTIONS,
     LANE,
     PRINTED,
+    STOPPED_SOFTLY,
     TIME_OVER,
     AckRuns,
     ArrivedCount,
@@ -376,6 +377,7 @@ class WorkerSession:
             lease.task,
             lease.settings,
             lease.gang,
+            lease.past,
         )
         self.to_runner.append((order, arguments))
 
@@ -397,11 +399,15 @@ class WorkerSession:
             status: Status = "error" if ended.failed else "value"
             self._end(run, status, payload, now, report, ended.error)
         else:
-            returned = run.wish is Wish.RETURN or ended.status == "returned"
+            stopped = ended.status == "stopped"
+            returned = run.wish is Wish.RETURN or stopped or ended.status == "returned"
             status = "returned" if returned else "cancelled"
             # That it has not begun says nothing of the others if it was to end.
             absent = ended.absent if run.wish is Wish.COMPLETE else -1
             detail = "" if absent < 0 else ended.error
+            if stopped:
+                # It goes on elsewhere from where it was, so it has not outlived this worker.
+                detail = STOPPED_SOFTLY
             self._end(run, status, None, now, report, detail, absent=absent)
 
     def on_blocking(self, attempt: Attempt, code: BlockingCode) -> None:
@@ -472,7 +478,9 @@ class WorkerSession:
         absent: int = -1,
     ) -> None:
         # First, as it is the place in its chain that tells if the run has begun.
-        outlived = self._outlived(run, now) if status == "returned" else None
+        outlived = None
+        if status == "returned" and detail != STOPPED_SOFTLY:
+            outlived = self._outlived(run, now)
         del self.runs[run.lease.attempt]
         self.lasting -= lasts(run.lease.mission)
         self._chains.leave(run, now)

@@ -18,6 +18,7 @@ import trio
 from grain.worker.gang.control import ControlError, JsonLines, listen, serve
 from grain.worker.gang.messages import ProgramOrder, RankOrder
 from grain.worker.gang.programs import CANNOT, MemberPrograms, Outcome, as_of_ssh
+from grain.worker.processes.environment import QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,10 +112,14 @@ class RankDoor:
 
 
 def slurm_place(door: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return where a member is in Slurm: its job and its node, empty if in none; and its door."""
+    """Return where a member is in Slurm: its job and its node, empty if in none; and its door.
+
+    A job of Grain's queue, in which a worker may run, has such variables, too.
+    """
+    real = {} if QUEUE.decode() in environ else environ
     return {
-        "job": environ.get("SLURM_JOB_ID", ""),
-        "node": environ.get("SLURMD_NODENAME", ""),
+        "job": real.get("SLURM_JOB_ID", ""),
+        "node": real.get("SLURMD_NODENAME", ""),
         "door": door,
     }
 

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
+from grain.resource import THREADS
 from grain.worker.errors import ExternalError, ExternalStartError, Failure
 from grain.worker.external import CAPTURE, STDOUT, Completed, run_external
 from grain.worker.gang.messages import OUTPUT
-from grain.worker.processes.environment import DEVICES, SLOTS, THREADS
+from grain.worker.processes.environment import ALLOCATED, NOT_BATCH, UNBOUND
 from grain.worker.processes.mpi import RSH
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from grain.worker.gang.messages import ProgramOrder
 
@@ -30,17 +31,20 @@ NOT_FOUND, CANNOT = 127, 255
 """The statuses of a program that is not there, as of a shell, and of one that cannot be run for
 another reason, as of ssh."""
 
-# Variables by which a batch system, or an MPI launcher on the root, speaks to its own children; and
-# those by which programs of the root find launchers' files and sockets there.
-_NOT_PASSED = (
-    "SLURM_", "SLURMD_", "PBS_", "PMI_", "PMIX_", "HYDI_",
+# Variables by which an MPI launcher on the root speaks to its own children, and those by which
+# programs of the root find launchers' files and sockets there.
+_OF_LAUNCHERS = (
+    "PMI_", "PMIX_", "HYDI_",
     RSH, "OMPI_MCA_plm", "OMPI_MCA_orte_default_hostfile", "PRTE_MCA_plm",
     "PRTE_MCA_prte_default_hostfile", "HYDRA_LAUNCHER", "HYDRA_HOST_FILE", "I_MPI_HYDRA_",
 )  # fmt: skip
-# What each member has by itself: the root's would lead astray.
+# The same of a batch system, of whose job the root is. Those of a job in Grain's queue say of which
+# job all members are.
+_NOT_PASSED = ("SLURM_", "SLURMD_", "PBS_", *_OF_LAUNCHERS)
+# What each member has by itself, beside its allocation: the root's would lead astray.
 _OWN = frozenset(
     (
-        *DEVICES, *THREADS, *SLOTS, "CUDA_DEVICE_ORDER", MEMBER, "HOSTNAME",
+        *THREADS, ALLOCATED.decode(), MEMBER, "HOSTNAME",
         "TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "SSH_AUTH_SOCK",
     )
 )  # fmt: skip
@@ -191,7 +195,8 @@ def own_facts() -> str:
     Some launchers give ranks the variables of the root over those of their member. They pass on
     variables that the root does not have: so ``rank`` finds these facts in one of them.
     """
-    variables = {name: os.environ[name] for name in sorted(_OWN) if name in os.environ}
+    own = _OWN.union(_allocated(os.environb))
+    variables = {name: os.environ[name] for name in sorted(own) if name in os.environ}
     return json.dumps({"cpus": sorted(os.sched_getaffinity(0)), "variables": variables})
 
 
@@ -204,14 +209,30 @@ def _cut(outcome: Outcome) -> Outcome:
 
 
 def _environment(order: ProgramOrder) -> dict[str, str | None]:
+    """Return the changes that make the environment of a program from that of this process.
+
+    A program of a job in the queue has the variables of its job, as on the root: those of the
+    worker here are another job's.
+    """
     variables: dict[str, str | None] = {}
-    # A launcher passes on numbers of threads: they are those of its ranks.
-    own = _OWN.difference(THREADS) if order.streams else _OWN
-    for raw, value in order.environment:
-        name = os.fsdecode(raw)
-        if name not in own and not name.startswith(_NOT_PASSED):
-            variables[name] = os.fsdecode(value)
+    asked = {os.fsdecode(name): os.fsdecode(value) for name, value in order.environment}
+    of_job = "GRAIN_JOB_ID" in asked
+    # Those of the root's allocation have no meaning here, and the member has its own.
+    own = _OWN.union(_allocated(dict(order.environment)), _allocated(os.environb))
+    if order.streams:  # a launcher passes on numbers of threads: they are those of its ranks
+        own = own.difference(THREADS)
+    if of_job:
+        variables = dict.fromkeys(os.environ.keys() - own - UNBOUND.keys() - NOT_BATCH.keys())
+    not_passed = _OF_LAUNCHERS if of_job else _NOT_PASSED
+    for name, value in asked.items():
+        if name not in own and not name.startswith(not_passed):
+            variables[name] = value
     variables[MEMBER] = own_facts()
     for raw, change in order.changes:
         variables[os.fsdecode(raw)] = None if change is None else os.fsdecode(change)
     return variables
+
+
+def _allocated(variables: Mapping[bytes, bytes]) -> list[str]:
+    """Return the names of the variables that tell a program its allocation."""
+    return [name for name in os.fsdecode(variables.get(ALLOCATED, b"")).split(",") if name]

@@ -4,6 +4,9 @@ MPI libraries bind ranks to cores of their own choice, and some give ranks the r
 So they are told to bind nothing, and to start this: it takes the CPUs of its turn among those of
 the member, and the member's own variables, and becomes the program (execvp(3)).
 
+With ``--step CPUS COUNT NAME=VALUE ... PROGRAM ...``, it is a process of a job's step: it takes the
+CPUs that it is told, and so many variables.
+
 With ``--from EDGE NAME`` in front, it takes over the open files and the environment of the process
 that listens at NAME: that which srun has started (`grain.worker.gang.srun`). EDGE is the folder
 with `grain.edge.machine.peer_user`.
@@ -50,6 +53,30 @@ def main(ranks: int, threads: int, program: list[str], turns: tuple[str, ...] = 
         sys.exit(f"{program[0]}: {error.strerror}, on host {socket.gethostname()}")
 
 
+def become_step(cpus: str, variables: list[str], program: list[str]) -> None:
+    """Become a process of a step; does not return.
+
+    Args:
+        cpus: ids with commas between them; "" to be bound as this process is.
+        variables: as ``NAME=VALUE``.
+        program: the program and its arguments.
+    """
+    wanted = {int(cpu) for cpu in cpus.split(",") if cpu}
+    # A member whose programs are bound to nothing has other CPUs than were allocated.
+    if wanted and wanted <= os.sched_getaffinity(0):
+        os.sched_setaffinity(0, wanted)
+    for variable in variables:
+        name, _, value = variable.partition("=")
+        os.environ[name] = value
+    os.environ["SLURM_TASK_PID"] = str(os.getpid())
+    try:
+        os.execvp(program[0], program)  # noqa: S606
+    except OSError as error:
+        name = os.environ.get("SLURM_TOPOLOGY_ADDR") or socket.gethostname().partition(".")[0]
+        sys.stderr.write(f"slurmstepd-{name}: error: execve(): {program[0]}: {error.strerror}\n")
+        sys.exit(error.errno or 1)
+
+
 def take_over(name: str) -> None:
     """Take the open files and the environment of the process that listens at a name."""
     from peer_user import is_own  # type: ignore[import-not-found]  # by EDGE
@@ -75,6 +102,9 @@ def take_over(name: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "--step":
+        count = 4 + int(sys.argv[3])
+        become_step(sys.argv[2], sys.argv[4:count], sys.argv[count:])
     if sys.argv[1] == "--from":
         sys.path.append(sys.argv[2])
         take_over(sys.argv[3])

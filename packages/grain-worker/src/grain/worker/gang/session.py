@@ -163,7 +163,7 @@ class GangLeader:
     ) -> tuple[T] | Exception:
         """Have all seats join, and run the function; return its result or its error."""
         own = GVAR.res
-        cpus = [len(allocated(res, "c")) for res in (own, *(seat.res for seat in self._seats))]
+        cpus = [len(allocated(res)) for res in (own, *(seat.res for seat in self._seats))]
         first = await lines.receive()
         gang = GangMembers(lines, first["rsh"], cpus, first["place"])
         result: tuple[T] | Exception = RuntimeError("cancelled")

@@ -32,6 +32,9 @@ MOST_LINKS = 40  # as many as Linux follows
 
 DEFAULT_PATH = os.defpath.encode()
 
+PID = b"SLURM_TASK_PID"
+"""The variable that is empty in the environment of a job's script, and gets its number."""
+
 WARNINGS = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 """Signals that a guard ignores (`proc.IGNORED`), and that a batch job may want to trap: a shell
 cannot trap a signal that was ignored when it started (POSIX.1-2017, 2.11)."""
@@ -109,7 +112,7 @@ class Program:
             OSError: it cannot be executed.
         """
         limits = {} if self.request["shell"] is None else other_limits(self.request["shell"][1])
-        if limits:
+        if limits or self.request["env"].get(PID) == b"":
             return self._fork(path, argv, streams, limits)
         return os.posix_spawn(
             path,
@@ -126,7 +129,9 @@ class Program:
     def _fork(
         self, path: bytes, argv: list[bytes], streams: tuple[int, int, int], limits: dict[int, int]
     ) -> int:
-        """Start a program with limits of its own, which posix_spawn(3) cannot; errors as there.
+        """Start a program that has limits of its own, or a variable with its number.
+
+        posix_spawn(3) has neither. Errors as of `_spawn`.
 
         Rejected: limits of this process for the moment of the start, as it may itself be above
         those of CPU time or memory.
@@ -274,6 +279,8 @@ def become(
                 os.write(2, missing_limit(number, soft, possible[number][0]))
         for number, pair in possible.items():
             resource.setrlimit(number, pair)
+        if env.get(PID) == b"":
+            env = {**env, PID: b"%d" % os.getpid()}
         os.execve(path, argv, env)  # noqa: S606 - no shell is wanted
     except OSError as error:
         os.write(failure, b"%d" % (error.errno or errno.EINVAL))

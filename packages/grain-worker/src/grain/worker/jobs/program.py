@@ -1,4 +1,4 @@
-"""The program of a job: its interpreter, signals to it, and how it ended."""
+"""The program of a job: its interpreter, its output, and how it ended."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from grain.files.processes import start_time
+from grain import GVAR
 from grain.queue.records import Ended
+from grain.resource import learned
 from grain.resource.figures import signal_name
 from grain.worker.errors import (
     ExternalError,
@@ -24,14 +25,12 @@ from grain.worker.errors import (
     ExternalTimeoutError,
     printable,
 )
-from grain.worker.guards.proc import children, send_signal
-from grain.worker.processes.fork_server_client import ForkServerClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grain.queue.records import How, Receivers
-    from grain.worker.external import Completed, ProgramCall
+    from grain.queue.records import How
+    from grain.worker.external import Completed
 
 _PROBE = 4096  # bytes for which a disk must have room
 _LONGEST_LINE = 4096  # bytes of the first line of a script
@@ -50,39 +49,6 @@ def missing_interpreter(script: Path) -> str:
     if mark != b"#!" or not words or Path(os.fsdecode(words[0])).exists():
         return ""
     return os.fsdecode(words[0])
-
-
-def send(call: ProgramCall, number: int, to: Receivers) -> bool:
-    """Send a signal to a program of this trio run; return False if nothing was there to get it.
-
-    Args:
-        to: ``"script"``: the program itself; ``"steps"``: all that it has started; ``"all"``: both.
-    """
-    for program in ForkServerClient.programs_of_this_run():
-        pid = program.supervisor.pid
-        if program.request is not call.request or pid is None:
-            continue
-        with suppress(OSError):  # it has just ended
-            roots = children(pid)
-            leader = _leader(roots)
-            if to == "script":
-                if leader is not None:
-                    os.kill(leader, number)
-                return leader is not None
-            if to == "steps" and leader is not None:
-                roots = [one for one in (*roots, *children(leader)) if one != leader]
-            send_signal(roots, number)
-            return bool(roots)
-    return False
-
-
-def _leader(roots: list[int]) -> int | None:
-    """Return the program itself among the children of its supervisor, which adopts orphans, too.
-
-    It leads the session that was made for it, and began before all that it has started.
-    """
-    leaders = [one for one in roots if os.getsid(one) == one]
-    return min(leaders, key=lambda one: start_time(one) or 0, default=None)
 
 
 def receipt(done: Completed, at: float) -> Ended:
@@ -187,13 +153,17 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
         at: Unix seconds.
     """
     how: How = "signal"
+    amount = 0.0
     # Without the command, which every list of jobs shows beside it.
     status, number, message = 0, int(signal.SIGKILL), error.reason.partition("\n")[0]
-    if isinstance(error, ExternalTimeoutError):
+    if isinstance(error, ExternalTimeoutError) and error.stopped_softly:
+        how, status, number = "exit", max(error.returncode or 0, 1), 0
+    elif isinstance(error, ExternalTimeoutError):
         how, number = "timeout", int(signal.SIGTERM)
         message = f"ended at its time limit of {limit:g} s"
     elif isinstance(error, ExternalMemoryError):
         how = "memory"
+        amount = error.memory_request or 0.0 if learned(GVAR.res) is not None else 0.0
     elif isinstance(error, ExternalStartError):
         # The exit code of a shell that cannot find a program (POSIX.1-2017, 2.8.2).
         how, status, number = "start", 127, 0
@@ -209,4 +179,5 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
         elapsed=error.elapsed or 0.0,
         message=message,
         usage=error.usage,
+        amount=amount,
     )

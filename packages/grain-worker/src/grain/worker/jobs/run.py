@@ -16,14 +16,17 @@ from grain import GVAR
 from grain.eventlog.causes import decisive_line_of
 from grain.files.processes import this_process
 from grain.files.trust import open_output
+from grain.inputs.warning import parse_warning
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
 from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
+from grain.resource import SLOTS, THREADS
 from grain.worker.auto import batch_id, batch_system
 from grain.worker.errors import ExternalError, printable
-from grain.worker.external import STDOUT, ProgramCall, run_program_call
+from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_warned
+from grain.worker.gang.control import listen
 from grain.worker.jobs.program import (
     failure_text,
     last_line,
@@ -31,7 +34,6 @@ from grain.worker.jobs.program import (
     output_trouble,
     receipt,
     receipt_of_failure,
-    send,
     with_trouble,
 )
 from grain.worker.jobs.variables import (
@@ -42,16 +44,20 @@ from grain.worker.jobs.variables import (
     threads_each,
 )
 from grain.worker.processes.account import attempt_of
-from grain.worker.processes.environment import SLOTS, THREADS, allocated
+from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import members
-from grain.worker.runner.runner import signal_behind
+from grain.worker.processes.warning import EarlyWarning, send
+from grain.worker.runner.runner import signal_behind, stopped_for_worker
 from grain.worker.runner.services import programs_were_told_to_end, worker_ends
+from grain.worker.steps.desk import DESK, step_desk
+from grain.worker.steps.of_job import shares_of, step_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.queue.records import Job, Receivers, Wish
     from grain.resource import Member
+    from grain.worker.steps.orders import StepJob
 
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL for a job that is ended, as ``KillWait`` of Slurm."""
@@ -114,6 +120,10 @@ class JobError(Exception):
     """The end of an attempt that did not succeed, as ``opt.sh: exit code 3: no convergence``."""
 
 
+class JobMemoryError(JobError, MemoryError):
+    """The end of an attempt that needed more memory than it had, as the scheduler learns it."""
+
+
 class NotRun(Exception):
     """The end of a call that has not run its attempt to an end: another call may.
 
@@ -144,12 +154,14 @@ class AttemptEnd(NamedTuple):
         why: why it has not begun.
         passing: True if that may pass, as a full disk does.
         failure: how it ended, if it did not succeed.
+        amount: as of `grain.queue.records.Ended`.
     """
 
     what: Literal["ended", "returned", "taken", "not begun"]
     why: str = ""
     passing: bool = False
     failure: str = ""
+    amount: float = 0.0
 
     def check(self) -> None:
         """Raise unless the job has succeeded.
@@ -159,8 +171,11 @@ class AttemptEnd(NamedTuple):
 
         Raises:
             JobError: the attempt did not succeed. Its receipt says so, too.
+            JobMemoryError: it needed more memory than it had, and its group learns that.
             NotRun: the attempt is another call's, or comes again.
         """
+        if self.amount:
+            raise JobMemoryError(self.failure)
         if self.failure:
             raise JobError(self.failure)
         if self.what != "ended":
@@ -195,7 +210,8 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
         noted = await runner.end(ended)
     if noted.how == "returned":
         return AttemptEnd("returned")
-    return AttemptEnd("ended", failure=failure_text(noted, runner.program, runner.line))
+    failure = failure_text(noted, runner.program, runner.line)
+    return AttemptEnd("ended", failure=failure, amount=noted.amount)
 
 
 class _Runner:
@@ -255,27 +271,40 @@ class _Runner:
                 ticket=self._what.ticket,
                 run=self._run or (0, 0),
                 others=tuple(node.host for node in _others()),
-                cpus=len(allocated(GVAR.res, "c")) + sum(len(node.c) for node in _others()),
+                cpus=len(allocated(GVAR.res)) + sum(len(node.c) for node in _others()),
             ),
         )
 
     async def run(self) -> Ended:
         """Run the program to its end; raise `trio.Cancelled` when it is gone on cancellation."""
         job = self._job
+        name, listener = listen()
         try:
-            call = await trio.to_thread.run_sync(self._call)
+            call, steps = await trio.to_thread.run_sync(self._call, name)
+            warning = None
+            if job.warn:
+                told, before = parse_warning(job.warn), job.warn_before
+                warning = EarlyWarning(told, before, job.timeout or None, job.directory)
         except Exception as error:  # whatever is wrong with it, another attempt ends the same way
+            listener.socket.close()
             return _not_started(error)
         timeout, began = job.timeout or None, time.time()
-        async with trio.open_nursery() as nursery:
+        async with (
+            step_desk(listener, shares_of(steps, GVAR.res), steps, lambda _: None),
+            trio.open_nursery() as nursery,
+        ):
             nursery.start_soon(self._watch, call, nursery.cancel_scope)
             try:
-                done = await run_program_call(call, timeout, check=True)
+                if warning is None:
+                    done = await run_program_call(call, timeout, check=True)
+                else:
+                    done = await run_warned(call, timeout, warning, check=True)
             except ExternalError as error:
                 ended = receipt_of_failure(error, job.timeout, _end_at(began, error.elapsed))
                 self.line = decisive_line_of(str(error))
                 own = ended.how not in ("exit", "signal")  # it says itself what was wrong
-                if not own and await worker_ends(signal_behind(error)):
+                stopped = stopped_for_worker(error)
+                if stopped or (not own and await worker_ends(signal_behind(error))):
                     ended = self.returned()
             except Exception as error:
                 ended = _not_started(error)
@@ -352,8 +381,11 @@ class _Runner:
         elapsed = time.time() - self._began
         return Ended(how="returned", at=time.time(), elapsed=elapsed)
 
-    def _call(self) -> ProgramCall:
-        """Return the call of the program.
+    def _call(self, desk: str) -> tuple[ProgramCall, StepJob]:
+        """Return the call of the program, and what steps need to know of the job.
+
+        Args:
+            desk: where srun asks for steps.
 
         Raises:
             OSError: the script is gone.
@@ -370,12 +402,16 @@ class _Runner:
             raise QueueError(f"its directory {where} is not there on {host}")
         self._stderr = err or out
         self._outputs = [out] if err is None else [out, err]
-        cores = len(allocated(GVAR.res, "c"))
+        cores = len(allocated(GVAR.res))
         others = tuple((node.host, len(node.c) or 1) for node in _others())
-        place = Place(host, cores or 1, self._queue.name, others)
+        place = Place(
+            host, cores or 1, self._queue.name, others, tuple(getattr(GVAR.res, "g", ())),
+            getattr(GVAR.res, "M", 0), (os.getuid(), os.getgid()), os.nice(0),
+        )  # fmt: skip
         if others and (gang := members.get()) is not None:
             gang.allow(ranks_each(job, place))
         variables = job_environment(job, what.number, what.task, what.attempt, place)
+        variables[DESK] = desk
         command = job.command
         filled = self._queue.input(job, what.task)
         if filled is not None:
@@ -385,7 +421,7 @@ class _Runner:
             raise QueueError(f"its interpreter {missing} is not there on {host}")
         again = job.append or what.attempt > 1
         words = [*([] if self._script is None else [str(self._script)]), *command]
-        return ProgramCall(
+        call = ProgramCall(
             words,
             job.directory,
             # As the user has set them for this job; all else is as allocated.
@@ -406,6 +442,10 @@ class _Runner:
             ),
             of_shell=(job.umask, soft_limits(job)),
         )
+        bound = call.request["cpus"] is not None
+        env = call.request["env"]
+        steps = step_job(variables, env, place.hosts, GVAR.res, bound=bound, worker=os.environ)
+        return call, steps
 
     async def _watch(self, call: ProgramCall, scope: trio.CancelScope) -> None:
         """Send the warning and the signals that users ask for; end the program on request."""
@@ -431,7 +471,7 @@ class _Runner:
             unsent = [
                 (number, to, until)
                 for number, to, until in unsent
-                if not send(call, number, to) and trio.current_time() < until
+                if not send(call.request, number, to) and trio.current_time() < until
             ]
             if self._cancelled is not None:
                 scope.cancel()

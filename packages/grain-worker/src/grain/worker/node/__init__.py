@@ -25,5 +25,6 @@ Map:
 - ``cpus``: the CPUs that a local worker takes
 - ``limits``: open files of this process; which process the kernel kills when memory runs out
 - ``signals``: signals to this process
+- ``forks``: signals in children that user code forks
 - ``library_threads``: how many threads numeric libraries use for what tasks compute in this process
 """

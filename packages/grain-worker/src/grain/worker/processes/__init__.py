@@ -18,7 +18,7 @@ Map:
 - ``computing``: how many cores the processes below this one compute on
 - ``environment``: from an allocation to environment variables and CPUs
 - ``out_of_memory``: the evidence that a program was killed for want of memory
-- ``forks``: signals in children that user code forks
+- ``warning``: the warning of a program before it is ended, and signals to it
 - ``mpi``: from an allocation to the launcher of an MPI program
 - ``supervisor_client``: one supervisor: request, report, output
 - ``fork_server_client``: the fork server of a trio run; runs programs

@@ -6,16 +6,18 @@ import math
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+import trio
+
 from grain import GVAR
 from grain.eventlog.usage import OUTPUTS, RunMember, RunReport, Usage
 from grain.resource import RootAllocation
 from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
-    import trio
+    from collections.abc import Callable
 
     from grain.resource import Resource
-    from grain.worker.messages import Attempt
+    from grain.worker.messages import Attempt, PastAttempts
 
 _NOTHING = Usage()
 _MOST = 64  # programs that are kept one by one, because another that ran beside them still runs
@@ -106,6 +108,28 @@ def largest_sum(shares: list[ProgramPeak]) -> float:
     return most
 
 
+class WorkerEnd:
+    """The end of a worker, as its agent has announced it last; one for all runs of a runner.
+
+    Attributes:
+        at: when runs are cancelled, by trio's clock; inf if that is open.
+        now: True if programs are to be warned now.
+        changed: parks the tasks that wait for news.
+        on_warned: called when a program was warned of it.
+    """
+
+    def __init__(self, on_warned: Callable[[], object]) -> None:
+        self.at = math.inf
+        self.now = False
+        self.changed = trio.lowlevel.ParkingLot()
+        self.on_warned = on_warned
+
+    def announce(self, at: float, *, now: bool) -> None:
+        """Take what the agent announces."""
+        self.at, self.now = at, now
+        self.changed.unpark_all()
+
+
 class RunAccount:
     """The account of one run, which its tasklet sees as ``GVAR.usage``.
 
@@ -113,15 +137,28 @@ class RunAccount:
 
     Attributes:
         attempt: which run it is; None for a job that no head ordered.
+        past: the attempts before it; None if it is the first.
+        limit: its hard time limit in seconds; infinite without one.
+        deadline: when that is over, by trio's clock.
+        end: of its worker; None where that is of no interest.
         ran: its programs; None before the first.
         ended: when it ended; 0 before.
     """
 
-    __slots__ = ("attempt", "ended", "ran", "res", "started")
+    __slots__ = ("attempt", "deadline", "end", "ended", "limit", "past", "ran", "res", "started")
 
-    def __init__(self, res: Resource, attempt: Attempt | None = None) -> None:
+    def __init__(
+        self,
+        res: Resource,
+        attempt: Attempt | None = None,
+        past: PastAttempts | None = None,
+        end: WorkerEnd | None = None,
+    ) -> None:
         self.res = res
         self.attempt = attempt
+        self.past = past
+        self.end = end
+        self.limit = self.deadline = math.inf
         self.ran: Programs | None = None
         self.started = time.time()
         self.ended = 0.0
@@ -189,4 +226,4 @@ def members_of(res: Resource) -> tuple[RunMember, ...]:
 
 def cpus_of(res: Resource) -> tuple[int, ...]:
     """Return the numbers of the CPUs that an allocation has; empty if it has none."""
-    return tuple(allocated(res, "c"))
+    return tuple(allocated(res))

@@ -9,8 +9,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from grain.worker.guards.proc import PR_SET_NAME, PR_SET_PDEATHSIG, ignore_warnings, prctl
+from grain.worker.node.forks import DefaultInChildren
 from grain.worker.node.limits import prefer_to_be_killed
-from grain.worker.processes.forks import DefaultInChildren
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

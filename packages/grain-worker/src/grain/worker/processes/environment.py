@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain import GVAR
-from grain.resource import ZERO
+from grain.resource import THREADS, ZERO, Resource, cpus_of, variables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-# Read by every OpenMP runtime (OpenMP 5.2, section 21.2); Intel oneMKL; OpenBLAS; BLIS; FlexiBLAS;
-# NumExpr; Numba; Julia. Without them each takes the whole machine.
-THREADS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "FLEXIBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "JULIA_NUM_THREADS",
-)
-
-# NVIDIA: CUDA C++ Programming Guide, "CUDA Environment Variables". AMD: ROCm documentation, "GPU
-# isolation techniques": HIP takes either name. ROCR_VISIBLE_DEVICES stays as inherited: it acts
-# below HIP, which numbers what that leaves from 0, so the same list on both levels hides GPUs.
-DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+    from collections.abc import Collection, Iterator
 
 # What follows is for a launcher that a program of a task calls, as ORCA calls ``mpirun``. Options
 # of the command line go before it. A task on several members has more variables: see
@@ -62,10 +45,6 @@ node."""
 BATCH = ("SLURM_JOBID", "SLURM_JOB_ID", "SLURM_NODELIST", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE")
 """Variables by which Open MPI recognises Slurm, PBS, LSF and Grid Engine."""
 
-# For how many ranks Open MPI has room: one on each core of the machine by default. A task may have
-# fewer, or more where a core has several CPUs.
-SLOTS = ("OMPI_MCA_orte_set_default_slots", "PRTE_MCA_prte_set_default_slots")
-
 USABLE = frozenset(os.sched_getaffinity(0))
 """The CPUs of this process when it began. Later the main thread may have fewer: with OMP_PROC_BIND
 set, libgomp binds it to one when a tasklet loads a library that uses OpenMP."""
@@ -84,9 +63,17 @@ GIVEN = b"GRAIN_GIVEN"
 that a job which the program submits does not get it. What the program has changed is its own."""
 
 
-def allocated(res: object, kind: str) -> list[int]:
-    """Return the ids that an allocation holds: ``c`` for CPUs, ``g`` for GPUs; empty if none."""
-    return list(getattr(res, kind, None) or ())
+QUEUE = b"GRAIN_QUEUE"
+"""The variable with the name of the queue of a job."""
+
+ALLOCATED = b"GRAIN_ALLOCATED"
+"""The variable with the names of those that tell a program its allocation, with commas: each member
+of a gang has its own."""
+
+
+def allocated(res: object) -> list[int]:
+    """Return the CPU ids that an allocation holds; empty if none."""
+    return cpus_of(res) if isinstance(res, Resource) else []
 
 
 def environment(
@@ -94,48 +81,46 @@ def environment(
     inherited: Mapping[bytes, bytes],
     changes: Mapping[str, str | None],
     threads: int | None = None,
+    *,
+    worker: Mapping[bytes, bytes] | None = None,
 ) -> dict[bytes, bytes]:
     """Return the environment of a program: of a leaf, of a job's script, or on a gang's member.
 
     Args:
-        res: the allocation. Without CPUs, or without GPUs, it sets no variables for them; without
-            any resource, none for launchers.
+        res: the allocation, of which each kind says its variables. Without any resource, there are
+            none for launchers.
         inherited: that of this process, or that with which a job was submitted.
         changes: the caller's changes, which override everything else; None removes a variable.
         threads: the number of threads; that of the allocated CPUs by default.
+        worker: that of the worker, which says how it sees its devices; by default `inherited`.
 
     Raises:
         ValueError: a name or a value is not possible in an environment (see environ(7)).
+        TypeError: a variable of a kind is not a string.
     """
     variables = _copy(inherited)
-    cpus = len(allocated(res, "c"))
     given: dict[bytes, bytes] = {}
-    if count := threads or cpus:
-        given.update(dict.fromkeys(_THREADS, b"%d" % count))
+    seen = _Text(inherited if worker is None else worker)
+    if isinstance(res, Resource) and (own := variables_of(res, seen)):
+        given.update(_encoded(name, value) for name, value in own.items())
+        given[ALLOCATED] = b",".join(given)
+    if threads:
+        given.update(dict.fromkeys(_THREADS, b"%d" % threads))
     if res is not ZERO:
         in_batch_job = not _BATCH.isdisjoint(variables)
         defaults = _IN_BATCH_JOB if in_batch_job else _UNBOUND
         given.update({name: text for name, text in defaults.items() if name not in variables})
-    if cpus:
-        given.update(dict.fromkeys(_SLOTS, b"%d" % cpus))
-        if b"SLURMD_NODENAME" in variables:  # a job of Grain's queue has none, and another srun
-            given[b"SLURM_OVERLAP"] = b"1"
-            given[b"SLURM_CPU_BIND"] = _cpu_bind(binding(res, USABLE))
-    if gpus := allocated(res, "g"):
-        given.update(dict.fromkeys(_DEVICES, ",".join(map(str, gpus)).encode()))
-        # The numbers that nvidia-smi and batch systems use; CUDA's default is the fastest first.
-        if b"CUDA_DEVICE_ORDER" not in variables:
-            given[b"CUDA_DEVICE_ORDER"] = b"PCI_BUS_ID"
+    # A job of Grain's queue has another srun.
+    if b"SLURMD_NODENAME" in variables and QUEUE not in variables and allocated(res):
+        given[b"SLURM_OVERLAP"] = b"1"
+        given[b"SLURM_CPU_BIND"] = _cpu_bind(binding(res, USABLE))
     variables.update(given)
     for name, value in changes.items():
-        if not name or "=" in name or "\0" in name:
-            raise ValueError(f"not a name of an environment variable: {name!r}")
+        raw, _ = _encoded(name, value or "")
         if value is None:
-            variables.pop(os.fsencode(name), None)
-        elif "\0" in value:
-            raise ValueError(f"a null character in the value of {name}")
+            variables.pop(raw, None)
         else:
-            variables[os.fsencode(name)] = os.fsencode(value)
+            variables[raw] = os.fsencode(value)
     note_given(variables, given)
     # Whatever it inherits, as a job does its submitter's: the descendants of this process are found
     # by its marks, and those of a mission lead elsewhere.
@@ -143,6 +128,30 @@ def environment(
     if marks := os.environb.get(MARKS):
         variables[MARKS] = marks
     return variables
+
+
+class _Text(Mapping[str, str]):
+    """An environment as text; few variables of it are read."""
+
+    def __init__(self, raw: Mapping[bytes, bytes]) -> None:
+        self._raw = raw
+
+    def __getitem__(self, name: str) -> str:
+        return os.fsdecode(self._raw[os.fsencode(name)])
+
+    def __iter__(self) -> Iterator[str]:
+        return map(os.fsdecode, self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+
+def _encoded(name: str, value: str) -> tuple[bytes, bytes]:
+    if not name or "=" in name or "\0" in name:
+        raise ValueError(f"not a name of an environment variable: {name!r}")
+    if "\0" in value:
+        raise ValueError(f"a null character in the value of {name}")
+    return os.fsencode(name), os.fsencode(value)
 
 
 def note_given(variables: dict[bytes, bytes], given: Mapping[bytes, bytes]) -> None:
@@ -187,13 +196,11 @@ def binding(res: object, available: Collection[int]) -> list[int] | None:
     exist, as all tasks would then crowd on these few. Nor is it bound on a worker that binds none,
     as its CPU ids are mere numbers.
     """
-    cpus = allocated(res, "c") if getattr(GVAR.surroundings, "bind", True) else []
+    cpus = allocated(res) if getattr(GVAR.surroundings, "bind", True) else []
     return cpus if cpus and set(cpus) <= set(available) else None
 
 
 _THREADS = tuple(map(str.encode, THREADS))
-_DEVICES = tuple(map(str.encode, DEVICES))
-_SLOTS = tuple(map(str.encode, SLOTS))
 _BATCH = frozenset(map(str.encode, BATCH))
 _UNBOUND = {name.encode(): value.encode() for name, value in UNBOUND.items()}
 _IN_BATCH_JOB = _UNBOUND | {name.encode(): os.fsencode(v) for name, v in NOT_BATCH.items()}

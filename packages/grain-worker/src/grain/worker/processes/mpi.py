@@ -186,7 +186,7 @@ def mpi_prefix(
             f"{cores.ask()} is a part of one core, and each rank of an MPI program needs a whole "
             "one: ask for Cores(1) or more"
         )
-    cpus = allocated(res, "c")
+    cpus = allocated(res)
     if threads < 1 or not cpus or len(cpus) % threads:
         raise ValueError(f"{len(cpus)} allocated CPUs cannot be shared by ranks of {threads} each")
     domains = [cpus[first : first + threads] for first in range(0, len(cpus), threads)]
@@ -296,7 +296,7 @@ def over_members(
     each = gang.cpus[0] // threads
     ranks = str(each * len(gang.cpus))
     hosts = ",".join(f"m{index}:{each}" for index in range(len(gang.cpus)))
-    rank = [sys.executable, "-SEs", _RANK, str(each), str(threads)]
+    rank = [*rank_words(), str(each), str(threads)]
     if flavour == "openmpi":
         forget = [word for name in BATCH for word in ("-u", name)]
         command = [launcher or "mpirun", "--host", hosts, "--bind-to", "none", "-n", ranks]
@@ -312,6 +312,11 @@ def over_members(
         return [*command, *rank]
     gang.uses_doors = True
     return _srun_over(gang, each, threads, launcher, pmi)
+
+
+def rank_words() -> list[str]:
+    """Return the beginning of the words that start a rank by `grain.worker.gang.rank`."""
+    return [sys.executable, "-SEs", _RANK]
 
 
 def _srun_over(gang: Members, each: int, threads: int, launcher: str | None, pmi: str) -> list[str]:

@@ -22,6 +22,7 @@ from grain.worker.call import run_call
 from grain.worker.errors import (
     ExternalError,
     ExternalLostError,
+    ExternalTimeoutError,
     MemberLost,
     PayloadError,
     all_behind,
@@ -35,16 +36,18 @@ from grain.worker.messages import (
     DefineFunction,
     Ended,
     EndingTold,
+    EndOfWorker,
     ForgetFunctions,
     Inspect,
     Inspected,
     MemberOpen,
+    ProgramWarned,
     SeatOpen,
     StartRun,
     chain_of,
 )
 from grain.worker.node.library_threads import library_threads
-from grain.worker.processes.account import RunAccount
+from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain.worker.runner.chains import WaitingRuns
 from grain.worker.runner.services import never_told, open_nursery_of_runs, services_of
 
@@ -199,6 +202,7 @@ class _Execution(Generic[Arriving, Departing]):
         # Each has one call at a time, whose run has the attempt of the lane.
         self._lanes: dict[Attempt, LaneRun] = {}
         self._questions: dict[Attempt, _Question] = {}
+        self._end_of_worker = WorkerEnd(self._report_warned)
 
     # ---- orders
 
@@ -222,6 +226,15 @@ class _Execution(Generic[Arriving, Departing]):
                 question = self._questions[message.attempt]
                 question.ends = message.ends
                 question.answered.set()
+            elif isinstance(message, EndOfWorker):
+                left = math.inf if message.left is None else message.left
+                at = trio.current_time() + left
+                self._end_of_worker.announce(at, now=message.now)
+
+    def _report_warned(self) -> None:
+        """Report that a program was warned of the end of the worker."""
+        with suppress(trio.BrokenResourceError):  # the other end has left
+            self._channel.post([(ProgramWarned(), None)])
 
     def _inspect(self, message: Inspect) -> None:
         # Later: over a channel in memory the answer would come before the question was sent.
@@ -369,11 +382,11 @@ class _Execution(Generic[Arriving, Departing]):
         pooled: PooledNursery,
     ) -> None:
         ended: Outcome | None = None
-        returned = False
-        account = RunAccount(res, run.attempt)
+        returned = ""
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
         try:
             ended = await self._call(run, call, res, settings, None, account)
-            returned = await self._is_handed_back(account, ended)
+            returned = await self._handed_back(account, ended)
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
@@ -395,9 +408,9 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         scope: trio.CancelScope,
     ) -> None:
-        account = RunAccount(res, run.attempt)
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
         ended = await self._call(run, call, res, settings, scope, account)
-        returned = await self._is_handed_back(account, ended)
+        returned = await self._handed_back(account, ended)
         self._end(run, ended, call, account, returned=returned)
         self._start_successor(run)
 
@@ -424,20 +437,23 @@ class _Execution(Generic[Arriving, Departing]):
             interruptible=self._interruptible,
         )
 
-    async def _is_handed_back(self, account: RunAccount, ended: Outcome | None) -> bool:
-        """Return True if a run has failed as its worker, or that of a member, is being ended.
+    async def _handed_back(self, account: RunAccount, ended: Outcome | None) -> str:
+        """Return the status of a run that failed as its worker, or a member's, is being ended.
 
-        Or if it has a value, and one of its programs had the end of the worker as its reason to
-        end: what a program computes that a batch system tells to end is not known to be whole.
+        It is that of `Ended`; "" for a failure of its own. A run with a value is handed back, too,
+        if a batch system had told a program of it to end: what that computed may not be whole.
         """
         assert account.attempt is not None
+        number: int = signal.SIGTERM
         if type(ended) is outcome.Error:
+            if stopped_for_worker(ended.error):
+                return "stopped"
             if isinstance(ended.error, MemberLost) and ended.error.ends:
-                return True
-            return await self.ask_ending(account.attempt, signal_behind(ended.error))
-        if ended is None or account.ran is None or account.ran.last_end < self._told_at():
-            return False
-        return await self.ask_ending(account.attempt, signal.SIGTERM)
+                return "returned"
+            number = signal_behind(ended.error)
+        elif ended is None or account.ran is None or account.ran.last_end < self._told_at():
+            return ""
+        return "returned" if await self.ask_ending(account.attempt, number) else ""
 
     async def ask_ending(self, attempt: Attempt, signal: int) -> bool:
         """Ask the agent if the worker is being ended, as a run has failed; see `worker_ends`."""
@@ -462,12 +478,12 @@ class _Execution(Generic[Arriving, Departing]):
         call: Call | None,
         account: RunAccount | None = None,
         *,
-        returned: bool = False,
+        returned: str = "",
     ) -> None:
         """Report the end of a run that had begun; None for an outcome if it was cancelled.
 
         Args:
-            returned: True if it has failed as its worker is being ended.
+            returned: as `_handed_back` returns it.
         """
         attempt = run.attempt
         del self._runs[attempt]
@@ -493,8 +509,7 @@ class _Execution(Generic[Arriving, Departing]):
         if self._on_ended is not None:
             self._on_ended(attempt)
         if ended is None or returned:
-            status = "returned" if returned else "cancelled"
-            self._send(Ended(attempt, status, report=report), None)
+            self._send(Ended(attempt, returned or "cancelled", report=report), None)
         else:
             payload, failed = self._translation.encode(ended, call)
             crash = error = worker = ""
@@ -555,6 +570,14 @@ def crash_behind(error: BaseException) -> str:
     if isinstance(error, ExternalLostError) and error.unwatched:
         return f"the process that watched over {command_line(error.argv)} was killed"
     return ""
+
+
+def stopped_for_worker(error: BaseException) -> bool:
+    """Return True if a run ended because programs stopped softly before the end of its worker."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(stopped_for_worker, error.exceptions))
+    stopped = isinstance(error, ExternalTimeoutError) and error.stopped_softly
+    return stopped and error.failure.warned == "worker"  # type: ignore[attr-defined]
 
 
 def lost_worker(error: BaseException) -> str:

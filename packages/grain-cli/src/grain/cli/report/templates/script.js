@@ -436,10 +436,22 @@
 
   document.querySelector(".interactive").hidden = false;
   document.querySelector(".static").hidden = true;
+
+  // A page that is loaded again shows the same part of the timeline. All of it stays all of it,
+  // however long the mission has become.
+  window.addEventListener("keepplace", () => {
+    const part = view.from > 0 || view.to < data.span ? [view.from, view.to] : null;
+    history.replaceState({ ...history.state, part, top: view.top, only }, "");
+  });
+  const before = history.state || {};
+  if (before.part) [view.from, view.to] = before.part.map((at) => Math.min(at, data.span));
+  if (view.from >= view.to) Object.assign(view, { from: 0, to: data.span });
+  only = failures.checked = Boolean(before.only);
   paint();
   new ResizeObserver(() => { if (canvas.clientWidth !== width) measure(); }).observe(canvas);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { paint(); draw(); });
   measure();
+  scroll(before.top || 0);
   if (shown < lanes.length) {
     for (const button of document.querySelectorAll("[data-do=up], [data-do=down]")) button.hidden = false;
   }

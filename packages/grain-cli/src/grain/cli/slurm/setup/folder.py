@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import grain
+import grain.cli
+import grain.edge
 from grain.cli.batch.system_commands import MARK
 from grain.eventlog.names import state_folder
 from grain.files.trust import private_folder
@@ -18,10 +21,21 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "sbatch", "squeue", "scancel", "sacct", "srun", "scontrol", "sinfo", "sacctmgr", "sshare",
-    "salloc",
+    "salloc", "sstat", "sattach", "sbcast", "sprio", "sreport", "seff",
 )  # fmt: skip
 """The names of the commands."""
 
+_PATHS = [(package.__name__, list(package.__path__)) for package in (grain, grain.cli, grain.edge)]
+# A job may have thousands of steps. So these enter packages without their __init__, which take
+# longer than all else that they import.
+_OF_A_STEP = (
+    'if "GRAIN_STEPS" in os.environ:',
+    f"    for name, path in {_PATHS!a}:",
+    "        sys.modules[name] = type(sys)(name)",
+    "        sys.modules[name].__path__ = path",
+    "    from grain.cli.slurm.in_job.step import main",
+    "    sys.exit(main(sys.argv[1:]))",
+)
 _LONGEST = 127  # bytes of a first line, in Linux before 5.1
 
 
@@ -42,12 +56,19 @@ def make_commands(folder: Path, env: Mapping[str, str] = os.environ) -> None:
     """
     private_folder(folder)
     for name in COMMANDS:
-        text = script("grain.cli.slurm", [name, str(folder)], env.get("XDG_STATE_HOME", ""))
+        text = script(
+            "grain.cli.slurm",
+            [name, str(folder)],
+            env.get("XDG_STATE_HOME", ""),
+            first=_OF_A_STEP if name == "srun" else (),
+        )
         write_script(folder / name, text)
     (folder / MARK).touch(mode=0o600)
 
 
-def script(module: str, words: Sequence[str] = (), state_home: str = "") -> str:
+def script(
+    module: str, words: Sequence[str] = (), state_home: str = "", first: Sequence[str] = ()
+) -> str:
     """Return the text of a command.
 
     It is not a script for sh, which would drop exported functions of bash, and variables with names
@@ -58,6 +79,7 @@ def script(module: str, words: Sequence[str] = (), state_home: str = "") -> str:
         words: the first arguments.
         state_home: the value of ``XDG_STATE_HOME``, which some tools (Toil) take from ``sbatch``,
             but not from ``squeue``, so that these would not see the same queue.
+        first: lines of Python that go before all that.
     """
     lines = [f"#!{sys.executable}"]
     if len(os.fsencode(lines[0])) > _LONGEST or any(map(str.isspace, sys.executable)):
@@ -69,7 +91,9 @@ def script(module: str, words: Sequence[str] = (), state_home: str = "") -> str:
         "import sys",
         'if not getattr(sys.flags, "safe_path", False):',
         "    del sys.path[0]",
-        "import os, runpy",
+        "import os",
+        *first,
+        "import runpy",
     ]
     if state_home:
         lines.append(

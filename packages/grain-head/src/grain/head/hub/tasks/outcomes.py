@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from grain.head.errors import TaskOutlivesWorkers
 from grain.head.hub.state import FailedTask, TaskCourse, TaskRecord
-from grain.head.messages import Crash, Crashed, Resolved, Retracted
+from grain.head.messages import Crash, Crashed, Resolved, Retracted, after_crash
 from grain.head.scheduler.outlived import given_up
-from grain.worker.messages import LANE, TIME_OVER
+from grain.worker.messages import LANE, STOPPED_SOFTLY, TIME_OVER, one_more
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from grain.head.hub.state import LeaseRecord, MissionRecord
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.messages import Ending, LaneCount
-    from grain.worker.messages import Attempt, Outlived, RunEnded
+    from grain.worker.messages import Attempt, HowEnded, Outlived, RunEnded
 
 MAX_UNCONFIRMED = 250_000
 """Outcomes that a mission may leave unconfirmed before it is paused."""
@@ -76,6 +76,10 @@ class Outcomes:
             outlived = None
             if ended.status == "returned":
                 outlived = ended.outlived
+                if ended.report and outlived is None:  # else it never began, or is noted as a crash
+                    end: HowEnded = "stopped" if ended.detail == STOPPED_SOFTLY else "returned"
+                    course = task.alter()
+                    course.past = one_more(course.past, end, ended.detail)
                 lease.worker.on_handed_back(lease)
             self.run_again(lease, task, how, now, ended.report, outlived, known=True)
         elif how is not None and lease.task is task and not task.retracted:
@@ -146,7 +150,9 @@ class Outcomes:
         )
         # The mission may have submitted the same crash, which another head counted.
         if all(earlier.attempt != crash.attempt for earlier in task.crashes):
-            task.alter().crashes = (*task.crashes, crash)
+            course = task.alter()
+            course.crashes = (*task.crashes, crash)
+            course.past = after_crash(course.past, crash)
             if task.claimed:
                 self._outgoing.post(task.mission.link, Crashed(task.number, crash, report))
         if given_up(task.crashes):

@@ -191,6 +191,7 @@ class Runs:
             chain,
             task.mission.settings,
             None if lease.gang is None else lease.gang.part(lease.member),
+            task.course.past,
         )
         self._outgoing.post(lease.worker.link, message, arguments)
 

@@ -8,7 +8,7 @@ import sys
 # Each line: whether a handler of Grain's is gone, whether the user's is there, what is blocked.
 PROGRAM = """
 import os, signal
-from grain.worker.processes.forks import DefaultInChildren
+from grain.worker.node.forks import DefaultInChildren
 
 def ours(*_): pass
 def theirs(*_): pass

@@ -1,0 +1,6 @@
+"""``srun`` in a job.
+
+Map:
+
+- ``step``: a step, whose processes are children of ``srun``
+"""

@@ -1,0 +1,488 @@
+"""``srun`` in a job: ask for a step, be the parent of its processes, and say how they ended.
+
+A job may have thousands of steps, and this is a process for each of them. So it imports little, and
+the worker that runs the job does what takes longer (`grain.worker.steps`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+
+from grain.cli.slurm_words.grammar import BadUse, parse
+from grain.cli.slurm_words.options import SRUN, merged
+from grain.cli.slurm_words.steps import (
+    SrunWords,
+    StepRefused,
+    programs,
+    srun_words,
+    step_order,
+    with_variables,
+)
+from grain.edge.machine.peer_user import is_own
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from threading import Thread
+    from typing import Any, BinaryIO
+
+DESK = "GRAIN_STEPS"
+"""The variable with the name at which a job's srun asks: see `grain.worker.steps.desk`."""
+
+USAGE = """\
+Usage: srun [OPTIONS] COMMAND [ARGS]
+
+In a job, runs a command as srun of Slurm does: -n times, with SLURM_PROCID. Elsewhere, puts it
+into the queue of Grain and waits for its end.
+"""
+
+_GRACE = 30.0  # seconds from SIGTERM to SIGKILL, as ``KillWait`` of Slurm
+_PIECE = 1 << 16
+# A warning to the whole job reaches the processes by themselves.
+_WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
+_HEARD = {
+    signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, *_WARNINGS,
+}  # fmt: skip
+_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)  # Python has actions of its own
+
+
+def main(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
+    """Run a step of the job in which this process runs; return the exit status."""
+    try:
+        return run_step(words, environment)
+    except BadUse as error:
+        sys.stderr.write(f"{error}\n")
+        return error.status or 255
+    except StepRefused as refused:
+        sys.stderr.write(f"{refused}\n")
+        return 1
+
+
+def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a step; return the exit status, which is the highest one of its processes.
+
+    Raises:
+        BadUse: the words make no sense.
+        StepRefused: there is no such step; the text is what srun prints.
+    """
+    parsed = parse("srun", words, SRUN, permute=False)
+    if parsed.has("version"):
+        from grain.cli.slurm.here import VERSION
+
+        sys.stdout.write(f"slurm {VERSION}\n")
+        return 0
+    if parsed.has("help") or parsed.has("usage"):
+        sys.stdout.write(USAGE)
+        return 0
+    if not parsed.rest:
+        raise StepRefused("srun: fatal: No command given to execute.")
+    given = with_variables(merged([parsed.given]), environment)
+    how = srun_words(given)
+    name = parsed.rest[0].rpartition("/")[2]
+    order = step_order(given, environment, name, os.getcwd())  # noqa: PTH109 - see above
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WARNINGS)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as desk:
+        try:
+            desk.connect("\0" + environment[DESK])
+            if not is_own(desk):
+                raise PermissionError("another user has taken its name")
+            desk.sendall(json.dumps(order).encode() + b"\n")
+            with desk.makefile("rb") as lines:
+                answer = _answer(lines)
+                step = _Step(answer, how, parsed.rest, environment, mask)
+                return step.run(desk, lines)
+        except OSError as error:
+            raise StepRefused(
+                f"srun: error: (Grain) the process that runs this job does not answer: {error}"
+            ) from None
+
+
+def _answer(lines: BinaryIO) -> dict[str, Any]:
+    """Wait until a step may begin; return what it has.
+
+    Raises:
+        StepRefused: it may not.
+        OSError: the job is ending.
+    """
+    for line in lines:
+        answer: dict[str, Any] = json.loads(line)
+        if "refused" in answer:
+            raise StepRefused(f"srun: error: {answer['refused']}")
+        if "wait" in answer:
+            sys.stderr.write(f"{answer['wait']}\n")
+            sys.stderr.flush()
+        else:
+            return answer
+    raise ConnectionError("it is gone")
+
+
+class _Step:
+    """A step that may begin.
+
+    Args:
+        answer: of the desk.
+        how: what to do with the processes.
+        command: the words of the command.
+        environment: of this process.
+        mask: the signals that the processes block.
+    """
+
+    def __init__(
+        self,
+        answer: dict[str, Any],
+        how: SrunWords,
+        command: list[str],
+        environment: Mapping[str, str],
+        mask: set[int | signal.Signals],
+    ) -> None:
+        self._answer = answer
+        self._how = how
+        self._ranks = answer["ranks"]
+        self._id = f"{answer['job']}.{answer['step']}"
+        self._environment = environment
+        self._mask = mask
+        self._pids: dict[int, int] = {}  # of processes that run: their numbers
+        self._statuses = [0] * len(self._ranks)
+        self._pumps: list[Thread] = []
+        self._files: list[int] = []
+        self._commands = [command] * len(self._ranks)
+        if how.multi:
+            try:
+                with open(command[0]) as file:  # noqa: PTH123 - see above
+                    text = file.read()
+            except OSError as error:
+                raise StepRefused(
+                    f"srun: error: Configuration file {command[0]} not found: {error.strerror}"
+                ) from None
+            self._commands = programs(text, len(self._ranks), command[0])
+
+    def run(self, desk: socket.socket, lines: BinaryIO) -> int:
+        """Start the processes, wait for all, and return the highest status.
+
+        Raises:
+            StepRefused: a file cannot be opened.
+        """
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+        try:
+            plans = [self._plan(rank) for rank in range(len(self._ranks))]
+            sources = self._stdin()
+            for rank, (out, err) in enumerate(plans):
+                self._pids[self._start(rank, (sources[rank], out, err))] = rank
+            _tell(desk, started=list(self._pids))
+            for fd in self._files:
+                os.close(fd)
+            for pump in self._pumps:
+                pump.start()
+            self._wait()
+            for pump in self._pumps:
+                if not pump.daemon:
+                    pump.join()
+        finally:
+            # Also for a step that could not begin: the next srun finds the room free.
+            codes = [-os.WTERMSIG(s) if os.WIFSIGNALED(s) else s >> 8 for s in self._statuses]
+            _tell(desk, ended=codes)
+            for line in lines:
+                told = json.loads(line)
+                if "over" in told:
+                    self._say_over(told["over"])
+                if "noted" in told:
+                    break
+        return max(128 - code if code < 0 else code for code in codes)
+
+    # ---- files
+
+    def _plan(self, rank: int) -> tuple[int, int]:
+        """Return the descriptors for the output of a process."""
+        found = self._ranks[rank]
+        out = self._output(found["stdout"], rank, "stdout") if found["stdout"] else 1
+        if found["stderr"]:
+            err = self._output(found["stderr"], rank, "stderr")
+        else:
+            err = out if found["stdout"] else 2
+        if not self._how.label:
+            return out, err
+        labelled = [self._labelled(fd, rank) for fd in dict.fromkeys((out, err))]
+        return labelled[0], labelled[-1]
+
+    def _output(self, path: str, rank: int, what: str) -> int:
+        from grain.files.trust import open_output
+
+        # Processes that share a file append to it, the first one as well, which has emptied it: it
+        # may be the last that writes.
+        shared = any(path in (one["stdout"], one["stderr"]) for one in self._ranks[:rank])
+        more = 0 if shared or self._how.append else os.O_TRUNC
+        try:
+            fd = open_output(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | more)
+        except OSError as error:
+            raise StepRefused(
+                f"srun: error: Could not open {what} file: {error.strerror}"
+            ) from None
+        self._files.append(fd)
+        return fd
+
+    def _labelled(self, target: int, rank: int) -> int:
+        from threading import Thread
+
+        reading, writing = os.pipe()
+        width = len(str(len(self._ranks) - 1))
+        label = f"{rank:{width}}: ".encode()
+        target = os.dup(target)
+        self._pumps.append(Thread(target=_label, args=(reading, target, label)))
+        self._files.append(writing)
+        return writing
+
+    def _stdin(self) -> list[int]:
+        """Return a descriptor for the input of each process."""
+        how, count = self._how.stdin, len(self._ranks)
+        if how.isdecimal():
+            null = self._opened(os.devnull)
+            return [0 if rank == int(how) else null for rank in range(count)]
+        if how != "all":
+            return [self._opened(how) for _ in range(count)]
+        if count == 1 or _is_empty(0):
+            return [0] * count
+        from threading import Thread
+
+        pipes = [os.pipe() for _ in range(count)]
+        self._files += [reading for reading, _ in pipes]
+        ends = [writing for _, writing in pipes]
+        self._pumps.append(Thread(target=_broadcast, args=(ends,), daemon=True))
+        return [reading for reading, _ in pipes]
+
+    def _opened(self, path: str) -> int:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StepRefused(f"srun: error: Could not open stdin file: {error.strerror}") from None
+        self._files.append(fd)
+        return fd
+
+    # ---- processes
+
+    def _start(self, rank: int, files: Sequence[int]) -> int:
+        """Start a process; return its pid."""
+        found = self._ranks[rank]
+        command = self._commands[rank]
+        variables = self._variables(rank)
+        if found["member"]:
+            command = self._elsewhere(found, command)
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            os.dup2(files[0], 0)
+            # Either may be the other's place.
+            out, err = os.dup(files[1]), os.dup(files[2])
+            os.dup2(out, 1)
+            os.dup2(err, 2)
+            if found["cpus"] and not found["member"] and self._how.bound:
+                os.sched_setaffinity(0, found["cpus"])
+            variables["SLURM_TASK_PID"] = str(os.getpid())
+            for number in _RESET:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            what = f"couldn't chdir to {self._how.directory}"
+            if self._how.directory:
+                os.chdir(self._how.directory)
+            what = f"execve(): {command[0]}"
+            os.execvpe(command[0], command, variables)  # noqa: S606 - the user's command
+        except OSError as error:
+            os.write(2, f"slurmstepd-{found['name']}: error: {what}: {error.strerror}\n".encode())
+            os._exit(error.errno or 1)  # as slurmstepd has it
+        except BaseException:
+            os._exit(1)
+
+    def _variables(self, rank: int) -> dict[str, str]:
+        """Return the environment of a process."""
+        parts = [part.strip() for part in self._how.export.split(",")]
+        kept = {part.upper() for part in parts} & {"ALL", "NONE", "NIL"}
+        found = {
+            name: value
+            for name, value in self._environment.items()
+            if "ALL" in kept
+            or name.startswith(("SLURM_", "SLURMD_", "GRAIN_"))
+            or name in parts
+            or name == "PATH"
+        }
+        found |= dict(part.split("=", 1) for part in parts if "=" in part)
+        own = self._ranks[rank]
+        found |= {
+            name: own["threads"]
+            for name, value in self._answer["threads"].items()
+            if found.get(name) == value
+        }
+        found |= self._answer["variables"]
+        found |= own["variables"]
+        return found
+
+    def _elsewhere(self, found: dict[str, Any], command: list[str]) -> list[str]:
+        """Return the words that run a command on another worker of the job."""
+        import shlex
+
+        cpus = ",".join(map(str, found["cpus"] if self._how.bound else ()))
+        own = [f"{name}={value}" for name, value in found["variables"].items()]
+        start = [*self._answer["rank"], "--step", cpus, str(len(own)), *own, *command]
+        line = shlex.join(["exec", *start])
+        if self._how.directory:
+            line = f"cd {shlex.quote(self._how.directory)} && {line}"
+        return [self._environment["GRAIN_RSH"], "--program", f"m{found['member']}", line]
+
+    # ---- their ends
+
+    def _wait(self) -> None:
+        """Wait for all processes."""
+        first = kill_at = 0.0
+        terminated = False
+        while self._pids:
+            until = kill_at or (first + self._how.wait if first and self._how.wait else 0.0)
+            heard = self._hear(until)
+            if heard is None:
+                if not terminated and not kill_at:
+                    self._say(f"srun: First task exited {self._how.wait:.0f}s ago")
+                    self._say(f"srun: launch/slurm: _step_signal: Terminating StepId={self._id}")
+                self._signal(signal.SIGKILL)
+                first = kill_at = 0.0
+                terminated = True
+                continue
+            if heard.si_signo != signal.SIGCHLD:
+                if _is_of_user(heard):
+                    self._signal(heard.si_signo)
+                continue
+            failed = self._reap()
+            if not first:
+                import time
+
+                first = time.monotonic()
+            if failed and self._how.kills and self._pids and not terminated:
+                import time
+
+                self._say(f"srun: launch/slurm: _step_signal: Terminating StepId={self._id}")
+                self._signal(signal.SIGTERM)
+                terminated, kill_at = True, time.monotonic() + _GRACE
+
+    def _hear(self, until: float) -> signal.struct_siginfo | None:
+        """Wait for a signal; return None if there is none until a moment, 0 for any time."""
+        if not until:
+            return signal.sigwaitinfo(_HEARD)
+        import time
+
+        return signal.sigtimedwait(_HEARD, max(until - time.monotonic(), 0.0))
+
+    def _reap(self) -> bool:
+        """Note and tell how processes have ended; return True if one has failed."""
+        ended: dict[tuple[str, int], list[int]] = {}
+        while self._pids:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                break
+            rank = self._pids.pop(pid, None)
+            if rank is not None:
+                self._statuses[rank] = _status(status, bool(self._ranks[rank]["member"]))
+                key = self._ranks[rank]["name"], self._statuses[rank]
+                ended.setdefault(key, []).append(rank)
+        for (name, status), ranks in ended.items():
+            if status:
+                tasks = f"task{'s' * (len(ranks) > 1)} {_ranges(sorted(ranks))}"
+                self._say(f"srun: error: {name}: {tasks}: {_end_text(status)}")
+        return any(status for _, status in ended)
+
+    def _signal(self, number: int) -> None:
+        for pid in self._pids:
+            os.kill(pid, number)  # it is a zombie at least
+
+    def _say(self, text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def _say_over(self, why: str) -> None:
+        import time
+
+        at = time.strftime("%Y-%m-%dT%H:%M:%S")
+        name = self._ranks[0]["name"]
+        self._say(
+            f"slurmstepd-{name}: error: *** STEP {self._id} ON {name} CANCELLED AT {at}"
+            f"{why and ' DUE TO '}{why} ***"
+        )
+
+
+def _tell(desk: socket.socket, **content: object) -> None:
+    desk.sendall(json.dumps(content).encode() + b"\n")
+
+
+def _status(status: int, elsewhere: bool) -> int:
+    """Return the status of a process as waitpid(2) has it; rsh exits as shells do for a signal."""
+    if elsewhere and os.WIFEXITED(status) and 128 < status >> 8 < 128 + 65:
+        return (status >> 8) - 128
+    return status
+
+
+def _end_text(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        text = signal.strsignal(os.WTERMSIG(status)) or f"Signal {os.WTERMSIG(status)}"
+        return text + " (core dumped)" * os.WCOREDUMP(status)
+    return f"Exited with exit code {status >> 8}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as ``0-2,5``."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][-1] == number - 1:
+            found[-1] = [found[-1][0], number]
+        else:
+            found.append([number])
+    return ",".join("-".join(map(str, one)) for one in found)
+
+
+def _is_of_user(heard: signal.struct_siginfo) -> bool:
+    """Return True if a signal is for this process only, from the job itself.
+
+    What a terminal, or the worker, sends to the job reaches all processes by itself.
+    """
+    if heard.si_signo in _WARNINGS or not heard.si_pid:
+        return False
+    try:
+        return os.getsid(heard.si_pid) == os.getsid(0)
+    except OSError:  # it has gone since
+        return True
+
+
+def _is_empty(fd: int) -> bool:
+    """Return True if nothing can be read from a descriptor, as it is closed or /dev/null."""
+    try:
+        return os.fstat(fd).st_rdev == os.stat(os.devnull).st_rdev  # noqa: PTH116 - see above
+    except OSError:
+        return True
+
+
+def _broadcast(ends: list[int]) -> None:
+    """Copy standard input to pipes, until all of their readers have gone."""
+    while ends:
+        piece = os.read(0, _PIECE)
+        if not piece:
+            break
+        for end in list(ends):
+            try:
+                left = piece
+                while left:
+                    left = left[os.write(end, left) :]
+            except OSError:
+                os.close(end)
+                ends.remove(end)
+    for end in ends:
+        os.close(end)
+
+
+def _label(reading: int, target: int, label: bytes) -> None:
+    """Copy lines, each with a label."""
+    with open(reading, "rb") as lines:
+        for line in lines:
+            left = label + (line if line.endswith(b"\n") else line + b"\n")
+            while left:
+                left = left[os.write(target, left) :]

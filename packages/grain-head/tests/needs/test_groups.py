@@ -1,0 +1,47 @@
+"""All groups of a scheduler: what they ask for on the workers here, and what is told of them."""
+
+from __future__ import annotations
+
+from grain.head.needs.groups import MemoryUse, Needs
+from grain.resource import Cores, Memory
+
+OPT = Memory(group="opt")
+
+
+def test_nothing_known_a_task_asks_for_its_part_of_the_worker_with_most_memory() -> None:
+    needs = Needs()
+    assert 1.0 == needs.amount(OPT)
+    assert needs.on_workers([Cores(16) & Memory(64), Cores(32) & Memory(8)])
+    assert not needs.on_workers([Cores(32) & Memory(8), Cores(16) & Memory(64)])
+    assert [4.0, 16.0, 64.0, 64.0] == [
+        needs.amount(request & OPT) for request in (Cores(1), Cores(4), Cores(16), Cores("all"))
+    ]
+    assert 2.0 == needs.amount(Cores(4) & Memory(2, group="opt"))
+    assert needs.on_workers([])
+    assert 1.0 == needs.amount(OPT)
+
+
+def test_an_attempt_counts_as_too_little_until_its_task_comes_again() -> None:
+    needs = Needs()
+    needs.on_workers([Cores(1) & Memory(64)])
+    for request, amount in ((OPT, 4.0), (OPT.after(4.0), 8.0)):
+        assert "opt" == needs.on_ended(request, request.given(amount), MemoryUse(amount, True), 9.0)
+    assert "1 task had too little" in needs.explain(OPT)
+    assert "opt" == needs.on_ended(OPT.after(4.0).after(8.0), OPT.given(16.0), MemoryUse(9.0), 9.0)
+    assert "too little" not in needs.explain(OPT)
+    assert "opt asks for 21.6 GB in attempt 3, as 8 GB were too little" == needs.explain(
+        OPT.after(4.0).after(8.0)
+    )
+
+
+def test_whatever_is_learned_or_forgotten_is_a_change() -> None:
+    needs = Needs()
+    assert needs.on_ended(Memory(4), Memory(4), MemoryUse(1.0), 9.0) is None
+    needs.forget("opt")
+    assert 0 == needs.changes
+    needs.on_ended(OPT, OPT.given(4.0), MemoryUse(1.0), 9.0)
+    needs.on_ended(OPT, OPT.given(4.0), MemoryUse(4.0, True), 9.0)
+    assert 2 == needs.changes
+    needs.forget("opt")
+    assert 3 == needs.changes
+    assert not needs.groups

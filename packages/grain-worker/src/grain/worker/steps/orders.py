@@ -1,0 +1,260 @@
+"""The question of srun for a step of a job, and the answer, as plain data."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from grain.queue import patterns
+from grain.resource import gpu_variables
+from grain.resource.figures import hostlist, repeated
+from grain.worker.steps.shares import StepImpossible, StepWish, of_process, places
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from grain.worker.steps.shares import MemberShare
+
+# What srun sets again if its caller has removed it, as far as the job has it.
+_AGAIN = (
+    "JOB_ID", "JOBID", "JOB_NAME", "JOB_USER", "JOB_UID", "JOB_GID", "JOB_PARTITION",
+    "JOB_NODELIST", "JOB_GPUS", "NODELIST", "CLUSTER_NAME",
+)  # fmt: skip
+
+
+class StepOrder(msgspec.Struct, frozen=True):
+    """A step that srun asks for, the first line that it sends.
+
+    Attributes:
+        name: of the step.
+        directory: where its processes run.
+        environment: the variables of srun that begin with ``SLURM_``.
+        tasks, nodes: numbers; 0 for that of the job.
+        tasks_per_node: at most; 0 for any number.
+        each: CPUs of each process; 0 for one.
+        hosts: of the members to take; empty for all.
+        relative: the first member to take.
+        exact, overlap, overcommit, cyclic, memory, memory_per_cpu, gpus_per_task: as of
+            `grain.worker.steps.shares.StepWish`.
+        gpus: on each member; None for all.
+        gpus_in_all: in all; 0 for no such wish.
+        immediate: True to be refused instead of waiting.
+        quiet: True not to be told of the waiting.
+        limit: seconds after which it is ended; 0 for none.
+        stdout, stderr: patterns of files; "" for none.
+    """
+
+    name: str = ""
+    directory: str = ""
+    environment: dict[str, str] = {}
+    tasks: int = 0
+    nodes: int = 0
+    tasks_per_node: int = 0
+    each: int = 0
+    hosts: tuple[str, ...] = ()
+    relative: int = 0
+    exact: bool = False
+    overlap: bool = False
+    overcommit: bool = False
+    cyclic: bool = False
+    memory: float | None = None
+    memory_per_cpu: float | None = None
+    gpus: int | None = None
+    gpus_per_task: int = 0
+    gpus_in_all: int = 0
+    immediate: bool = False
+    quiet: bool = False
+    limit: float = 0.0
+    stdout: str = ""
+    stderr: str = ""
+
+
+class StepTold(msgspec.Struct, frozen=True):
+    """A report of srun on its step.
+
+    Attributes:
+        started: pids of its processes.
+        ended: exit statuses of all, or negative signals; None as long as they have not.
+    """
+
+    started: tuple[int, ...] = ()
+    ended: tuple[int, ...] | None = None
+
+
+class StepJob(NamedTuple):
+    """The job of steps.
+
+    Attributes:
+        variables: those of its script that Slurm knows, by their names without ``SLURM_``.
+        hosts: of its members.
+        bound: True for each member whose programs are bound to CPUs.
+        seen_by: the environment of the worker, by which its GPUs are named; None if the job has
+            none.
+        threads: the variables with numbers of threads that Grain has given to the script.
+    """
+
+    variables: Mapping[str, str]
+    hosts: Sequence[str]
+    bound: Sequence[bool]
+    seen_by: Mapping[str, str] | None = None
+    threads: Mapping[str, str] = {}
+
+    @property
+    def number(self) -> str:
+        """Its number, which no other job or task has."""
+        return self.variables["JOB_ID"]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its members, as Slurm has them."""
+        return [host.partition(".")[0] for host in self.hosts]
+
+
+def wish_of(order: StepOrder, job: StepJob) -> StepWish:
+    """Return what a step needs, with the defaults of its job.
+
+    Raises:
+        StepImpossible: the job has no such members.
+    """
+    chosen = list(range(len(job.hosts)))
+    if order.hosts:
+        wanted = {host.partition(".")[0] for host in order.hosts}
+        if not wanted <= set(job.names):
+            raise StepImpossible("Requested node configuration is not available")
+        chosen = [place for place in chosen if job.names[place] in wanted]
+    elif order.relative:
+        chosen = chosen[order.relative :]
+    tasks = order.tasks or order.tasks_per_node * (order.nodes or len(chosen))
+    nodes = order.nodes or min(len(chosen), tasks or len(chosen))
+    if nodes > len(chosen):
+        raise StepImpossible(f"Only allocated {len(chosen)} nodes asked for {nodes}")
+    tasks = tasks or nodes
+    gpus = order.gpus
+    nodes = min(nodes, tasks)
+    if order.gpus_in_all:
+        gpus = -(-order.gpus_in_all // nodes)
+    return StepWish(
+        tasks=tasks,
+        nodes=nodes,
+        each=order.each or 1,
+        most=order.tasks_per_node,
+        members=tuple(chosen),
+        whole=not order.exact,
+        overlap=order.overlap,
+        overcommit=order.overcommit,
+        memory=order.memory,
+        memory_per_cpu=order.memory_per_cpu,
+        gpus=gpus,
+        gpus_per_task=order.gpus_per_task,
+        cyclic=order.cyclic,
+    )
+
+
+def answer(
+    step: int, order: StepOrder, wish: StepWish, shares: Sequence[MemberShare], job: StepJob
+) -> dict[str, Any]:
+    """Return what srun needs to start the processes of a step.
+
+    Its ``variables`` are for all processes. Each of the ``ranks`` has its ``member`` and the name
+    of that, its own ``variables``, the ``cpus`` to bind it to, and the paths of its files. Its
+    number of ``threads`` is for variables that still have the values of the answer's ``threads``.
+    """
+    names = [job.names[share.member] for share in shares]
+    counts = [share.tasks for share in shares]
+    nodelist, each_node = hostlist(names), repeated(counts)
+    missing = {
+        f"SLURM_{name}": job.variables[name]
+        for name in _AGAIN
+        if name in job.variables and f"SLURM_{name}" not in order.environment
+    }
+    if "SLURM_JOB_NAME" in missing:
+        missing["SLURM_JOB_NAME"] = order.name
+    facts = {
+        "NNODES": str(len(shares)),
+        "NPROCS": str(wish.tasks),
+        "NTASKS": str(wish.tasks),
+        "TASKS_PER_NODE": each_node,
+        "DISTRIBUTION": "cyclic" if wish.cyclic else "block",
+        "STEPID": str(step),
+        "STEP_ID": str(step),
+        "STEP_NODELIST": nodelist,
+        "STEP_NUM_NODES": str(len(shares)),
+        "STEP_NUM_TASKS": str(wish.tasks),
+        "STEP_TASKS_PER_NODE": each_node,
+    }
+    if order.each:
+        facts["CPUS_PER_TASK"] = str(order.each)
+    common = missing | {f"SLURM_{name}": value for name, value in facts.items()}
+    spots = places(shares, cyclic=wish.cyclic)
+    of_node: dict[int, list[str]] = {}
+    for rank, (node, _) in enumerate(spots):
+        of_node.setdefault(node, []).append(str(rank))
+    ranks = []
+    for rank, (node, local) in enumerate(spots):
+        share = shares[node]
+        cpus, gpus = of_process(share, local, wish)
+        own = {
+            "PROCID": str(rank),
+            "NODEID": str(node),
+            "LOCALID": str(local),
+            "GTIDS": ",".join(of_node[node]),
+            "CPUS_ON_NODE": str(len(share.cpus)),
+        }
+        if share.gpus:
+            own |= {"STEP_GPUS": ",".join(share.gpus), "GPUS_ON_NODE": str(len(share.gpus))}
+        own |= {name: names[node] for name in ("TOPOLOGY_ADDR",) if name in job.variables}
+        variables = {f"SLURM_{name}": value for name, value in own.items()}
+        if "SLURMD_NODENAME" in order.environment:
+            variables["SLURMD_NODENAME"] = names[node]
+        # The job's devices are all that it sees, so none means none of them.
+        if job.seen_by is not None:
+            variables |= gpu_variables([int(gpu) for gpu in gpus], job.seen_by)
+        ranks.append(
+            {
+                "member": share.member,
+                "name": names[node],
+                "variables": variables,
+                "threads": str(max(len(share.cpus) // share.tasks, 1)),
+                "cpus": cpus if job.bound[share.member] else (),
+                "stdout": _path(order.stdout, order, job, step, rank, node, names[node]),
+                "stderr": _path(order.stderr, order, job, step, rank, node, names[node]),
+            }
+        )
+    return {
+        "step": step,
+        "job": job.number,
+        "variables": common,
+        "threads": job.threads,
+        "ranks": ranks,
+    }
+
+
+def _path(
+    pattern: str, order: StepOrder, job: StepJob, step: int, rank: int, node: int, host: str
+) -> str:
+    """Return the path of an output file; "" for none.
+
+    Its pattern is as srun(1) has it, section "filename pattern".
+    """
+    if not pattern:
+        return ""
+    number = job.number
+    array, task = job.variables.get("ARRAY_JOB_ID", number), job.variables.get("ARRAY_TASK_ID")
+    # %A is the number of the array, and %j that of the task, which differ here.
+    shown = pattern
+    if "\\" not in pattern:
+        shown = pattern.replace("%j", number).replace("%J", f"{number}.{step}")
+    facts = patterns.Facts(
+        number=int(array) if array.isdecimal() else 0,
+        task=int(task) if task is not None and task.isdecimal() else None,
+        name=order.environment.get("SLURM_JOB_NAME") or job.variables.get("JOB_NAME", ""),
+        user=job.variables.get("JOB_USER", ""),
+        host=host,
+        node=node,
+        rank=rank,
+        step=step,
+    )
+    return posixpath.normpath(str(patterns.path(shown, facts, order.directory)))

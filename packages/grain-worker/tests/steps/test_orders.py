@@ -1,0 +1,145 @@
+"""What srun asks for, and what its processes get: members, variables, files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from grain.worker.steps.orders import StepJob, StepOrder, answer, wish_of
+from grain.worker.steps.shares import MemberRoom, StepImpossible, StepShares
+
+JOB = StepJob(
+    {
+        "JOB_ID": "12", "JOBID": "12", "JOB_NAME": "opt", "JOB_USER": "ann", "NODELIST": "n[1-3]",
+        "SUBMIT_DIR": "/home", "CPUS_PER_TASK": "2",
+    },
+    ("n1.site", "n2.site", "n3.site"),
+    (True, True, True),
+)  # fmt: skip
+ROOMS = [MemberRoom((0, 1, 2, 3)), MemberRoom((4, 5, 6, 7)), MemberRoom((0, 1))]
+
+
+def answered(job: StepJob = JOB, rooms: list[MemberRoom] = ROOMS, **fields: Any) -> dict[str, Any]:
+    order = StepOrder(**{"name": "true", "directory": "/work", **fields})
+    wish = wish_of(order, job)
+    shares = StepShares(rooms)
+    shares.ask(wish)
+    [(_, found)] = shares.begin()
+    return answer(5, order, wish, found, job)
+
+
+def of_ranks(found: dict[str, Any], name: str) -> list[str]:
+    return [rank["variables"].get(name) for rank in found["ranks"]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "members"),
+    [
+        ({"tasks": 6}, [0, 0, 1, 1, 2, 2]),
+        ({"tasks": 4}, [0, 0, 1, 2]),
+        ({"tasks": 2}, [0, 1]),
+        ({}, [0, 1, 2]),
+        ({"nodes": 1, "tasks": 4}, [0, 0, 0, 0]),
+        ({"nodes": 2, "tasks": 1}, [0]),
+        ({"nodes": 2, "tasks_per_node": 3}, [0, 0, 0, 1, 1, 1]),
+        ({"tasks_per_node": 1}, [0, 1, 2]),
+        ({"hosts": ("n3",), "tasks": 2}, [2, 2]),
+        ({"hosts": ("n2", "n3.site"), "tasks": 3}, [1, 1, 2]),
+        ({"relative": 1, "tasks": 2}, [1, 2]),
+        ({"tasks": 9, "overcommit": True}, [0, 0, 0, 1, 1, 1, 2, 2, 2]),
+        ({"nodes": 2, "tasks": 2, "each": 4}, [0, 1]),
+        ({"tasks": 4, "cyclic": True}, [0, 1, 2, 0]),
+    ],
+)
+def test_processes_stand_on_members(fields: dict[str, Any], members: list[int]) -> None:
+    assert members == [rank["member"] for rank in answered(**fields)["ranks"]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"nodes": 4}, "Only allocated 3 nodes asked for 4"),
+        ({"relative": 2, "nodes": 2}, "Only allocated 1 nodes asked for 2"),
+        ({"hosts": ("n9",)}, "Requested node configuration is not available"),
+        ({"tasks": 11}, "More processors requested than permitted"),
+    ],
+)
+def test_a_job_has_no_such_members(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(StepImpossible) as impossible:
+        answered(**fields)
+    assert why == str(impossible.value)
+
+
+def test_each_process_knows_its_place() -> None:
+    found = answered(tasks=4)
+    expected = {
+        "SLURM_PROCID": ["0", "1", "2", "3"],
+        "SLURM_NODEID": ["0", "0", "1", "2"],
+        "SLURM_LOCALID": ["0", "1", "0", "0"],
+        "SLURM_GTIDS": ["0,1", "0,1", "2", "3"],
+        "SLURM_CPUS_ON_NODE": ["4", "4", "4", "2"],
+    }
+    assert expected == {name: of_ranks(found, name) for name in expected}
+    assert ["n1", "n1", "n2", "n3"] == [rank["name"] for rank in found["ranks"]]
+    common = found["variables"]
+    expected_of_all = {
+        "SLURM_STEP_ID": "5", "SLURM_STEPID": "5", "SLURM_NTASKS": "4", "SLURM_NPROCS": "4",
+        "SLURM_NNODES": "3", "SLURM_STEP_NODELIST": "n[1-3]", "SLURM_STEP_NUM_NODES": "3",
+        "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2,1(x2)",
+        "SLURM_TASKS_PER_NODE": "2,1(x2)", "SLURM_DISTRIBUTION": "block",
+    }  # fmt: skip
+    assert expected_of_all.items() <= common.items()
+
+
+def test_what_the_caller_has_removed_is_set_again_as_far_as_slurm_does() -> None:
+    kept = answered(tasks=1, environment={"SLURM_JOB_NAME": "mine", "SLURM_JOB_ID": "12"})
+    assert {"SLURM_JOB_NAME", "SLURM_JOB_ID"}.isdisjoint(kept["variables"])
+    found = answered(tasks=1)["variables"]
+    # The job's name, once it is gone, is the step's.
+    assert ("12", "true", "n[1-3]") == tuple(
+        found[f"SLURM_{name}"] for name in ("JOB_ID", "JOB_NAME", "NODELIST")
+    )
+    assert {"SLURM_SUBMIT_DIR", "SLURM_CPUS_PER_TASK"}.isdisjoint(found)
+    assert "3" == answered(tasks=1, each=3)["variables"]["SLURM_CPUS_PER_TASK"]
+
+
+def test_processes_are_bound_and_see_their_devices_only() -> None:
+    rooms = [MemberRoom((0, 1, 2, 3), ("4", "5"))]
+    job = StepJob(JOB.variables, ("n1",), (True,), seen_by={}, threads={"OMP_NUM_THREADS": "4"})
+    found = answered(job, rooms, tasks=2, each=2, exact=True, gpus_per_task=1)
+    assert [(0, 1), (2, 3)] == [rank["cpus"] for rank in found["ranks"]]
+    assert ["2", "2"] == [rank["threads"] for rank in found["ranks"]]
+    assert {"OMP_NUM_THREADS": "4"} == found["threads"]
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        assert ["4", "5"] == of_ranks(found, name)
+    assert ["4,5"] == of_ranks(answered(job, rooms, tasks=1), "CUDA_VISIBLE_DEVICES")
+    assert ["4"] == of_ranks(answered(job, rooms, tasks=1, gpus_in_all=1), "SLURM_STEP_GPUS")
+    assert [""] == of_ranks(answered(job, rooms, tasks=1, gpus=0), "CUDA_VISIBLE_DEVICES")
+    unbound = answered(job._replace(bound=(False,)), rooms, tasks=1)
+    assert () == unbound["ranks"][0]["cpus"]
+    # A job without GPUs has whatever its worker shows.
+    assert [None] == of_ranks(answered(tasks=1), "CUDA_VISIBLE_DEVICES")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("%t.out", "/work/1.out"), ("%2t.out", "/work/01.out"), ("/a/../%j.o", "/12.o"),
+        ("%J.o", "/work/12.5.o"), ("%x-%u", "/work/opt-ann"), ("%%", "/work/%"),
+        ("%s_%n_%N", "/work/5_1_n2"), ("a\\%J", "/work/a%J"), ("", ""),
+    ],
+)  # fmt: skip
+def test_names_of_output_files(pattern: str, path: str) -> None:
+    assert path == answered(tasks=2, stdout=pattern)["ranks"][1]["stdout"]
+
+
+def test_a_task_of_an_array_has_the_numbers_of_its_own() -> None:
+    facts = {**JOB.variables, "JOB_ID": "12000003", "ARRAY_JOB_ID": "12", "ARRAY_TASK_ID": "3"}
+    found = answered(JOB._replace(variables=facts), tasks=1, stdout="%A_%a_%J")
+    assert "/work/12_3_12000003.5" == found["ranks"][0]["stdout"]
+
+
+def test_an_answer_is_plain_data() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(answered(tasks=1)))["step"] == 5

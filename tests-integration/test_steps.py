@@ -1,0 +1,218 @@
+"""``srun`` in a job: real processes that ask a real desk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from grain.cli.slurm.setup.folder import make_commands
+from grain.worker.gang.control import listen
+from grain.worker.steps.desk import StepLine, step_desk
+from grain.worker.steps.orders import StepJob
+from grain.worker.steps.shares import MemberRoom, StepShares
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+IN_JOB = {
+    "GRAIN_JOB_ID": "12", "SLURM_JOB_ID": "12", "SLURM_JOB_NAME": "name",
+    "SLURM_JOB_NODELIST": "n7",
+}  # fmt: skip
+ADVICE = 'Try "srun --help" for more information'
+NO_STEP = "srun: error: Unable to create step for job 12"
+NO_OUTPUT = "srun: error: Could not open stdout file"
+NOT_FOUND = "slurmstepd-n7: error: execve(): no-such-program: No such file or directory"
+
+
+class JobSite:
+    """A job with a desk for its steps.
+
+    Attributes:
+        lines: steps that have begun and ended.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.lines: list[StepLine] = []
+        make_commands(folder / "commands")
+        path = f"{folder / 'commands'}:{os.environ['PATH']}"
+        self._environment = {"PATH": path, **IN_JOB, "GRAIN_STEPS": name}
+
+    async def srun(
+        self, *words: str, stdin: str = "", **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        return await self.run("srun", *words, stdin=stdin, **env)
+
+    async def run(
+        self, *words: str, stdin: str = "", **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as the job's script does, in a session of its own."""
+        done = await trio.run_process(
+            words, stdin=stdin.encode(), capture_stdout=True, capture_stderr=True, check=False,
+            cwd=self.folder, env={**self._environment, **env}, start_new_session=True,
+        )  # fmt: skip
+        return subprocess.CompletedProcess(
+            words, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+
+@asynccontextmanager
+async def job_of(folder: Path, *rooms: MemberRoom, hosts: str = "n7") -> AsyncIterator[JobSite]:
+    names = tuple(hosts.split(","))
+    variables = {
+        "JOB_ID": "12", "JOB_NAME": "name", "JOB_NODELIST": "n7", "JOB_USER": "ann", "NTASKS": "1",
+    }  # fmt: skip
+    job = StepJob(variables, names, tuple(False for _ in names))
+    name, listener = listen()
+    site = JobSite(folder, name)
+    shares = StepShares(rooms or [MemberRoom((0, 1))])
+    async with step_desk(listener, shares, job, lambda line: site.lines.append(line)):
+        yield site
+
+
+def shown(done: subprocess.CompletedProcess[str]) -> tuple[list[str], list[str], int]:
+    """Return sorted lines of stdout and stderr, and the status."""
+    return sorted(done.stdout.splitlines()), sorted(done.stderr.splitlines()), done.returncode
+
+
+async def test_steps_count_from_0_in_variables_and_names(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        for number in range(2):
+            done = await job.srun(
+                "-o", "out-%J-%s", "sh", "-c", "echo $SLURM_STEP_ID $SLURM_PROCID"
+            )
+            assert ("", "", 0) == (done.stdout, done.stderr, done.returncode)
+            assert f"{number} 0\n" == (tmp_path / f"out-12.{number}-{number}").read_text()
+        assert [0, 0, 1, 1] == [line.step for line in job.lines]
+        assert "sh" == job.lines[0].name
+
+
+async def test_a_step_has_the_highest_status_and_says_who_failed(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        done = await job.srun("-n2", "-l", "sh", "-c", "echo $SLURM_NTASKS; exit $SLURM_PROCID")
+        failed = "srun: error: n7: task 1: Exited with exit code 1"
+        assert (["0: 2", "1: 2"], [failed], 1) == shown(done)
+        done = await job.srun("sh", "-c", "kill -9 $$")
+        assert ([], ["srun: error: n7: task 0: Killed"], 137) == shown(done)
+        assert (-9,) == job.lines[-1].statuses
+
+
+async def test_all_processes_that_share_a_file_append_to_it(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        # Whoever writes first, nothing is overwritten.
+        waits = '[ "$SLURM_PROCID" = 1 ] || while ! [ -s both-name-12.0 ]; do sleep 0.01; done'
+        script = f"{waits}; echo $SLURM_PROCID; echo err >&2"
+        await job.srun("-n2", "-o", "both-%x-%J", "sh", "-c", script)
+        lines = (tmp_path / "both-name-12.0").read_text().split()
+        assert ("1", ["0", "1", "err", "err"]) == (lines[0], sorted(lines))
+        await job.srun(
+            "--error", "%j_%t.err", "--output", "o", "-l", "sh", "-c", "echo x; echo e >&2"
+        )
+        assert ("0: x\n", "0: e\n") == tuple(
+            (tmp_path / name).read_text() for name in ("o", "12_0.err")
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [((), ["0 hello", "1 hello"]), (("--input=1",), ["0", "1 hello"]),
+     (("--input=none",), ["0", "1"]), (("-i", "in"), ["0 file", "1 file"])],
+)  # fmt: skip
+async def test_standard_input_reaches_every_process(
+    tmp_path: Path, words: tuple[str, ...], lines: list[str]
+) -> None:
+    (tmp_path / "in").write_text("file\n")
+    async with job_of(tmp_path) as job:
+        script = "read x; echo $SLURM_PROCID $x"
+        done = await job.srun("-n2", *words, "sh", "-c", script, stdin="hello\n")
+        assert lines == sorted(line for line in done.stdout.splitlines())
+        assert 0 == done.returncode
+
+
+async def test_one_that_fails_ends_the_others_if_that_is_wanted(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        script = "[ $SLURM_PROCID = 0 ] && exit 3; exec sleep 600"
+        done = await job.srun("-n2", "-K", "sh", "-c", script)
+        expected = [
+            "srun: error: n7: task 0: Exited with exit code 3",
+            "srun: error: n7: task 1: Terminated",
+            "srun: launch/slurm: _step_signal: Terminating StepId=12.0",
+        ]
+        assert ([], expected, 143) == shown(done)
+        done = await job.srun("-n2", "-W1", "sh", "-c", "[ $SLURM_PROCID = 0 ] || exec sleep 600")
+        assert 137 == done.returncode
+        assert "srun: First task exited 1s ago" in done.stderr
+
+
+async def test_several_programs_in_a_step(tmp_path: Path) -> None:
+    (tmp_path / "conf").write_text("# comment\n0 echo a %t %o\n1-2 echo 'b b' %t %o\n")
+    async with job_of(tmp_path, MemberRoom((0, 1, 2, 3))) as job:
+        done = await job.srun("-n3", "-l", "--multi-prog", "conf")
+        assert (["0: a 0 0", "1: b b 1 0", "2: b b 2 1"], [], 0) == shown(done)
+        done = await job.srun("-n4", "--multi-prog", "conf")
+        why = "srun: error: Configuration file conf invalid, no record for task id 3"
+        assert ([], [why], 1) == shown(done)
+        # The room of one that could not begin is free.
+        assert 0 == (await job.srun("-n4", "true")).returncode
+
+
+async def test_a_step_ends_at_its_limit(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        done = await job.srun("-t", "0:1", "sleep", "600")
+        assert (128 + 15, "TIMEOUT") == (done.returncode, job.lines[-1].state)
+        assert "*** STEP 12.0 ON n7 CANCELLED AT " in done.stderr
+        assert "DUE TO TIME LIMIT ***" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "status"),
+    [
+        ([], "srun: fatal: No command given to execute.", 1),
+        (["-n", "3", "x"], f"{NO_STEP}: More processors requested than permitted", 1),
+        (["-N", "2", "x"], "srun: error: Only allocated 1 nodes asked for 2", 1),
+        (["-w", "n9", "x"], f"{NO_STEP}: Requested node configuration is not available", 1),
+        (["-c", "0", "x"], 'srun: error: Invalid numeric value "0" for --cpus-per-task.', 1),
+        (["no-such-program"], f"{NOT_FOUND}\nsrun: error: n7: task 0: Exited with exit code 2", 2),
+        (["--no-such"], f"srun: unrecognized option '--no-such'\n{ADVICE}", 255),
+        (["-o", "/no/such", "x"], f"{NO_OUTPUT}: No such file or directory", 1),
+        (["-t", "abc", "x"], "srun: error: Invalid --time specification", 255),
+    ],
+)  # fmt: skip
+async def test_steps_that_cannot_be(
+    tmp_path: Path, words: list[str], text: str, status: int
+) -> None:
+    async with job_of(tmp_path) as job:
+        done = await job.srun(*words)
+        assert ("", text + "\n", status) == (done.stdout, done.stderr, done.returncode)
+
+
+async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path: Path) -> None:
+    rsh = tmp_path / "rsh"
+    rsh.write_text('#!/bin/sh\nshift\nWHERE=$1\nexport WHERE\nexec sh -c "$2"\n')
+    rsh.chmod(0o700)
+    rooms = [MemberRoom((0, 1))] * 3
+    async with job_of(tmp_path, *rooms, hosts="n7.site,n8.site,gpu1.site") as job:
+        show = "echo ${WHERE:-here} $SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID"
+        done = await job.srun("-n4", "sh", "-c", show, GRAIN_RSH=str(rsh))
+        assert (["here 0 0 0", "here 1 0 1", "m1 2 1 0", "m2 3 2 0"], [], 0) == shown(done)
+        done = await job.srun("-n1", "-w", "gpu1", "sh", "-c", "exit 4", GRAIN_RSH=str(rsh))
+        assert ([], ["srun: error: gpu1: task 0: Exited with exit code 4"], 4) == shown(done)
+
+
+async def test_signals_of_the_script_reach_the_processes_and_warnings_do_not_end_srun(
+    tmp_path: Path,
+) -> None:
+    async with job_of(tmp_path) as job:
+        inner = 'trap "echo term; exit 7" TERM; echo ready > ready; while :; do sleep 0.01; done'
+        script = (
+            f"srun -n2 sh -c '{inner}' & while ! [ -s ready ]; do sleep 0.01; done\n"
+            "kill -USR1 $!; kill -TERM $!; wait $!; echo status $?"
+        )
+        done = await job.run("sh", "-c", script)
+        assert "status 7\n" in done.stdout
