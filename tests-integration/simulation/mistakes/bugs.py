@@ -102,8 +102,11 @@ def drains_are_crashes(
     why: str = "",
     over: float | None = None,
     told: str = "",
+    *,
+    known: bool = False,
 ) -> None:
-    Workers._remove(self, record, how or "its worker was lost", now, why, over, told)
+    how = how or "its worker was lost"
+    Workers._remove(self, record, how, now, why, over, told, known=known)
 
 
 def forget_retractions(self: MissionSession) -> None:

@@ -286,6 +286,7 @@ def test_a_worker_whose_batch_system_says_that_its_job_is_over_is_not_waited_for
     assert "its job has ended: OUT_OF_MEMORY" == ended.why
     [crashed] = harness.sent(mission, Crashed)
     assert crashed.crash.known
+    assert "its worker was lost (its job has ended: OUT_OF_MEMORY)" == crashed.crash.how
 
 
 def test_what_is_only_said_of_a_job_proves_no_end_of_its_runs(harness: HubHarness) -> None:

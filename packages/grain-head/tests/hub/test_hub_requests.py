@@ -305,8 +305,18 @@ def test_what_no_worker_of_grain_scale_has_had_is_said_though_it_runs(harness: H
     harness.submit(mission, 1)
     harness.wait(1)
     assert 1 == len(told(harness, mission))
+    # Once, however often such a worker goes, and another one comes.
+    for _ in range(3):
+        harness.send(small, Leaving())
+        harness.wait(30)
+        harness.send("scale", Ask("state", scales=True))
+        assert [] == told(harness, mission)
+        small = harness.worker("small", 1, seconds=60.0)
+        harness.wait(1)
     harness.send(small, Leaving())
-    harness.wait(1)
+    harness.wait(SUCCESSOR - 31)
+    assert [] == told(harness, mission)
+    harness.wait(31)
     assert [("no worker is here", False)] == told(harness, mission)
 
 

@@ -10,7 +10,8 @@
     A worker that takes no more runs, as its time is nearly over, most often has a successor, which
     `grain scale` submits then: as long as that would do, nothing is said for `SUCCESSOR` seconds,
     and while a `grain scale` runs, which asks every 15 s, not at all. That submits a successor of
-    a worker that was lost, too.
+    a worker that was lost, too. Nor is it said then at each worker's end that no worker is here, of
+    a request that none of them can meet.
 4.  A mission whose last tasks are all on workers that are away learns for whom it waits, once for
     the same workers.
 5.  A trouble of the head itself, such as a full disk, goes to all missions, and to each that
@@ -188,6 +189,10 @@ class MissionReports:
         if why is not None:
             self._post(mission, number, Unschedulable(number, why, cluster=True))
             return
+        before = mission.unschedulable.get(number)
+        here, scaled = bool(self._scheduler.workers), now < self._scaled_until
+        if before is not None and not before.cluster and not here and scaled:
+            return  # it waits for another worker than those that come and go
         if not self._may_come_back(queue) and not self._may_be_replaced(mission, number, queue):
             why = self._scheduler.why_never(queue.request, now, queue.interpreter)
         larger = why is not None and self._scheduler.needs_larger(queue.request)

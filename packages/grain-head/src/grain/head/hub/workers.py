@@ -439,7 +439,7 @@ class Workers:
         ended = worker.draining or left < _WALLTIME_SLACK
         # Of a short life so much is more than the impatience of a batch system.
         over = worker.away_since if left < min(_WALLTIME_SLACK, scheduled.life / 10) else None
-        how = None if ended else "its worker was lost"
+        how = None if ended else "its worker was lost" + f" ({why})" * known
         self._remove(worker, how, now, why, over, known=known)
 
     def postpone(self, seconds: float) -> None:

@@ -440,22 +440,20 @@ class _Execution(Generic[Arriving, Departing]):
     async def _handed_back(self, account: RunAccount, ended: Outcome | None) -> str:
         """Return the status of a run that failed as its worker, or a member's, is being ended.
 
-        Also of one that has a value, if one of its programs had the end of the worker as its reason
-        to end: what a program computes that a batch system tells to end is not known to be whole.
-        The status is that of `Ended`; "" for an end of its own.
+        It is that of `Ended`; "" for a failure of its own. A run with a value is handed back, too,
+        if a batch system had told a program of it to end: what that computed may not be whole.
         """
         assert account.attempt is not None
+        number: int = signal.SIGTERM
         if type(ended) is outcome.Error:
             if stopped_for_worker(ended.error):
                 return "stopped"
             if isinstance(ended.error, MemberLost) and ended.error.ends:
                 return "returned"
-            sent = signal_behind(ended.error)
+            number = signal_behind(ended.error)
         elif ended is None or account.ran is None or account.ran.last_end < self._told_at():
             return ""
-        else:
-            sent = signal.SIGTERM
-        return "returned" if await self.ask_ending(account.attempt, sent) else ""
+        return "returned" if await self.ask_ending(account.attempt, number) else ""
 
     async def ask_ending(self, attempt: Attempt, signal: int) -> bool:
         """Ask the agent if the worker is being ended, as a run has failed; see `worker_ends`."""
