@@ -12,13 +12,15 @@ import trio
 
 from grain.cli.slurm.setup.folder import make_commands
 from grain.worker.gang.control import listen
-from grain.worker.steps.desk import StepLine, step_desk
+from grain.worker.steps.desk import step_desk
 from grain.worker.steps.orders import StepJob
 from grain.worker.steps.shares import MemberRoom, StepShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from grain.queue.notes.steps import StepRecord
 
 IN_JOB = {
     "GRAIN_JOB_ID": "12", "SLURM_JOB_ID": "12", "SLURM_JOB_NAME": "name",
@@ -39,7 +41,7 @@ class JobSite:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
-        self.lines: list[StepLine] = []
+        self.lines: list[StepRecord] = []
         make_commands(folder / "commands")
         path = f"{folder / 'commands'}:{os.environ['PATH']}"
         self._environment = {"PATH": path, **IN_JOB, "GRAIN_STEPS": name}
@@ -211,9 +213,13 @@ async def test_signals_of_the_script_reach_the_processes_and_warnings_do_not_end
     tmp_path: Path,
 ) -> None:
     async with job_of(tmp_path) as job:
-        inner = 'trap "echo term; exit 7" TERM; echo ready > ready; while :; do sleep 0.01; done'
+        inner = (
+            'trap "echo term; exit 7" TERM; echo ready > ready.$SLURM_PROCID; '
+            "while :; do sleep 0.01; done"
+        )
         script = (
-            f"srun -n2 sh -c '{inner}' & while ! [ -s ready ]; do sleep 0.01; done\n"
+            f"srun -n2 sh -c '{inner}' &\n"
+            "while ! [ -s ready.0 -a -s ready.1 ]; do sleep 0.01; done\n"
             "kill -USR1 $!; kill -TERM $!; wait $!; echo status $?"
         )
         done = await job.run("sh", "-c", script)

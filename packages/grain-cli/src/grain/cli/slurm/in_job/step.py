@@ -153,6 +153,7 @@ class _Step:
         self._mask = mask
         self._pids: dict[int, int] = {}  # of processes that run: their numbers
         self._statuses: list[int] = []
+        self._cpu = self._memory = 0.0  # seconds; the peak of a process, in GB
         self._pumps: list[Thread] = []
         self._files: list[int] = []
         self._commands = [command] * len(self._ranks)
@@ -251,7 +252,7 @@ class _Step:
         finally:
             # Also for a step that could not begin: the next srun finds the room free.
             codes = [-os.WTERMSIG(s) if os.WIFSIGNALED(s) else s >> 8 for s in self._statuses]
-            _tell(desk, ended=codes)
+            _tell(desk, ended=codes, cpu=self._cpu, memory=self._memory)
             for line in lines:
                 told = json.loads(line)
                 if "over" in told:
@@ -456,11 +457,14 @@ class _Step:
         """Note and tell how processes have ended; return True if one has failed."""
         ended: dict[tuple[str, int], list[int]] = {}
         while self._pids:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
             if not pid:
                 break
             rank = self._pids.pop(pid, None)
             if rank is not None:
+                if self._launcher or not self._ranks[rank]["member"]:
+                    self._cpu += usage.ru_utime + usage.ru_stime
+                    self._memory = max(self._memory, usage.ru_maxrss * 1024e-9)
                 self._statuses[rank] = _status(status, bool(self._ranks[rank]["member"]))
                 key = self._ranks[rank]["name"], self._statuses[rank]
                 ended.setdefault(key, []).append(rank)
