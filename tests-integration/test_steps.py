@@ -166,6 +166,14 @@ async def test_several_programs_in_a_step(tmp_path: Path) -> None:
         assert 0 == (await job.srun("-n4", "true")).returncode
 
 
+async def test_processes_run_where_srun_is_told(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        assert ("/\n", "") == ((done := await job.srun("-D", "/", "pwd")).stdout, done.stderr)
+        done = await job.srun("-D", "/no/such", "pwd")
+        assert ("/tmp\n", 0) == (done.stdout, done.returncode)
+        assert "couldn't chdir to `/no/such': No such file or directory: going to" in done.stderr
+
+
 async def test_a_step_ends_at_its_limit(tmp_path: Path) -> None:
     async with job_of(tmp_path) as job:
         done = await job.srun("-t", "0:1", "sleep", "600")

@@ -344,7 +344,9 @@ def test_a_wrong_option_of_a_job_is_one_of_srun(site: SlurmSite) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [("--jobid=1", "hostname"), ("--het-group=1", "hostname")])
+@pytest.mark.parametrize(
+    "words", [("--jobid=1", "hostname"), ("--het-group=1", "hostname"), ("--pty", "bash")]
+)
 def test_a_step_that_there_is_not_does_not_become_a_job(
     site: SlurmSite, words: tuple[str, ...]
 ) -> None:

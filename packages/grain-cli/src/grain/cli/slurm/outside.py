@@ -46,6 +46,11 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
         BadUse: an option makes no sense.
         CommandFailed: it was not submitted, or failed.
     """
+    if "pty" in given:
+        raise CommandFailed(
+            "srun: error: (Grain) --pty is not supported: what runs on a worker has no terminal; "
+            "`srun COMMAND` shows its output"
+        )
     try:
         refuse(given, "")
     except StepRefused as refused:

@@ -362,13 +362,16 @@ class _Step:
             for number in _RESET:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-            what = f"couldn't chdir to {self._how.directory}"
             if self._how.directory:
-                os.chdir(self._how.directory)
-            what = f"execve(): {command[0]}"
+                try:
+                    os.chdir(self._how.directory)
+                except OSError as error:  # so does slurmstepd
+                    where = f"`{self._how.directory}': {error.strerror}"
+                    _complain(found, f"couldn't chdir to {where}: going to /tmp instead")
+                    os.chdir("/tmp")  # noqa: S108 - as above
             os.execvpe(command[0], command, variables)  # noqa: S606 - the user's command
         except OSError as error:
-            os.write(2, f"slurmstepd-{found['name']}: error: {what}: {error.strerror}\n".encode())
+            _complain(found, f"execve(): {command[0]}: {error.strerror}")
             os._exit(error.errno or 1)  # as slurmstepd has it
         except BaseException:
             os._exit(1)
@@ -493,6 +496,10 @@ class _Step:
             f"slurmstepd-{name}: error: *** STEP {self._id} ON {name} CANCELLED AT {at}"
             f"{why and ' DUE TO '}{why} ***"
         )
+
+
+def _complain(rank: Mapping[str, Any], text: str) -> None:
+    os.write(2, f"slurmstepd-{rank['name']}: error: {text}\n".encode(errors="replace"))
 
 
 def _tell(desk: socket.socket, **content: object) -> None:
