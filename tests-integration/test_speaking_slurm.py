@@ -180,11 +180,11 @@ async def test_srun_outside_of_a_job_shows_its_output_and_its_status(tool: Tool)
         )  # fmt: skip
         script = "echo out $SLURM_STEP_ID $SLURM_NTASKS; echo err >&2; exit 3"
         found = await tool.call("srun", "sh", "-c", script, status=3)
-        assert sorted(found.splitlines()) == [
-            "err", "out 0 1", "srun: error: task 0: Exited with exit code 3",
-        ]  # fmt: skip
+        err, out, why = sorted(found.splitlines())
+        assert ("err", "out 0 1") == (err, out)
+        assert re.fullmatch(r"srun: error: [\w-]+: task 0: Exited with exit code 3", why)
         found = await tool.call("srun", "no-such-program", status=2)
-        assert found.startswith("slurmstepd: error: execve(): no-such-program: No such file")
+        assert "error: execve(): no-such-program: No such file" in found
         assert await tool.call("sbatch", "-W", "--wrap", "exit 4", status=4) != ""
         assert await tool.call("sbatch", "-W", "--wrap", "kill -9 $$", status=1) != ""
         assert await tool.call("srun", "-n2", "-o", "out-%t", "echo", "x") == ""

@@ -12,13 +12,15 @@ import trio
 
 from grain.cli.slurm.setup.folder import make_commands
 from grain.worker.gang.control import listen
-from grain.worker.steps.desk import StepLine, step_desk
+from grain.worker.steps.desk import step_desk
 from grain.worker.steps.orders import StepJob
 from grain.worker.steps.shares import MemberRoom, StepShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from grain.queue.notes.steps import StepRecord
 
 IN_JOB = {
     "GRAIN_JOB_ID": "12", "SLURM_JOB_ID": "12", "SLURM_JOB_NAME": "name",
@@ -39,7 +41,7 @@ class JobSite:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
-        self.lines: list[StepLine] = []
+        self.lines: list[StepRecord] = []
         make_commands(folder / "commands")
         path = f"{folder / 'commands'}:{os.environ['PATH']}"
         self._environment = {"PATH": path, **IN_JOB, "GRAIN_STEPS": name}
@@ -99,7 +101,8 @@ async def test_a_step_has_the_highest_status_and_says_who_failed(tmp_path: Path)
         failed = "srun: error: n7: task 1: Exited with exit code 1"
         assert (["0: 2", "1: 2"], [failed], 1) == shown(done)
         done = await job.srun("sh", "-c", "kill -9 $$")
-        assert ([], ["srun: error: n7: task 0: Killed"], 137) == shown(done)
+        killed = ["srun: Force Terminated StepId=12.1", "srun: error: n7: task 0: Killed"]
+        assert ([], killed, 137) == shown(done)
         assert (-9,) == job.lines[-1].statuses
 
 
@@ -140,6 +143,7 @@ async def test_one_that_fails_ends_the_others_if_that_is_wanted(tmp_path: Path) 
         script = "[ $SLURM_PROCID = 0 ] && exit 3; exec sleep 600"
         done = await job.srun("-n2", "-K", "sh", "-c", script)
         expected = [
+            "srun: Force Terminated StepId=12.0",
             "srun: error: n7: task 0: Exited with exit code 3",
             "srun: error: n7: task 1: Terminated",
             "srun: launch/slurm: _step_signal: Terminating StepId=12.0",
@@ -160,6 +164,14 @@ async def test_several_programs_in_a_step(tmp_path: Path) -> None:
         assert ([], [why], 1) == shown(done)
         # The room of one that could not begin is free.
         assert 0 == (await job.srun("-n4", "true")).returncode
+
+
+async def test_processes_run_where_srun_is_told(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        assert ("/\n", "") == ((done := await job.srun("-D", "/", "pwd")).stdout, done.stderr)
+        done = await job.srun("-D", "/no/such", "pwd")
+        assert ("/tmp\n", 0) == (done.stdout, done.returncode)
+        assert "couldn't chdir to `/no/such': No such file or directory: going to" in done.stderr
 
 
 async def test_a_step_ends_at_its_limit(tmp_path: Path) -> None:
@@ -209,10 +221,56 @@ async def test_signals_of_the_script_reach_the_processes_and_warnings_do_not_end
     tmp_path: Path,
 ) -> None:
     async with job_of(tmp_path) as job:
-        inner = 'trap "echo term; exit 7" TERM; echo ready > ready; while :; do sleep 0.01; done'
+        inner = (
+            'trap "echo term; exit 7" TERM; echo ready > ready.$SLURM_PROCID; '
+            "while :; do sleep 0.01; done"
+        )
         script = (
-            f"srun -n2 sh -c '{inner}' & while ! [ -s ready ]; do sleep 0.01; done\n"
+            f"srun -n2 sh -c '{inner}' &\n"
+            "while ! [ -s ready.0 -a -s ready.1 ]; do sleep 0.01; done\n"
             "kill -USR1 $!; kill -TERM $!; wait $!; echo status $?"
         )
         done = await job.run("sh", "-c", script)
         assert "status 7\n" in done.stdout
+
+
+# It says and does what that of MPICH would.
+HYDRA = """\
+#!/bin/sh
+[ "$1" != --version ] || { echo HYDRA build details; exit; }
+printf '%s ' "$@" > words
+while [ "$1" != -n ]; do shift; done
+count=$2
+shift 2
+for rank in $(seq 0 $((count - 1))); do PMI_RANK=$rank "$@" || status=$?; done
+exit $status
+"""
+
+
+async def test_ranks_are_started_by_the_launcher_of_their_library(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        launcher = tmp_path / "commands/mpiexec.hydra"
+        launcher.write_text(HYDRA)
+        launcher.chmod(0o700)
+        script = "echo $SLURM_PROCID of $SLURM_NTASKS $SLURM_LOCALID; exit 3"
+        done = await job.srun("-n2", "--mpi=pmi2", "sh", "-c", script)
+        failed = "srun: error: n7: tasks 0-1: Exited with exit code 3"
+        assert (["0 of 2 0", "1 of 2 1"], [failed], 3) == shown(done)
+        words = (tmp_path / "words").read_text()
+        assert words.startswith("-launcher fork -hosts localhost:2 -n 2 ")
+        await job.srun("-n2", "--mpi=pmi2", "-o", "of.%t", "sh", "-c", "echo $SLURM_PROCID")
+        assert ("0\n", "1\n") == tuple((tmp_path / f"of.{n}").read_text() for n in (0, 1))
+        await job.srun("-n2", "--mpi=pmi2", "true", GRAIN_RSH="/no/rsh")
+        assert "-hosts m0:2 -n 2" in (tmp_path / "words").read_text()
+
+
+async def test_ranks_never_run_as_programs_of_their_own(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        done = await job.srun("-n2", "--mpi=pmix", "true", PATH=f"{tmp_path}/commands")
+        assert ("", 1) == (done.stdout, done.returncode)
+        assert "this program is linked to MPI: use mpirun" in done.stderr
+        # What is not seen to be one finds no server, and ends.
+        done = await job.srun("-n2", "sh", "-c", "echo $PMI_PORT")
+        assert 2 == done.stdout.count("Use_mpirun")
+        for words in (("-n1",), ("-n2", "--mpi=none")):
+            assert not (await job.srun(*words, "sh", "-c", "echo $PMI_PORT")).stdout.strip()

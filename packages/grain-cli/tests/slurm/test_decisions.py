@@ -424,7 +424,7 @@ def test_options_of_a_step(given: dict[str, str], asked: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     "given",
     [
-        {"mpi": "pmix"}, {"jobid": "13"}, {"het-group": "1"}, {"gres": "shards:2"},
+        {"mpi": "no"}, {"jobid": "13"}, {"het-group": "1"}, {"gres": "shards:2"},
         {"gpus": "1.5"},
     ],
 )  # fmt: skip

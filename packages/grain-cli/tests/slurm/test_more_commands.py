@@ -17,6 +17,7 @@ from grain.cli.slurm.reading import PATIENCE, exit_status, patiently
 from grain.eventlog.usage import Usage
 from grain.queue.book import Book
 from grain.queue.errors import CannotWrite
+from grain.queue.notes.steps import StepRecord, note_steps
 from grain_testkit.programs import run
 
 if TYPE_CHECKING:
@@ -415,7 +416,9 @@ def test_a_wrong_option_of_a_job_is_one_of_srun(site: SlurmSite) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [("--jobid=1", "hostname"), ("--het-group=1", "hostname")])
+@pytest.mark.parametrize(
+    "words", [("--jobid=1", "hostname"), ("--het-group=1", "hostname"), ("--pty", "bash")]
+)
 def test_a_step_that_there_is_not_does_not_become_a_job(
     site: SlurmSite, words: tuple[str, ...]
 ) -> None:
@@ -423,6 +426,53 @@ def test_a_step_that_there_is_not_does_not_become_a_job(
     assert found.status == 1
     assert "srun: (Grain) " in found.err or "srun: error: (Grain) " in found.err
     assert site.queue.jobs.end() == 1
+
+
+def step(number: int, **fields: Any) -> StepRecord:
+    return StepRecord(number, "prog", 2, 4, ("n7", "n8"), 100.0, **fields)
+
+
+def test_accounts_have_the_steps_of_a_job(site: SlurmSite) -> None:
+    number = site.submit("--wrap=x")
+    site.begin(number)
+    steps = [
+        step(0, ended=105.0, statuses=(0, 0), memory=0.001024),
+        step(1, ended=105.0, statuses=(0, 3)),
+        step(2, ended=105.0, statuses=(1, -9)),
+        step(3, ended=105.0, statuses=(-15,), state="TIMEOUT"),
+        step(4),
+    ]
+    note_steps(site.queue, number, None, 1, steps)
+    form = "JobID,JobName,State,ExitCode,NTasks,AllocCPUS,NodeList,MaxRSS"
+    lines = site.out("sacct", "-nP", "-j", "1", "-o", form).splitlines()[2:]
+    assert [
+        "1.0|prog|COMPLETED|0:0|2|4|n[7-8]|1000K",
+        "1.1|prog|FAILED|3:0|2|4|n[7-8]|0",
+        "1.2|prog|FAILED|0:9|2|4|n[7-8]|0",
+        "1.3|prog|TIMEOUT|0:15|2|4|n[7-8]|0",
+        "1.4|prog|RUNNING|0:0|2|4|n[7-8]|0",
+    ] == lines
+    assert "5\n" == site.out("sacct", "-nP", "-j", "1.0", "-o", "ElapsedRaw")
+    assert "1.1|FAILED\n" == site.out("sacct", "-nP", "-j", "1.1", "-o", "JobID,State")
+    assert "1\n" == site.out("sacct", "-nPX", "-j", "1", "-o", "JobID")
+    # Nothing runs when the job has ended, whatever was noted.
+    site.end(number)
+    assert "1.4|CANCELLED\n" == site.out("sacct", "-nP", "-j", "1.4", "-o", "JobID,State")
+
+
+def test_one_step_is_ended_or_gets_a_signal(site: SlurmSite) -> None:
+    number = site.submit("--wrap=x")
+    site.begin(number)
+    note_steps(site.queue, number, None, 1, [step(0, ended=time.time()), step(1)])
+    assert "" == site.out("scancel", "1.1")
+    assert "" == site.out("scancel", "-s", "USR1", "1.1")
+    wishes = [wish for _, wish in site.queue.wishes_from(1)]
+    assert [(1, signal.SIGKILL), (1, signal.SIGUSR1)] == [(one.step, one.signal) for one in wishes]
+    assert {"signal"} == {one.what for one in wishes}
+    for name in ("1.0", "1.2", "9.0"):
+        found = site.answer("scancel", name)
+        why = f"scancel: error: Kill job error on job step id {name}: Invalid job id specified"
+        assert (why, 1) == (found.err.strip(), found.status)
 
 
 def test_steps_begin_where_the_worker_can_be_asked(site: SlurmSite) -> None:

@@ -12,13 +12,14 @@ import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
 from grain.worker.gang.control import connect, listen
-from grain.worker.steps.desk import StepDesk, StepLine, step_desk
+from grain.worker.steps.desk import StepDesk, step_desk
 from grain.worker.steps.orders import StepJob
 from grain.worker.steps.shares import MemberRoom, StepShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from grain.queue.notes.steps import StepRecord
     from grain.worker.gang.control import JsonLines
 
 JOB = StepJob({"JOB_ID": "12"}, ("n1",), (True,))
@@ -33,7 +34,7 @@ class Site:
     """A desk of a job with two CPUs, and what it notes."""
 
     def __init__(
-        self, name: str, desk: StepDesk, lines: list[StepLine], opened: AsyncExitStack
+        self, name: str, desk: StepDesk, lines: list[StepRecord], opened: AsyncExitStack
     ) -> None:
         self._opened = opened
         self.name = name
@@ -53,7 +54,7 @@ class Site:
 @asynccontextmanager
 async def site() -> AsyncIterator[Site]:
     name, listener = listen()
-    lines: list[StepLine] = []
+    lines: list[StepRecord] = []
     shares = StepShares([MemberRoom((0, 1))])
     async with step_desk(listener, shares, JOB, lines.append) as desk, AsyncExitStack() as opened:
         yield Site(name, desk, lines, opened)

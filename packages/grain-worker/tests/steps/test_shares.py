@@ -88,6 +88,15 @@ def test_what_ends_gives_back_and_the_next_ones_begin_in_order() -> None:
     assert [] == shares.begin()
 
 
+def test_a_step_that_takes_whole_nodes_waits_for_all_of_their_cpus() -> None:
+    shares = StepShares([NODE])
+    exact = shares.ask(StepWish(1, 1, whole=False))
+    whole = shares.ask(StepWish(1, 1))
+    assert [exact] == [ticket for ticket, _ in shares.begin()]
+    shares.end(exact)
+    assert [(whole, NODE.cpus)] == [(ticket, found[0].cpus) for ticket, found in shares.begin()]
+
+
 def test_a_step_that_gives_up_no_longer_waits() -> None:
     shares = StepShares([NODE])
     one, two = (shares.ask(StepWish(1, 1)) for _ in "12")

@@ -18,6 +18,7 @@ Map:
 - ``dispatchers``: who is in charge, and which processes still run
 - ``packing``: old jobs take little room, and go
 - ``book``: all jobs that are not packed, the view that makes lists fast, and who never begins
+- ``notes/``: what only displays read, such as the steps of jobs
 - ``states``: the state of a task, from what happened and what was asked
 - ``arrays``: arrays as users write them
 - ``selectors``: jobs and tasks as users name them

@@ -20,6 +20,7 @@ import msgspec
 
 from grain.queue.errors import Damaged, QueueError
 from grain.queue.folder import PACKED_AFTER, decode_job, decode_wish, receipt_name
+from grain.queue.notes.steps import forget_steps
 from grain.queue.records import UNREADABLE
 from grain.queue.sequence import Pack, encode_pack, live_folder, read_pack
 
@@ -223,6 +224,8 @@ def _forget(queue: Queue, kind: str, bucket: int, gone: bytes) -> None:
         if read_pack(queue.files, name).removed:
             return
     queue.files.replace(name, gone)
+    if kind == "attempts":
+        forget_steps(queue, bucket)
 
 
 def _is_packed(queue: Queue, kind: str, bucket: int) -> bool:

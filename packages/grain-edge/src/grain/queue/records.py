@@ -248,6 +248,8 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         why: the user's reason, for display.
         signal: the number of a signal.
         signal_to: which processes get it.
+        step: the number of the step that gets it, and no other process; None for the job. SIGKILL
+            ends a step as a cancellation does.
     """
 
     what: Literal["hold", "release", "cancel", "again", "signal"]
@@ -260,6 +262,7 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     only_failed: bool = False
     signal: int = 0
     signal_to: Receivers = "steps"
+    step: int | None = None
 
     def concerns(self, number: int, task: int | None) -> bool:
         """Return True if it is for a task of a job.

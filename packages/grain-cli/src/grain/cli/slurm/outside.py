@@ -47,6 +47,11 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
         BadUse: an option makes no sense.
         CommandFailed: it was not submitted, or failed.
     """
+    if "pty" in given:
+        raise CommandFailed(
+            "srun: error: (Grain) --pty is not supported: what runs on a worker has no terminal; "
+            "`srun COMMAND` shows its output"
+        )
     try:
         refuse(given, "")
     except StepRefused as refused:
@@ -89,7 +94,7 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     number = 0
     try:
         queue, number = submit(here, job, b"" if "input" in given else _stdin())
-        status = exit_status(wait_for(here, queue, number, go_on))
+        ended = wait_for(here, queue, number, go_on)
     except (KeyboardInterrupt, NeverBegins) as error:
         from grain.cli.slurm.scancel import scancel
 
@@ -101,9 +106,11 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     finally:
         for one in copies:
             one.close()
-    if status:
-        return SlurmAnswer("", f"srun: error: task 0: Exited with exit code {status}", status)
-    return SlurmAnswer()
+    status = exit_status(ended)
+    # The srun of the job has said by itself how a process exited.
+    said = exit_status(ended, otherwise=0)
+    why = f"srun: error: task 0: Exited with exit code {status}" if status and not said else ""
+    return SlurmAnswer("", why, status)
 
 
 def _stdin() -> bytes:

@@ -14,6 +14,7 @@ from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import states_named
 from grain.cli.slurm_words.values import begin_time
+from grain.queue.notes.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from grain.cli.slurm_words.facts import SlurmTask
     from grain.cli.slurm_words.grammar import Parsed
     from grain.cli.slurm_words.numbers import Meant
-    from grain.queue.book import Entry
+    from grain.queue.book import Book, Entry
 
 _OPTIONS = options("""
     accounts,A= allclusters,L allocations,X allusers,a array batch-script,B brief,b clusters,M=
@@ -78,7 +79,7 @@ def sacct(words: list[str], here: Here) -> SlurmAnswer:
         if _in_time(one, first or 0.0, now if last is None else last)
         and (not states or one.state in states)
         and _fits(parsed, one)
-        for line in _lines(one, allocations=parsed.has("allocations"))
+        for line in _lines(one, book, allocations=parsed.has("allocations"))
         if wanted is None or any(_is_meant(meant, line) for meant in wanted)
     ]
     separator = ""
@@ -165,16 +166,21 @@ def _in_time(facts: SlurmTask, first: float, last: float) -> bool:
     return facts.job.at <= last and not 0 < facts.ended < first
 
 
-def _lines(facts: SlurmTask, *, allocations: bool) -> Iterator[accounts.AccountLine]:
+def _lines(
+    facts: SlurmTask, book: Book | None, *, allocations: bool
+) -> Iterator[accounts.AccountLine]:
     yield accounts.AccountLine(facts)
     if facts.run is not None and not allocations:
         yield accounts.AccountLine(facts, batch=True)
+        if book is not None:
+            for step in steps_of(book.queue, facts.number, facts.task, facts.run.attempt):
+                yield accounts.AccountLine(facts, step=step)
 
 
 def _is_meant(meant: Meant, line: accounts.AccountLine) -> bool:
     if not meant.has(line.facts.number, line.facts.task):
         return False
-    return not meant.step or (line.batch and meant.step == "batch")
+    return not meant.step or line.step_name == meant.step
 
 
 def _fits(parsed: Parsed, facts: SlurmTask) -> bool:

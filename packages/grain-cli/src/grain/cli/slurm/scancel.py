@@ -14,6 +14,7 @@ from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import OPEN, states_named
 from grain.cli.slurm_words.values import signal_number
 from grain.queue.errors import QueueError
+from grain.queue.notes.steps import steps_of
 from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges
 
@@ -90,6 +91,8 @@ def _cancel(parsed: Parsed, listing: Listing, meant: list[Meant], number: int) -
     status = 0
     steps = [one for one in meant if one.step and one.step != "batch"]
     for one in steps:
+        if _ask_of_step(listing, one, number):
+            continue
         name = _name(one)
         lines.append(
             f"scancel: error: Kill job error on job step id {name}.{one.step}: Invalid job id "
@@ -125,6 +128,25 @@ def _cancel(parsed: Parsed, listing: Listing, meant: list[Meant], number: int) -
             sent = number or int(signal.SIGTERM)
             _ask(listing.book, targets, "signal", by, signal=sent, signal_to=to)
     return SlurmAnswer("", "\n".join(lines), status)
+
+
+def _ask_of_step(listing: Listing, one: Meant, number: int) -> bool:
+    """Send a signal to a step, or end it; return False if it does not run."""
+    entry = listing.entry(one.job)
+    if entry is None or listing.book is None or not one.step.isdecimal():
+        return False
+    for facts in listing.tasks([entry]):
+        run = facts.run
+        if not one.has(entry.number, facts.task) or run is None or facts.ended:
+            continue
+        steps = steps_of(listing.book.queue, entry.number, facts.task, run.attempt)
+        if any(step.step == int(one.step) and not step.ended for step in steps):
+            tasks = frozenset() if facts.task is None else frozenset({facts.task})
+            sent = number or int(signal.SIGKILL)
+            targets = [(entry.number, tasks)]
+            _ask(listing.book, targets, "signal", listing.here.by, signal=sent, step=int(one.step))
+            return True
+    return False
 
 
 def _name(one: Meant) -> str:

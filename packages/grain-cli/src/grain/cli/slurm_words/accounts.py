@@ -10,11 +10,13 @@ from grain.cli.show import one_line
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.formats import tres
 from grain.cli.slurm_words.grammar import BadUse
+from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from grain.cli.slurm_words.facts import SlurmTask
+    from grain.queue.notes.steps import StepRecord
 
 DEFAULT = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
 BRIEF = "JobID,State,ExitCode"
@@ -65,15 +67,22 @@ _WIDTHS = {
 
 
 class AccountLine(NamedTuple):
-    """A line of ``sacct``: a task, or its one step.
+    """A line of ``sacct``: a task, or a step of it.
 
     Attributes:
         facts: the task.
-        batch: True for its step, the script itself.
+        batch: True for the step that is the script itself.
+        step: a step that srun has started; None for another line.
     """
 
     facts: SlurmTask
     batch: bool = False
+    step: StepRecord | None = None
+
+    @property
+    def step_name(self) -> str:
+        """The name of the step, as ``batch`` or ``0``; "" for the task."""
+        return "batch" if self.batch else "" if self.step is None else str(self.step.step)
 
 
 class AccountColumn(NamedTuple):
@@ -158,18 +167,21 @@ def _value(name: str, line: AccountLine, units: str) -> str:
     field = _FIELDS.get(name)
     if field is None:
         return ""
-    if line.batch and name in _OF_JOB_ONLY:
+    if line.step_name and name in _OF_JOB_ONLY:
         return ""
-    if not line.batch and name in _OF_STEP_ONLY:
+    if not line.step_name and name in _OF_STEP_ONLY:
         return ""
+    run = line.facts.run
     if name in ("MaxRSS", "AveRSS"):
-        return _memory(line.facts, units)
+        return _memory(line.step.memory if line.step else run.memory if run else 0.0, units)
+    if line.step is not None and name in _OF_SRUN:
+        return _OF_SRUN[name](line, line.step)
     return field(line)
 
 
-def _memory(facts: SlurmTask, units: str) -> str:
+def _memory(gigabytes: float, units: str) -> str:
     """Return the peak of memory, in KB if not said otherwise."""
-    peak = facts.run.memory * 1e9 if facts.run else 0.0
+    peak = gigabytes * 1e9
     if not peak:
         return "0"
     unit = units.upper() or "K"
@@ -185,7 +197,30 @@ def _state(line: AccountLine) -> str:
 
 
 def _name(line: AccountLine, number: str) -> str:
-    return f"{number}.batch" if line.batch else number
+    return f"{number}.{line.step_name}" if line.step_name else number
+
+
+def _step_state(line: AccountLine, step: StepRecord) -> str:
+    """Return the state of a step; one whose end was not noted has ended with its job."""
+    if step.state:
+        return step.state
+    if step.ended:
+        return "FAILED" if any(step.statuses) else "COMPLETED"
+    return "CANCELLED" if line.facts.ended else "RUNNING"
+
+
+def _step_exit(step: StepRecord) -> str:
+    """Return the status and the signal of a step: the highest one of its processes."""
+    worst = max(step.statuses, key=lambda one: 128 - one if one < 0 else one, default=0)
+    return f"0:{-worst}" if worst < 0 else f"{worst}:0"
+
+
+def _step_end(line: AccountLine, step: StepRecord) -> float:
+    return step.ended or line.facts.ended
+
+
+def _step_span(line: AccountLine, step: StepRecord) -> float:
+    return max((_step_end(line, step) or line.facts.now) - step.began, 0.0)
 
 
 def _cpu(line: AccountLine) -> str:
@@ -277,6 +312,30 @@ _FIELDS: dict[str, Callable[[AccountLine], str]] = {
     "User": lambda line: line.facts.job.user,
     "WCKey": lambda line: line.facts.option("wckey", ""),
     "WorkDir": lambda line: line.facts.job.directory,
+}
+_OF_SRUN: dict[str, Callable[[AccountLine, StepRecord], str]] = {
+    "AllocCPUS": lambda _, step: str(step.cpus),
+    "AllocNodes": lambda _, step: str(len(step.hosts)),
+    "AllocTRES": lambda _, step: f"cpu={step.cpus},node={len(step.hosts)}",
+    "AveCPU": lambda _, step: values.long_span(step.cpu / max(step.tasks, 1)),
+    "CPUTime": lambda line, step: values.long_span(_step_span(line, step) * step.cpus),
+    "CPUTimeRAW": lambda line, step: str(int(_step_span(line, step) * step.cpus)),
+    "Elapsed": lambda line, step: values.long_span(_step_span(line, step)),
+    "ElapsedRaw": lambda line, step: str(int(_step_span(line, step))),
+    "Eligible": lambda line, step: line.facts.time(step.began),
+    "End": lambda line, step: line.facts.time(_step_end(line, step)),
+    "ExitCode": lambda _, step: _step_exit(step),
+    "JobName": lambda _, step: step.name,
+    "NCPUS": lambda _, step: str(step.cpus),
+    "NNodes": lambda _, step: str(len(step.hosts)),
+    "NodeList": lambda _, step: hostlist(step.hosts),
+    "NTasks": lambda _, step: str(step.tasks),
+    "ReqCPUS": lambda _, step: str(step.cpus),
+    "ReqNodes": lambda _, step: str(len(step.hosts)),
+    "Start": lambda line, step: line.facts.time(step.began),
+    "State": lambda line, step: _step_state(line, step),
+    "Submit": lambda line, step: line.facts.time(step.began),
+    "TotalCPU": lambda _, step: values.long_span(step.cpu),
 }
 _OF_JOB_ONLY = {
     "GID", "Group", "Partition", "Priority", "QOS", "Reason", "ReqTRES", "Timelimit",

@@ -12,7 +12,7 @@ from grain.cli.slurm_words.grammar import BadUse
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_PLAIN_MPI = ("none", "openmpi")
+_MPI = ("none", "openmpi", "pmi1", "pmi2", "pmix", "cray_shasta")
 _REFUSED = {
     "het-group": "there are no heterogeneous jobs",
     "no-allocate": "--no-allocate is not supported",
@@ -59,6 +59,7 @@ class SrunWords(NamedTuple):
         quiet: True for fewer messages.
         pty: True for a terminal of its own.
         bound: False for processes that share the CPUs of the step.
+        mpi: the argument of ``--mpi``; "" if there is none.
     """
 
     directory: str = ""
@@ -72,6 +73,7 @@ class SrunWords(NamedTuple):
     quiet: bool = False
     pty: bool = False
     bound: bool = True
+    mpi: str = ""
 
 
 def with_variables(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -112,6 +114,7 @@ def srun_words(given: Mapping[str, str]) -> SrunWords:
         quiet="quiet" in given,
         pty="pty" in given,
         bound=not given.get("cpu-bind", "").lower().endswith(("none", "no")),
+        mpi=given.get("mpi", ""),
     )
 
 
@@ -131,11 +134,9 @@ def step_order(
         StepRefused: there is no such step here; the text is what srun prints.
     """
     refuse(given, environment.get("SLURM_JOB_ID", ""))
-    mpi = given.get("mpi", "none")
-    if mpi not in _PLAIN_MPI:
+    if given.get("mpi", "none").partition("_v")[0] not in _MPI:
         raise StepRefused(
-            f"srun: error: (Grain) --mpi={mpi} is not supported, and without it each process would "
-            "be a run of its own: start the program by mpirun, or by mpiexec"
+            f"srun: error: Invalid MPI type '{given['mpi']}', --mpi=list for acceptable types"
         )
     per_node = _count(given, "ntasks-per-node")
     # The number of tasks of the job counts where no option says how many there are.

@@ -7,6 +7,9 @@ the member, and the member's own variables, and becomes the program (execvp(3)).
 With ``--step CPUS COUNT NAME=VALUE ... PROGRAM ...``, it is a process of a job's step: it takes the
 CPUs that it is told, and so many variables.
 
+With ``--ranks PLAN PROGRAM ...``, it is a rank of an MPI program in a step: the plan, as base64 of
+compressed JSON, has for each rank what srun has planned.
+
 With ``--from EDGE NAME`` in front, it takes over the open files and the environment of the process
 that listens at NAME: that which srun has started (`grain.worker.gang.srun`). EDGE is the folder
 with `grain.edge.machine.peer_user`.
@@ -21,6 +24,7 @@ import socket
 import sys
 
 _TURNS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 _MEMBER = "GRAIN_MEMBER"  # see `grain.worker.gang.programs`; this imports nothing of Grain
 
 
@@ -101,7 +105,35 @@ def take_over(name: str) -> None:
     os.environ[_MEMBER] = member
 
 
+def become_rank(text: str, program: list[str]) -> None:
+    """Become a rank of an MPI program in a step; does not return.
+
+    Args:
+        text: the plan.
+        program: the program and its arguments.
+    """
+    import zlib
+    from base64 import b64decode
+
+    plan = json.loads(zlib.decompress(b64decode(text)))
+    number = next(int(os.environ[name]) for name in _RANKS if name in os.environ)
+    own = plan["ranks"][number]
+    for name, value in plan["threads"].items():
+        if os.environ.get(name) == value:
+            os.environ[name] = own["threads"]
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if plan["append"] else os.O_TRUNC)
+    for place, name in (1, "stdout"), (2, "stderr"):
+        if own[name]:
+            os.dup2(os.open(own[name], flags, 0o666), place)
+            if name == "stdout" and not own["stderr"]:
+                os.dup2(1, 2)
+    variables = [f"{name}={value}" for name, value in own["variables"].items()]
+    become_step(",".join(map(str, own["cpus"])), variables, program)
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--ranks":
+        become_rank(sys.argv[2], sys.argv[3:])
     if sys.argv[1] == "--step":
         count = 4 + int(sys.argv[3])
         become_step(sys.argv[2], sys.argv[4:count], sys.argv[count:])

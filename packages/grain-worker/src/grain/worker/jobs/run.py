@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import signal
 import socket
 import time
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -20,6 +22,7 @@ from grain.inputs.warning import parse_warning
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
+from grain.queue.notes.steps import StepRecord, note_steps
 from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
 from grain.resource import SLOTS, THREADS
@@ -53,10 +56,11 @@ from grain.worker.steps.desk import DESK, step_desk
 from grain.worker.steps.of_job import shares_of, step_job
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from grain.queue.records import Job, Receivers, Wish
     from grain.resource import Member
+    from grain.worker.steps.desk import StepDesk
     from grain.worker.steps.orders import StepJob
 
 GRACE = 30.0
@@ -292,10 +296,11 @@ class _Runner:
             return _not_started(error)
         timeout, began = job.timeout or None, time.time()
         async with (
-            step_desk(listener, shares_of(steps, GVAR.res), steps, lambda _: None),
+            _notes(self._note_steps) as note,
+            step_desk(listener, shares_of(steps, GVAR.res), steps, note) as desk,
             trio.open_nursery() as nursery,
         ):
-            nursery.start_soon(self._watch, call, nursery.cancel_scope)
+            nursery.start_soon(self._watch, call, desk, nursery)
             try:
                 if warning is None:
                     done = await run_program_call(call, timeout, check=True)
@@ -450,7 +455,12 @@ class _Runner:
         steps = step_job(variables, env, place.hosts, GVAR.res, bound=bound, worker=os.environ)
         return call, steps
 
-    async def _watch(self, call: ProgramCall, scope: trio.CancelScope) -> None:
+    def _note_steps(self, steps: list[StepRecord]) -> None:
+        """Note steps, for display; without effect if that is not possible."""
+        with suppress(OSError):
+            note_steps(self._queue, *self._key, steps)
+
+    async def _watch(self, call: ProgramCall, desk: StepDesk, nursery: trio.Nursery) -> None:
         """Send the warning and the signals that users ask for; end the program on request."""
         job, began = self._job, trio.current_time()
         warn_at = began + job.timeout - job.signal_before if job.signal and job.timeout else None
@@ -469,6 +479,12 @@ class _Runner:
             # If the queue cannot be read for now, the program goes on.
             with suppress(OSError, QueueError):
                 for wish in await trio.to_thread.run_sync(self._look):
+                    if wish.step is not None:
+                        if wish.signal == signal.SIGKILL:
+                            nursery.start_soon(desk.end_step, wish.step, "CANCELLED")
+                        else:
+                            desk.signal(wish.step, wish.signal)
+                        continue
                     until = trio.current_time() + _SENT_FOR
                     unsent.append((wish.signal, wish.signal_to, until))
             unsent = [
@@ -477,7 +493,7 @@ class _Runner:
                 if not send(call.request, number, to) and trio.current_time() < until
             ]
             if self._cancelled is not None:
-                scope.cancel()
+                nursery.cancel_scope.cancel()
 
     def _look(self) -> list[Wish]:
         """Read new wishes; return those for a signal, and note one that ends the run."""
@@ -489,6 +505,27 @@ class _Runner:
             elif wish.ends(*self._key):
                 self._cancelled = wish
         return signals
+
+
+@asynccontextmanager
+async def _notes(
+    write: Callable[[list[StepRecord]], object],
+) -> AsyncIterator[Callable[[StepRecord], object]]:
+    """Yield a function that notes a step; those of a moment are written at once, in a thread."""
+    send, receive = trio.open_memory_channel[StepRecord](math.inf)
+
+    async def write_all() -> None:
+        async for step in receive:
+            steps = [step]
+            with suppress(trio.WouldBlock, trio.EndOfChannel):
+                while True:
+                    steps.append(receive.receive_nowait())
+            await trio.to_thread.run_sync(write, steps)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write_all)
+        with send:
+            yield send.send_nowait
 
 
 def _others() -> Sequence[Member]:

@@ -6,11 +6,13 @@ import signal
 import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
 from grain.files.processes import start_time
+from grain.queue.notes.steps import StepRecord
 from grain.worker.gang.control import ControlError, serve
 from grain.worker.guards.proc import send_signal
 from grain.worker.processes.mpi import rank_words
@@ -30,29 +32,6 @@ DESK = "GRAIN_STEPS"
 
 GRACE = 30.0  # seconds between SIGTERM and SIGKILL, as ``KillWait`` of Slurm
 _LOOK = 0.1  # seconds between two looks whether the processes of a lost srun are gone
-
-
-class StepLine(NamedTuple):
-    """A step that has begun, or ended.
-
-    Attributes:
-        step: its number.
-        name: its name.
-        tasks, cpus, hosts: what it has.
-        began, ended: Unix seconds; `ended` 0 as long as it has not.
-        statuses: how its processes ended: exit statuses, or negative signals.
-        state: of a step that was ended: ``"CANCELLED"`` or ``"TIMEOUT"``; else "".
-    """
-
-    step: int
-    name: str
-    tasks: int
-    cpus: int
-    hosts: tuple[str, ...]
-    began: float
-    ended: float = 0.0
-    statuses: tuple[int, ...] = ()
-    state: str = ""
 
 
 @dataclass(eq=False)
@@ -105,7 +84,7 @@ class StepDesk:
     """
 
     def __init__(
-        self, shares: StepShares, job: StepJob, note: Callable[[StepLine], object]
+        self, shares: StepShares, job: StepJob, note: Callable[[StepRecord], object]
     ) -> None:
         self._shares = shares
         self._job = job
@@ -183,7 +162,7 @@ class StepDesk:
     async def _run(self, lines: JsonLines, order: StepOrder, step: _Step) -> None:
         number, self._next = self._next, self._next + 1
         self._running[number] = step
-        line = StepLine(
+        line = StepRecord(
             number,
             order.name,
             step.wish.tasks,
@@ -192,7 +171,7 @@ class StepDesk:
             time.time(),
         )
         self._note(line)
-        statuses: tuple[int, ...] | None = None
+        told: StepTold | None = None
         try:
             await _tell(
                 lines, rank=rank_words(), **answer(number, order, step.wish, step.shares, self._job)
@@ -200,16 +179,25 @@ class StepDesk:
             async with trio.open_nursery() as nursery:
                 if order.limit:
                     nursery.start_soon(self._limit, number, order.limit)
-                statuses = await _ended(lines, step)
+                told = await _ended(lines, step)
                 nursery.cancel_scope.cancel()
-            if statuses is None:
-                statuses = (-signal.SIGKILL,)
+            if told is None:
                 while step.signal(signal.SIGKILL):  # noqa: ASYNC110 - nothing tells of it
                     await trio.sleep(_LOOK)
         finally:
             del self._running[number]
             step.over.set()
-            self._note(line._replace(ended=time.time(), statuses=statuses or (), state=step.state))
+            if told is None:  # srun is lost, or the job is over
+                told, step.state = StepTold(ended=(-signal.SIGKILL,)), step.state or "CANCELLED"
+            ended = msgspec.structs.replace(
+                line,
+                ended=time.time(),
+                statuses=told.ended or (),
+                state=step.state,
+                cpu=told.cpu,
+                memory=told.memory,
+            )
+            self._note(ended)
 
     async def _limit(self, number: int, seconds: float) -> None:
         await trio.sleep(seconds)
@@ -226,7 +214,7 @@ class StepDesk:
         return f"Unable to create step for job {self._job.number}: {text}"
 
 
-async def _ended(lines: JsonLines, step: _Step) -> tuple[int, ...] | None:
+async def _ended(lines: JsonLines, step: _Step) -> StepTold | None:
     """Wait until srun says how a step has ended, and return that; None if it has gone."""
     with suppress(ControlError):
         while True:
@@ -234,7 +222,7 @@ async def _ended(lines: JsonLines, step: _Step) -> tuple[int, ...] | None:
             found = [(pid, _began(pid)) for pid in told.started]
             step.processes += [(pid, began) for pid, began in found if began is not None]
             if told.ended is not None:
-                return told.ended
+                return told
     return None
 
 
@@ -255,7 +243,7 @@ async def step_desk(
     listener: trio.SocketListener,
     shares: StepShares,
     job: StepJob,
-    note: Callable[[StepLine], object],
+    note: Callable[[StepRecord], object],
 ) -> AsyncIterator[StepDesk]:
     """Serve the steps of a job for the block; arguments as of `StepDesk`.
 

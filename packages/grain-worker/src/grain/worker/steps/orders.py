@@ -78,10 +78,14 @@ class StepTold(msgspec.Struct, frozen=True):
     Attributes:
         started: pids of its processes.
         ended: exit statuses of all, or negative signals; None as long as they have not.
+        cpu: CPU seconds of those on this host.
+        memory: the peak of one of these, in GB.
     """
 
     started: tuple[int, ...] = ()
     ended: tuple[int, ...] | None = None
+    cpu: float = 0.0
+    memory: float = 0.0
 
 
 class StepJob(NamedTuple):

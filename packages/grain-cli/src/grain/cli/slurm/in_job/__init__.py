@@ -2,5 +2,6 @@
 
 Map:
 
+- ``mpi``: the launchers of MPI programs
 - ``step``: a step, whose processes are children of ``srun``
 """

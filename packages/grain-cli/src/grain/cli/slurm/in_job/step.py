@@ -40,6 +40,7 @@ In a job, runs a command as srun of Slurm does: -n times, with SLURM_PROCID. Els
 into the queue of Grain and waits for its end.
 """
 
+_USE_MPIRUN = "this program is linked to MPI: use mpirun"
 _GRACE = 30.0  # seconds from SIGTERM to SIGKILL, as ``KillWait`` of Slurm
 _PIECE = 1 << 16
 # A warning to the whole job reaches the processes by themselves.
@@ -47,6 +48,7 @@ _WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
 _HEARD = {
     signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, *_WARNINGS,
 }  # fmt: skip
+_ENDS = (signal.SIGTERM, signal.SIGKILL)
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)  # Python has actions of its own
 
 
@@ -77,6 +79,9 @@ def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
         return 0
     if parsed.has("help") or parsed.has("usage"):
         sys.stdout.write(USAGE)
+        return 0
+    if parsed.last("mpi") == "list":
+        sys.stdout.write("MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n")
         return 0
     if not parsed.rest:
         raise StepRefused("srun: fatal: No command given to execute.")
@@ -147,7 +152,8 @@ class _Step:
         self._environment = environment
         self._mask = mask
         self._pids: dict[int, int] = {}  # of processes that run: their numbers
-        self._statuses = [0] * len(self._ranks)
+        self._statuses: list[int] = []
+        self._cpu = self._memory = 0.0  # seconds; the peak of a process, in GB
         self._pumps: list[Thread] = []
         self._files: list[int] = []
         self._commands = [command] * len(self._ranks)
@@ -160,6 +166,63 @@ class _Step:
                     f"srun: error: Configuration file {command[0]} not found: {error.strerror}"
                 ) from None
             self._commands = programs(text, len(self._ranks), command[0])
+        # The launcher of an MPI program is the one process of the step.
+        self._launcher: list[str] = []
+        self._of_launcher: Mapping[str, str] = {}
+        self._library = ""
+        if how.mpi != "none":
+            self._find_launcher(command)
+        self._started = range(1 if self._launcher else len(self._ranks))
+
+    def _find_launcher(self, command: list[str]) -> None:
+        """Have the launcher of an MPI program start it.
+
+        Raises:
+            StepRefused: there is none.
+        """
+        from grain.cli.slurm.in_job import mpi
+
+        library, path = mpi.library_of_option(self._how.mpi), ""
+        seen, found = mpi.library_of(command[0], thorough=len(self._ranks) > 1)
+        library = library or seen
+        if library == seen:
+            path = found
+        if not library or self._how.multi:
+            if seen:
+                raise StepRefused(f"srun: error: (Grain) {_USE_MPIRUN}")
+            return
+        launcher = mpi.launcher_of(library, path)
+        if not launcher:
+            raise StepRefused(
+                f"srun: error: (Grain) {_USE_MPIRUN}; there is no launcher of {library} on PATH"
+            )
+        members = [rank["member"] for rank in self._ranks]
+        nodes = [(member, members.count(member)) for member in dict.fromkeys(members)]
+        reach = "GRAIN_RSH" in self._environment
+        words = mpi.launch_words(library, launcher, nodes, reach=reach, label=self._how.label)
+        self._launcher = [*words, *self._answer["rank"], "--ranks", self._plan_of_ranks(), *command]
+        self._of_launcher = mpi.launch_variables(library)
+        self._library = library
+
+    def _plan_of_ranks(self) -> str:
+        """Return what each rank needs to know, as one word for `grain.worker.gang.rank`."""
+        import zlib
+        from base64 import b64encode
+
+        alone = len({rank["stdout"] for rank in self._ranks}) > 1
+        errors = len({rank["stderr"] for rank in self._ranks}) > 1
+        ranks = [
+            {
+                "variables": rank["variables"],
+                "threads": rank["threads"],
+                "cpus": rank["cpus"] if self._how.bound else (),
+                "stdout": rank["stdout"] if alone else "",
+                "stderr": rank["stderr"] if errors else "",
+            }
+            for rank in self._ranks
+        ]
+        plan = {"ranks": ranks, "threads": self._answer["threads"], "append": self._how.append}
+        return b64encode(zlib.compress(json.dumps(plan).encode())).decode()
 
     def run(self, desk: socket.socket, lines: BinaryIO) -> int:
         """Start the processes, wait for all, and return the highest status.
@@ -170,7 +233,8 @@ class _Step:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
         try:
-            plans = [self._plan(rank) for rank in range(len(self._ranks))]
+            self._statuses = [0] * len(self._started)
+            plans = [self._plan(rank) for rank in self._started]
             sources = self._stdin()
             for rank, (out, err) in enumerate(plans):
                 self._pids[self._start(rank, (sources[rank], out, err))] = rank
@@ -180,32 +244,40 @@ class _Step:
             for pump in self._pumps:
                 pump.start()
             self._wait()
+            if any(os.WIFSIGNALED(s) and os.WTERMSIG(s) in _ENDS for s in self._statuses):
+                self._say(f"srun: Force Terminated StepId={self._id}")
             for pump in self._pumps:
                 if not pump.daemon:
                     pump.join()
         finally:
             # Also for a step that could not begin: the next srun finds the room free.
             codes = [-os.WTERMSIG(s) if os.WIFSIGNALED(s) else s >> 8 for s in self._statuses]
-            _tell(desk, ended=codes)
+            _tell(desk, ended=codes, cpu=self._cpu, memory=self._memory)
             for line in lines:
                 told = json.loads(line)
                 if "over" in told:
                     self._say_over(told["over"])
                 if "noted" in told:
                     break
-        return max(128 - code if code < 0 else code for code in codes)
+        return max((128 - code if code < 0 else code for code in codes), default=0)
 
     # ---- files
 
     def _plan(self, rank: int) -> tuple[int, int]:
         """Return the descriptors for the output of a process."""
         found = self._ranks[rank]
-        out = self._output(found["stdout"], rank, "stdout") if found["stdout"] else 1
-        if found["stderr"]:
-            err = self._output(found["stderr"], rank, "stderr")
+        # The launcher's are those of all ranks, which open files of their own by themselves.
+        names = {
+            name: found[name]
+            for name in ("stdout", "stderr")
+            if not self._launcher or len({one[name] for one in self._ranks}) == 1
+        }
+        out = self._output(names["stdout"], rank, "stdout") if names.get("stdout") else 1
+        if names.get("stderr"):
+            err = self._output(names["stderr"], rank, "stderr")
         else:
-            err = out if found["stdout"] else 2
-        if not self._how.label:
+            err = out if names.get("stdout") else 2
+        if not self._how.label or (self._launcher and self._library != "Open MPI"):
             return out, err
         labelled = [self._labelled(fd, rank) for fd in dict.fromkeys((out, err))]
         return labelled[0], labelled[-1]
@@ -231,7 +303,7 @@ class _Step:
 
         reading, writing = os.pipe()
         width = len(str(len(self._ranks) - 1))
-        label = f"{rank:{width}}: ".encode()
+        label = b"" if self._launcher else f"{rank:{width}}: ".encode()
         target = os.dup(target)
         self._pumps.append(Thread(target=_label, args=(reading, target, label)))
         self._files.append(writing)
@@ -239,7 +311,7 @@ class _Step:
 
     def _stdin(self) -> list[int]:
         """Return a descriptor for the input of each process."""
-        how, count = self._how.stdin, len(self._ranks)
+        how, count = self._how.stdin, len(self._started)
         if how.isdecimal():
             null = self._opened(os.devnull)
             return [0 if rank == int(how) else null for rank in range(count)]
@@ -270,7 +342,10 @@ class _Step:
         found = self._ranks[rank]
         command = self._commands[rank]
         variables = self._variables(rank)
-        if found["member"]:
+        if self._launcher:
+            command = self._launcher
+            variables |= self._of_launcher
+        elif found["member"]:
             command = self._elsewhere(found, command)
         pid = os.fork()
         if pid:
@@ -281,19 +356,22 @@ class _Step:
             out, err = os.dup(files[1]), os.dup(files[2])
             os.dup2(out, 1)
             os.dup2(err, 2)
-            if found["cpus"] and not found["member"] and self._how.bound:
+            if found["cpus"] and not found["member"] and self._how.bound and not self._launcher:
                 os.sched_setaffinity(0, found["cpus"])
             variables["SLURM_TASK_PID"] = str(os.getpid())
             for number in _RESET:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-            what = f"couldn't chdir to {self._how.directory}"
             if self._how.directory:
-                os.chdir(self._how.directory)
-            what = f"execve(): {command[0]}"
+                try:
+                    os.chdir(self._how.directory)
+                except OSError as error:  # so does slurmstepd
+                    where = f"`{self._how.directory}': {error.strerror}"
+                    _complain(found, f"couldn't chdir to {where}: going to /tmp instead")
+                    os.chdir("/tmp")  # noqa: S108 - as above
             os.execvpe(command[0], command, variables)  # noqa: S606 - the user's command
         except OSError as error:
-            os.write(2, f"slurmstepd-{found['name']}: error: {what}: {error.strerror}\n".encode())
+            _complain(found, f"execve(): {command[0]}: {error.strerror}")
             os._exit(error.errno or 1)  # as slurmstepd has it
         except BaseException:
             os._exit(1)
@@ -319,6 +397,10 @@ class _Step:
         }
         found |= self._answer["variables"]
         found |= own["variables"]
+        if len(self._ranks) > 1 and not self._launcher and self._how.mpi != "none":
+            from grain.cli.slurm.in_job.mpi import NO_SERVER
+
+            found |= NO_SERVER
         return found
 
     def _elsewhere(self, found: dict[str, Any], command: list[str]) -> list[str]:
@@ -378,16 +460,21 @@ class _Step:
         """Note and tell how processes have ended; return True if one has failed."""
         ended: dict[tuple[str, int], list[int]] = {}
         while self._pids:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
             if not pid:
                 break
             rank = self._pids.pop(pid, None)
             if rank is not None:
+                if self._launcher or not self._ranks[rank]["member"]:
+                    self._cpu += usage.ru_utime + usage.ru_stime
+                    self._memory = max(self._memory, usage.ru_maxrss * 1024e-9)
                 self._statuses[rank] = _status(status, bool(self._ranks[rank]["member"]))
                 key = self._ranks[rank]["name"], self._statuses[rank]
                 ended.setdefault(key, []).append(rank)
         for (name, status), ranks in ended.items():
             if status:
+                if self._launcher:
+                    ranks, name = list(range(len(self._ranks))), self._answer["ranks"][0]["name"]
                 tasks = f"task{'s' * (len(ranks) > 1)} {_ranges(sorted(ranks))}"
                 self._say(f"srun: error: {name}: {tasks}: {_end_text(status)}")
         return any(status for _, status in ended)
@@ -409,6 +496,10 @@ class _Step:
             f"slurmstepd-{name}: error: *** STEP {self._id} ON {name} CANCELLED AT {at}"
             f"{why and ' DUE TO '}{why} ***"
         )
+
+
+def _complain(rank: Mapping[str, Any], text: str) -> None:
+    os.write(2, f"slurmstepd-{rank['name']}: error: {text}\n".encode(errors="replace"))
 
 
 def _tell(desk: socket.socket, **content: object) -> None:
@@ -483,6 +574,9 @@ def _label(reading: int, target: int, label: bytes) -> None:
     """Copy lines, each with a label."""
     with open(reading, "rb") as lines:
         for line in lines:
+            if not label and line.startswith(b"["):  # of Open MPI: [1,0]<stdout>:text
+                tag, _, line = line.partition(b">:")
+                line = tag.partition(b",")[2].partition(b"]")[0] + b": " + line.removeprefix(b" ")
             left = label + (line if line.endswith(b"\n") else line + b"\n")
             while left:
                 left = left[os.write(target, left) :]
