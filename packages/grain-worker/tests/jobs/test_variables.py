@@ -323,7 +323,8 @@ def test_a_job_on_several_workers_knows_them_all() -> None:
         ({"ntasks": "14"}, "4(x2),3(x2)", 1),
         ({"ntasks": "4", "submit-dir": "/"}, "1(x4)", 3),
         ({"ntasks": "2"}, "1(x4)", 7),
-        ({"submit-dir": "/"}, "1(x4)", 1),
+        ({"submit-dir": "/"}, "4(x3),2", 1),
+        ({"submit-dir": "/", "cpus-per-task": "2"}, "2(x3),1", 1),
     ],
 )
 def test_ranks_are_spread_over_workers(options: dict[str, str], ranks: str, threads: int) -> None:
