@@ -129,8 +129,9 @@ async def test_what_is_learned_while_it_is_written_is_written_the_next_time(
 ) -> None:
     path, needs = tmp_path / "needs.json", Needs()
 
-    async def slowly(write: Callable[[], None]) -> None:
-        write()
+    async def slowly(write: Callable[..., None], *args: object) -> None:
+        await trio.lowlevel.checkpoint()
+        write(*args)
         if needs.groups["opt"].finished == 1:
             learn(needs)
 
@@ -153,12 +154,14 @@ async def test_a_full_disk_is_said_once_and_what_was_learned_is_written_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     folder, needs = tmp_path / "beside", Needs()
+    folder.touch()  # in its place nothing can be written
     monkeypatch.setattr(trio.to_thread, "run_sync", call_in_place)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.keep, folder / "needs.json", needs)
         await trio.sleep(1.0)
         learn(needs)
         await trio.sleep(35.0)
+        folder.unlink()
         folder.mkdir()
         await trio.sleep(10.0)
         assert 1 == finished(folder / "needs.json")
