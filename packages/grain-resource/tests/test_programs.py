@@ -15,6 +15,7 @@ from grain.resource import (
     Identities,
     Licences,
     Memory,
+    Opaque,
     Resource,
     RootAllocation,
     Supply,
@@ -47,6 +48,7 @@ class Untold(Identities):
     [
         (ZERO, {}),
         (Token("a") & Capacity(1) & WTime(T=60), {}),
+        (Opaque("Elsewhere", {"N": 2}), {}),
         (Memory(1.5), {"GRAIN_MEMORY_MB": "1500"}),
         (Memory(0.0000015), {"GRAIN_MEMORY_MB": "0"}),
         (Memory(4, group="opt"), {"GRAIN_MEMORY_MB": "4000"}),

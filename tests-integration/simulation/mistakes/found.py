@@ -13,7 +13,7 @@ from simulation.laws.laws import Broken
 from simulation.mistakes.bugs import BUGS
 from simulation.world import World
 
-SEEDS = 800
+SEEDS = 640
 """The seeds among which each deliberate bug is found."""
 
 ALWAYS = 80

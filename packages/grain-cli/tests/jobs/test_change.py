@@ -199,9 +199,10 @@ def test_a_job_that_runs_is_told_to_end(jobs: JobCommands) -> None:
     jobs.submit()
     jobs.begin(1)
 
-    assert "job 1 is cancelled; it ran, and ends now\n" == jobs.done("cancel", "1")
+    said = jobs.done("cancel", "--reason", "wrong", "1")
+    assert "job 1 is cancelled; it ran, and ends now\n" == said
     [(_, wish)] = jobs.queue.wishes_from(1)
-    assert Wish(what="cancel", jobs=((1, 1),), by=wish.by, at=wish.at) == wish
+    assert Wish(what="cancel", jobs=((1, 1),), by=wish.by, at=wish.at, why="wrong") == wish
     assert state(jobs, 1) == "RUNNING cancel", "until its worker says that it is gone"
 
 

@@ -28,7 +28,7 @@ def dispatched(jobs: JobCommands) -> JobCommands:
     jobs.submit()
     jobs.submit("array", "1-3")
     book = Book.read(jobs.queue)
-    book.tickets |= {(1, None, 1): FIRST, (2, 3, 1): FIRST + 1}
+    book.tickets |= {(1, None, 2): FIRST + 9, (1, None, 1): FIRST, (2, 3, 1): FIRST + 1}
     book.write_view()
     return jobs
 

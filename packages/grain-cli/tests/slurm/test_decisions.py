@@ -10,20 +10,21 @@ import pytest
 from grain.cli.queue.submission import SubmittedFrom
 from grain.cli.slurm.reading import exit_status
 from grain.cli.slurm_words import steps
+from grain.cli.slurm_words.facts import SlurmTask
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of, states_named
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
 from grain.cli.slurm_words.values import hosts
 from grain.queue.book import Book, Entry
 from grain.queue.records import Dependency
-from grain.queue.states import Run, Standing
+from grain.queue.states import Run, Standing, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_site import SlurmSite
 
-    from grain.queue.records import Job
+    from grain.queue.records import How, Job
 
 HERE = {
     "PATH": "/my/bin", "HOME": "/home/ann", "USER": "ann", "A": "1", "B": "2", "PWD": "/x",
@@ -313,6 +314,51 @@ def test_states_and_reasons(standing: Standing, cancelled: bool, shown: str, rea
     assert reason == reason_of(standing, dispatched=True)
     waits = standing.state == "PENDING" and not standing.reason
     assert ("QueueNotRunning" if waits else reason) == reason_of(standing, dispatched=False)
+
+
+def facts(standing: Standing, **given: str) -> SlurmTask:
+    """Return what lists show of a task, 100 seconds after the begin of time."""
+    return SlurmTask(Entry(7, made(given)), None, standing, now=100.0, queue="queue")
+
+
+def test_times_of_what_waits_runs_and_has_ended() -> None:
+    runs, ended = Run(2, 40.0, "n1", "w"), Run(1, 40.0, "n1", "w", "exit", 60.0, elapsed=20.0)
+    of = [facts(one, time="3") for one in (
+        Standing("PENDING", "", 1), Standing("RUNNING", "", 2, runs),
+        Standing("COMPLETED", "", 1, ended),
+    )]  # fmt: skip
+    assert [0.0, 60.0, 20.0] == [one.elapsed for one in of]
+    assert ["3:00", "2:00", "2:40"] == [one.left for one in of]
+    assert [0.0, 0.0, 60.0] == [one.ended for one in of]
+    assert [0, 1, 0] == [one.restarts for one in of]
+    assert "0:00" == facts(Standing("RUNNING", "", 2, runs), time="0:30").left
+    assert "UNLIMITED" == facts(Standing("RUNNING", "", 2, runs)).left
+    never = facts(Standing("CANCELLED", "", 1, Run(1, 40.0, "login1", how="cancelled", ended=40.0)))
+    assert (0.0, "", 0.0, 40.0) == (never.began, never.nodelist, never.elapsed, never.ended)
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "signal", "shown"),
+    [
+        ("exit", 3, 0, "3:0"), ("signal", 0, 9, "0:9"), ("timeout", 0, 15, "0:0"),
+        ("cancelled", 0, 15, "0:0"), ("memory", 0, 9, "0:125"), ("start", 127, 0, "127:0"),
+    ],
+)  # fmt: skip
+def test_exit_codes(how: How, status: int, signal: int, shown: str) -> None:
+    run = Run(1, 40.0, "n1", "w", how, 60.0, status, signal)
+    assert shown == facts(Standing(outcome(run), "", 1, run)).exit_code
+
+
+def test_memory_and_what_a_job_waits_for() -> None:
+    given = {"nodes": "3", "mem": "1G", "dependency": "afterok:1:2,after:3"}
+    waits, never, free = (
+        facts(Standing("PENDING", reason, 1), **given) for reason in ("dependency", "never", "")
+    )
+    assert ("1G", "3G") == (waits.memory, waits.memory_of_all)
+    text = "afterok:1({0}),afterok:2({0}),after:3({0})"
+    assert text.format("unfulfilled") == waits.dependency
+    assert text.format("failed") == never.dependency
+    assert "" == free.dependency
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,23 @@ def test_a_request_that_bounds_nothing_is_named(res: Resource, warned: bool) -> 
     assert warned == len(lines)
 
 
+def test_a_group_with_two_maxima_is_named_once() -> None:
+    lines: list[str] = []
+    advice = Advice(lines.append)
+    for most in (32, 32, 16, 16):
+        advice.on_request("f", Cores(1) & Memory(most, group="opt"))
+    advice.on_request("g", Cores(1) & Memory(group="opt", size=3))
+    advice.on_request("g", Cores(1) & Memory(8, group="other"))
+    [line] = lines
+    assert "the group 'opt' has two maxima, 32 GB and 16 GB: each call keeps to its own" in line
+
+
+def test_memory_that_is_learned_bounds_a_request() -> None:
+    lines: list[str] = []
+    Advice(lines.append).on_request("f", Cores(0) & Memory(group="opt"))
+    assert [] == lines
+
+
 def test_notes_are_added_once_and_only_to_what_comes_of_delayed_objects() -> None:
     mistake = TypeError("Object of type Delayed is not JSON serializable")
     other = TypeError("Object of type set is not JSON serializable")

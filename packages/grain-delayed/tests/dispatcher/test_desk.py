@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from grain.files.batch_jobs import WorkerJob
 from grain.files.processes import start_time, this_process
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
-from grain.queue.errors import CannotWrite
+from grain.queue.errors import CannotWrite, NotSynced
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue, read_format
 from grain.queue.records import KILL, ArraySpec, Begun, Dependency, Ended, Job, Wish
@@ -135,6 +136,37 @@ def test_a_cancellation_of_many_tasks_waits_for_the_disk_once(
     assert desk.book.entries[1].counts.cancelled == 50
     # Once for the receipts that are made, once for those that are read.
     assert synced.count("attempts/0") == 2
+
+
+def test_jobs_are_on_the_disk_before_attempts_are_handed_out_which_sync_them_no_more(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submit(JOB)
+    synced: list[str] = []
+    real = LocalDisk.sync
+
+    def sync(disk: LocalDisk, folder: str) -> None:
+        synced.append(folder)
+        if synced.count("jobs/0") == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        real(disk, folder)
+
+    monkeypatch.setattr(LocalDisk, "sync", sync)
+    desk = Desk(queue)
+    assert "jobs/0" in synced
+    assert starts(desk) == [FIRST]
+    monkeypatch.setattr(LocalDisk, "sync", real)
+    queue.submit(JOB)
+    monkeypatch.setattr(LocalDisk, "sync", sync)
+    with pytest.raises(NotSynced):
+        desk.look()
+    assert starts(desk) == [], "it may be gone after a crash"
+    desk.look()
+    assert starts(desk) == [TaskAttempt(2, None, 1)]
+
+    synced.clear()
+    assert queue.begin(*FIRST, begun(), settled=True)
+    assert synced == ["attempts/0"]
 
 
 def test_a_cancellation_is_carried_out_again_if_a_receipt_cannot_be_read(queue: Queue) -> None:

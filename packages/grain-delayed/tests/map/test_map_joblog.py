@@ -255,6 +255,17 @@ def test_the_exit_status_counts_failures_up_to_101(failed: int, expected: int) -
     assert expected == tally.exit_status()
 
 
+def test_jobs_that_failed_before_and_were_not_run_again_count() -> None:
+    tally = Tally(Halt())
+    for failed in (True, False, True):
+        tally.skip(failed=failed)
+    tally.add(1, 0)
+
+    assert 3 == tally.exit_status()
+    assert 4 == tally.total
+    assert "(2 of them by failing; --resume-failed runs these once more)" in tally.summary()
+
+
 @pytest.mark.parametrize(
     ("text", "ends", "status"),
     [

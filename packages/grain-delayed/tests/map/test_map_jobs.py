@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
 from pathlib import Path
 
@@ -115,6 +116,58 @@ async def test_a_job_that_fails_is_not_tried_again_when_all_is_halted(tmp_path: 
 
     assert "\n" == (tmp_path / "tries").read_text()
     assert 2 == tally.failed
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+async def test_a_job_that_fails_is_tried_so_often_and_counts_once(
+    tmp_path: Path, tries: int
+) -> None:
+    plan = MapOptions((), (), Columns(), Capacity(1), tries=tries)
+    tally = Tally(plan.halt)
+    async with (
+        mission(Capacity(1), config_file=False, progress=False) as active,
+        trio.open_nursery() as nursery,
+    ):
+        jobs = Jobs(plan, active, nursery, tally, None, OutputPrinter())
+        jobs.start(MapJob(1, ["sh", "-c", "echo >> tries; exit 3"], "", tmp_path, None))
+
+    assert "\n" * tries == (tmp_path / "tries").read_text()
+    assert (0, 1) == (tally.succeeded, tally.failed)
+
+
+async def test_a_job_that_is_ended_at_its_time_limit_is_counted_as_such(tmp_path: Path) -> None:
+    plan = MapOptions((), (), Columns(), Capacity(1), timeout=0.1)
+    tally = Tally(plan.halt)
+    async with (
+        mission(Capacity(1), config_file=False, progress=False) as active,
+        trio.open_nursery() as nursery,
+    ):
+        jobs = Jobs(plan, active, nursery, tally, None, OutputPrinter())
+        jobs.start(MapJob(1, ["sleep", "1000.25"], "", tmp_path, None))
+
+    assert "time limit" in tally.summary()
+
+
+class FullOutput(OutputPrinter):
+    """An output on a disk that is full."""
+
+    async def put(self, seq: int, out: bytes, err: bytes) -> None:
+        del seq, out, err
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_an_output_that_cannot_be_written_ends_all(tmp_path: Path) -> None:
+    plan = MapOptions((), (), Columns(), Capacity(1))
+    with pytest.raises(Leaving):
+        async with mission(Capacity(2), config_file=False, progress=False) as active:
+            with trio.fail_after(120):
+                async with trio.open_nursery() as nursery:
+                    jobs = Jobs(plan, active, nursery, Tally(plan.halt), None, FullOutput())
+                    jobs.start(MapJob(1, ["sleep", "1000.25"], "", tmp_path, None))
+                    jobs.start(MapJob(2, ["true"], "", tmp_path, None))
+            assert jobs.error is not None
+            assert errno.ENOSPC == jobs.error.errno
+            raise Leaving
 
 
 async def test_jobs_start_no_closer_than_the_delay() -> None:

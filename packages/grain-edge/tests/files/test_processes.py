@@ -52,7 +52,7 @@ def test_hosts_have_different_digests_that_hide_the_machine_id(tmp_path: Path) -
 
 def test_a_process_may_have_any_name(tmp_path: Path) -> None:
     """The name of its program stands in the line that is read, whatever its bytes."""
-    program = tmp_path / os.fsdecode(b"x) \xff (")
+    program = tmp_path / os.fsdecode(b"x) Z \xff (")
     program.symlink_to("/bin/sleep")
     with subprocess.Popen([program, "60"]) as process:
         try:
@@ -60,6 +60,12 @@ def test_a_process_may_have_any_name(tmp_path: Path) -> None:
             assert not is_stopped(process.pid)
         finally:
             process.kill()
+
+
+def test_a_process_that_was_not_waited_for_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert start_time(process.pid) is None
 
 
 def test_names_that_differ_each_time_are_not_interned(

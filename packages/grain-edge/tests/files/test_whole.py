@@ -99,3 +99,14 @@ def test_the_name_beside_a_file_leads_back_to_it(tmp_path: Path) -> None:
         (aside,) = tmp_path.iterdir()
     assert "log.json" == whole_name(aside.name)
     assert ".gitignore" == whole_name(".gitignore")
+
+
+@pytest.mark.parametrize(("sync", "synced"), [(True, [(5, False)]), (False, [])])
+def test_a_file_that_is_to_outlive_a_crash_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: bool, synced: list[tuple[int, bool]]
+) -> None:
+    path, seen = tmp_path / "x", list[tuple[int, bool]]()
+    monkeypatch.setattr(os, "fsync", lambda fd: seen.append((os.fstat(fd).st_size, path.exists())))
+    with whole_file(path, sync=sync) as file:
+        file.write(b"01234")
+    assert synced == seen

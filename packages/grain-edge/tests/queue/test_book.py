@@ -13,7 +13,7 @@ from grain.queue.book import VIEW, Book, Entry
 from grain.queue.errors import NoSuchJob
 from grain.queue.files import WholeFiles
 from grain.queue.folder import PACKED_AFTER, Queue, make_format
-from grain.queue.packing import BLOBS_KEPT, CLEARED_AFTER, FORGOTTEN_AFTER, keep_house
+from grain.queue.packing import CLEARED_AFTER, FORGOTTEN_AFTER, keep_house
 from grain.queue.records import ArraySpec, Begun, Dependency, Ended, Wish
 from grain.queue.states import Asked, StateCounts, asked_of
 from grain_testkit import queue_world
@@ -354,19 +354,6 @@ def test_a_wish_that_is_broken_does_not_stop_the_removal_of_old_ones(
     later = opened(server)
     assert [4] == [number for number, _ in later.wishes_from(1)]
     assert 5 == later.jobs.end()
-
-
-def test_scripts_go_when_no_job_has_needed_them_for_long(queue: Queue, server: Server) -> None:
-    script = "x" * 100_000
-    queue.submit(make_job("x", script=script))
-    queue.files.link_whole("blobs/left-over", b"")
-    server.clock += BLOBS_KEPT - 1.0
-    keep_house(Book.read(queue))
-    assert 2 == len(queue.files.disk.list("blobs"))
-    server.clock += 2.0
-    keep_house(Book.read(queue))
-
-    assert [queue.job(1).script_blob] == queue.files.disk.list("blobs")
 
 
 def test_what_killed_processes_have_left_goes_after_a_day(queue: Queue, server: Server) -> None:

@@ -20,10 +20,9 @@ from msgspec.structs import replace as replaced
 from grain.files.processes import start_time, this_process
 from grain.queue.book import Book, read_tickets
 from grain.queue.dispatchers import Dispatchers, fate_of, this_dispatcher
-from grain.queue.errors import BadInput, CannotWrite, NoSuchJob, Settled, Uncertain, Unusable
+from grain.queue.errors import BadInput, CannotWrite, NoSuchJob, Uncertain, Unusable
 from grain.queue.files import LocalDisk, WholeFiles
 from grain.queue.folder import (
-    SETTLED_AFTER,
     Queue,
     is_unreadable,
     make_format,
@@ -316,20 +315,6 @@ def test_a_wish_is_cut_at_the_last_job(queue: Queue) -> None:
         queue.wish(Wish(what="hold", jobs=((2, 9),)))
 
 
-def test_what_ended_long_ago_does_not_run_again() -> None:
-    server = Server()
-    files = WholeFiles(Host(server))
-    queue = Queue(files, make_format(files, "model", 2), Path("model"))
-    for _ in range(3):
-        queue.begin(queue.submit(make_job("x")), None, 1, BEGUN)
-    server.clock += SETTLED_AFTER - 1.0
-    assert queue.wish(Wish(what="again", jobs=((1, 1),), attempt=2))
-    server.clock += 2.0
-
-    with pytest.raises(Settled, match="jobs 1 to 1 ended days ago"):
-        queue.wish(Wish(what="again", jobs=((1, 1),), attempt=2))
-
-
 def test_the_last_dispatcher_is_in_charge(queue: Queue) -> None:
     dispatchers, me = Dispatchers(queue.files), this_dispatcher()
     assert dispatchers.last() is None
@@ -339,7 +324,19 @@ def test_the_last_dispatcher_is_in_charge(queue: Queue) -> None:
 
     assert (2, me) == dispatchers.last()
     assert not dispatchers.is_in_charge(1)
-    assert dispatchers.is_in_charge(2)
+
+
+def test_the_last_dispatcher_is_found_from_an_old_list() -> None:
+    server, me = Server(), this_dispatcher()
+    make_format(WholeFiles(Host(server)), "model")
+    files, there = WholeFiles(Host(server, late=True)), Dispatchers(WholeFiles(Host(server)))
+    there.take_charge(me)
+    listed = files.disk.list("dispatchers")
+    server.clock += 50.0
+    for _ in range(2):
+        there.take_charge(me)
+    assert listed == files.disk.list("dispatchers")
+    assert (3, me) == Dispatchers(files).last()
 
 
 def test_the_number_of_a_dispatcher_is_not_given_twice(queue: Queue) -> None:

@@ -301,7 +301,7 @@ def test_a_job_runs_again_until_half_an_hour_before_it_may_be_packed(
     site.server.clock += hours * 3600.0
     keep_house(Book.read(queue))
     if settled:
-        with pytest.raises(Settled):
+        with pytest.raises(Settled, match="jobs 1 to 3 ended days ago"):
             queue.wish(AGAIN)
         assert [] == list(queue.wishes_from(1))
     else:

@@ -9,6 +9,7 @@ import trio
 
 from grain.head.needs.again import Larger, larger
 from grain.resource import Cores, Gang, Memory, Resource, WTime, to_data
+from grain_testkit.memory_groups import after
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
@@ -33,14 +34,14 @@ def too_slow(limit: float) -> Exception:
 @pytest.mark.parametrize(
     ("request_", "error", "next_", "what"),
     [
-        (Cores(2) & OPT, too_little(4.0), Cores(2) & OPT.after(4.0), "more memory than 4 GB"),
+        (Cores(2) & OPT, too_little(4.0), Cores(2) & after(OPT, 4.0), "more memory than 4 GB"),
         (
-            Cores(2) & OPT.after(2.0), ExceptionGroup("", [ValueError(), too_little(4.0)]),
-            Cores(2) & OPT.after(2.0).after(4.0), "more memory than 4 GB",
+            Cores(2) & after(OPT, 2.0), ExceptionGroup("", [ValueError(), too_little(4.0)]),
+            Cores(2) & after(OPT, 2.0, 4.0), "more memory than 4 GB",
         ),
         (
             Gang(3, Cores(2) & OPT, same="job"), too_little(4.0),
-            Gang(3, Cores(2) & OPT.after(4.0), same="job"), "more memory than 4 GB",
+            Gang(3, Cores(2) & after(OPT, 4.0), same="job"), "more memory than 4 GB",
         ),
         (
             OPT & WTime(group="opt"), too_slow(30.0),
@@ -66,7 +67,7 @@ def test_another_attempt_asks_for_more_of_what_was_too_little(
     [
         (OPT, too_little(8.0), "It had 8 GB, the most that its group may ask for."),
         (
-            Memory(group="opt").after(1).after(2).after(4).after(8), too_little(16.0),
+            after(Memory(group="opt"), 1, 2, 4, 8), too_little(16.0),
             "It had 16 GB, the most that its group may ask for.",
         ),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grain.head.needs.groups import MemoryUse, Needs
 from grain.resource import Cores, Memory
+from grain_testkit.memory_groups import after
 
 OPT = Memory(group="opt")
 
@@ -24,13 +25,13 @@ def test_nothing_known_a_task_asks_for_its_part_of_the_worker_with_most_memory()
 def test_an_attempt_counts_as_too_little_until_its_task_comes_again() -> None:
     needs = Needs()
     needs.on_workers([Cores(1) & Memory(64)])
-    for request, amount in ((OPT, 4.0), (OPT.after(4.0), 8.0)):
+    for request, amount in ((OPT, 4.0), (after(OPT, 4.0), 8.0)):
         assert "opt" == needs.on_ended(request, request.given(amount), MemoryUse(amount, True), 9.0)
     assert "1 task had too little" in needs.explain(OPT)
-    assert "opt" == needs.on_ended(OPT.after(4.0).after(8.0), OPT.given(16.0), MemoryUse(9.0), 9.0)
+    assert "opt" == needs.on_ended(after(OPT, 4.0, 8.0), OPT.given(16.0), MemoryUse(9.0), 9.0)
     assert "too little" not in needs.explain(OPT)
     assert "opt asks for 21.6 GB in attempt 3, as 8 GB were too little" == needs.explain(
-        OPT.after(4.0).after(8.0)
+        after(OPT, 4.0, 8.0)
     )
 
 

@@ -95,10 +95,14 @@ def uniform(request: Callable[[float], Resource]) -> list[Job]:
 
 
 def test_a_thousand_tasks_with_no_figures_take_little_longer_than_with_the_maximum_known() -> None:
+    """On a worker of 8 GB, beside one for whom each need is known. None is ended within its amount,
+    as `play` has it, and what runs at a time asks for no more than there is."""
     workers = [Cores(16) & Memory(8)]
     learned = play(workers, uniform(lambda _: Cores(1) & Memory(group="opt")))
     fixed = play(workers, uniform(lambda _: Cores(1) & Memory(4)))
     whole = play(workers, uniform(lambda _: Cores(1) & Memory(8)))
+    oracle = play(workers, uniform(lambda peak: Cores(1) & Memory(peak + 1e-5)))
+    assert learned.makespan < 1.9 * oracle.makespan
     assert learned.makespan < 1.1 * fixed.makespan
     assert learned.makespan < 0.6 * whole.makespan
     assert max(learned.attempts.values()) <= 5
@@ -155,6 +159,20 @@ def test_the_question_why_is_answered_with_what_was_learned() -> None:
     assert "opt asks for 8 GB, the share of its cores: no run of it has ended yet" in (
         explain(scheduler, 2, 1.0).reasons
     )
+
+
+def test_a_maximum_above_every_worker_is_named_and_keeps_no_first_attempt_waiting() -> None:
+    scheduler = Scheduler()
+    scheduler.on_worker_joined(1, "w", Cores(4) & Memory(8), 0.0)
+    request = Cores(4) & Memory(500, group="opt")
+    scheduler.needs.group("opt").obeys = True  # so it asks for the most
+    for number in (1, 2):
+        scheduler.on_submitted(number, scheduler.queue(request))
+    [start] = scheduler.dispatch(0.0)
+    assert Memory(8).M == start.allocation.M
+    [line] = [one for one in explain(scheduler, 2, 1.0).reasons if one.startswith("opt")]
+    assert line.startswith("opt asks for 8 GB")
+    assert "Its maximum, 500 GB, is more than any worker here has (8)" in line
 
 
 def test_what_is_forgotten_is_learned_anew() -> None:

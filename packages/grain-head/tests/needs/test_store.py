@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,6 @@ from grain_testkit.blocking import call_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 TERMS = Terms(4, 32)
 
@@ -78,6 +78,33 @@ def test_a_file_that_anybody_may_write_is_not_believed(tmp_path: Path) -> None:
     path.chmod(0o666)
     assert "every user may write to" in store.load(path, needs)
     assert not needs.groups
+
+
+def test_it_is_beside_the_meeting_file_or_in_the_users_state_directory(tmp_path: Path) -> None:
+    """The key of a bridge may change, and is no part of the name."""
+    env = {"XDG_STATE_HOME": str(tmp_path)}
+    beside = store.path_of(f"edge://{tmp_path}/meeting", env)
+    assert Path(f"{tmp_path}/meeting.d/needs.json") == beside
+    key, other = "a" * 43, "b" * 43
+    bridges = [store.path_of(f"bridge://{one}@host:4711", env) for one in (key, other)]
+    unix = store.path_of("unix:///run/me/grain", env)
+    assert bridges[0] == bridges[1] != unix
+    for path in (bridges[0], unix):
+        assert path is not None
+        assert tmp_path / "grain" / "needs" == path.parent
+
+
+async def test_its_directory_is_made(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    path, needs = tmp_path / "grain" / "needs" / "0.json", Needs()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.keep, path, needs)
+        await trio.sleep(store.EACH)
+        needs.on_ended(Memory(group="opt"), Memory(4, group="opt"), MemoryUse(1.0), 60)
+        nursery.cancel_scope.cancel()
+    assert path.exists()
+    assert 0o700 == path.parent.stat().st_mode & 0o777
 
 
 async def test_it_is_written_when_something_was_learned(

@@ -925,8 +925,18 @@ async def test_a_warning_that_comes_before_the_program_is_sent_when_it_is_there(
     assert (ended.how, ended.signal) == ("signal", signal.SIGUSR2)
 
 
-async def test_a_user_can_send_a_signal(queue: Queue, work: Path) -> None:
-    number = submit(queue, work, "sh", "-c", "trap 'exit 9' USR1; echo x > began; sleep 99 & wait")
+# Of the last hundredth of a second no process can be told from the program by its begin.
+LEAVES_BEHIND = """sleep 0.05; (setsid sh -c 'echo x > left; exec sleep 99' &)
+while ! [ -s left ]; do sleep 0.01; done
+"""
+
+
+@pytest.mark.parametrize("before", ["", LEAVES_BEHIND])
+async def test_a_user_can_send_a_signal_to_the_script_whatever_that_has_left_behind(
+    queue: Queue, work: Path, before: str
+) -> None:
+    script = f"trap 'exit 9' USR1\n{before}echo x > began; sleep 99 & wait"
+    number = submit(queue, work, "sh", "-c", script)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_job, call(queue, number))
         await begun_at(work / "began")
@@ -946,6 +956,37 @@ async def test_threads_are_those_of_the_submission(queue: Queue, work: Path) -> 
     await ran(queue, number)
     # No variable of the worker is in it.
     assert (work / f"job-{number}.out").read_text() == "3\n"
+
+
+@pytest.mark.parametrize("first", ["#!/bin/bash\n", "#!/bin/sh -e\n", ""])
+@pytest.mark.parametrize("name", ["opt.sh", "my job\n\033[1m.sh", "-x", "", "n" * 300])
+async def test_a_script_has_the_name_that_its_user_knows_while_it_runs(
+    queue: Queue, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    first: str, name: str,
+) -> None:  # fmt: skip
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    script = first + 'printf "%s\\0" "$0" "$@"\ncat "$0" > copy\nnosuch-command\n'
+    number = submit(queue, work, "a word", script=script, script_name=name and f"/home/ann/{name}")
+    ended = await ran(queue, number)
+
+    own, word, message = (work / f"job-{number}.out").read_text().split("\0")
+    if len(name) < 256:
+        assert own.startswith(f"{tmp_path}/tmp/grain-")
+        assert (name or "slurm_script") == own.rpartition("/")[2]
+    assert ("a word", 127) == (word, ended.status)
+    assert f"{own}: " in message
+    assert script == (work / "copy").read_text()
+    assert not list((tmp_path / "tmp").glob("grain-*/*"))
+
+
+async def test_a_script_runs_where_no_link_to_it_can_be_made(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    number = submit(queue, work, script="#!/bin/sh\necho $0\n", script_name="run.sh")
+    await ran(queue, number)
+    assert "/blobs/" in (work / f"job-{number}.out").read_text()
 
 
 async def test_a_script_finds_its_number_and_what_it_has(queue: Queue, work: Path) -> None:

@@ -74,12 +74,12 @@ def test_a_job_has_the_variables_that_scripts_for_slurm_use() -> None:
 
 
 def test_a_task_of_an_array_has_its_number_and_those_of_the_array() -> None:
-    found = environment(task=7, array=ArraySpec(ranges=((1, 9, 2), (20, 20, 1))))
+    found = environment(task=7, array=ArraySpec(ranges=((1, 9, 2), (18, 21, 2))))
     assert found["SLURM_ARRAY_JOB_ID"] == "12"
     assert found["SLURM_ARRAY_TASK_ID"] == found["GRAIN_ARRAY_TASK_ID"] == "7"
-    assert found["SLURM_ARRAY_TASK_COUNT"] == "6"
+    assert found["SLURM_ARRAY_TASK_COUNT"] == "7"
     assert found["SLURM_ARRAY_TASK_MIN"] == "1"
-    assert found["SLURM_ARRAY_TASK_MAX"] == "20"
+    assert found["SLURM_ARRAY_TASK_MAX"] == "20"  # not 21
     assert found["SLURM_ARRAY_TASK_STEP"] == "2"
     assert found["GRAIN_JOB_ID"] == "12"
 
@@ -134,9 +134,13 @@ def test_what_an_outer_job_has_changed_reaches_an_inner_one() -> None:
 
 
 def test_a_task_of_an_array_that_submits_a_job_does_not_make_it_a_task() -> None:
-    outer = {"GRAIN_ARRAY_TASK_ID": "7", "GRAIN_ENTRY": "H2O", "GRAIN_CONFIG": "grain.toml"}
+    outer = {
+        "GRAIN_ARRAY_TASK_ID": "7", "GRAIN_ENTRY": "H2O", "GRAIN_CONFIG": "grain.toml",
+        "GRAIN_MISSION": "@m", "GRAIN_MAP_DETACHED": "1", "GRAIN_RESUMED": "1",
+        "GRAIN_MEMBER": "m1", "GRAIN_NODE": "2", "GRAIN_GANG_DOORS": "1",
+    }  # fmt: skip
     found = environment(environment=outer)
-    assert not {"GRAIN_ARRAY_TASK_ID", "GRAIN_ENTRY"} & set(found)
+    assert {"GRAIN_CONFIG"} == outer.keys() & found.keys()
     assert found["GRAIN_CONFIG"] == "grain.toml"
 
 
@@ -318,6 +322,8 @@ def test_a_job_on_several_workers_knows_them_all() -> None:
         ({"ntasks": "6"}, "2(x2),1(x2)", 2),
         ({"ntasks": "14"}, "4(x2),3(x2)", 1),
         ({"ntasks": "4", "submit-dir": "/"}, "1(x4)", 3),
+        ({"ntasks": "2"}, "1(x4)", 7),
+        ({"submit-dir": "/"}, "1(x4)", 1),
     ],
 )
 def test_ranks_are_spread_over_workers(options: dict[str, str], ranks: str, threads: int) -> None:

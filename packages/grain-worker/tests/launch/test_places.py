@@ -51,11 +51,13 @@ def test_a_job_without_its_launcher_says_what_is_missing(system: str) -> None:
 
 def test_a_node_keeps_what_the_batch_system_says_of_itself() -> None:
     launching = {"A": "1", "TMPDIR": "/tmp/1", "CUDA_VISIBLE_DEVICES": "0", "PBS_NODENUM": "0"}
-    own = {"TMPDIR": "/tmp/2", "PBS_NODENUM": "1", "PATH": "/bin"}
+    launching |= {"ROCR_VISIBLE_DEVICES": "0", "ZE_AFFINITY_MASK": "1"}
+    own = {"TMPDIR": "/tmp/2", "PBS_NODENUM": "1", "PATH": "/bin", "ZE_AFFINITY_MASK": "3"}
 
     found = environment(launching, own, 4)
 
-    assert {"A": "1", "TMPDIR": "/tmp/2", "PBS_NODENUM": "1", "NSLOTS": "4"} == found
+    kept = {"A": "1", "TMPDIR": "/tmp/2", "PBS_NODENUM": "1", "NSLOTS": "4"}
+    assert {**kept, "ZE_AFFINITY_MASK": "3"} == found
 
 
 def test_the_part_of_a_worker_leaves_its_environment() -> None:

@@ -10,18 +10,22 @@ import pytest
 
 from grain import GVAR
 from grain.eventlog.usage import Usage
-from grain.resource import Memory
+from grain.resource import ZERO, Memory
 from grain.worker import external
+from grain.worker.call import RunSettings
 from grain.worker.errors import Failure
 from grain.worker.external import (
+    CAPTURE,
     ExternalError,
     ExternalMemoryError,
     ExternalTimeoutError,
+    ProgramCall,
     run_external,
 )
 from grain.worker.guards.group import KillCounter, event_files
 from grain.worker.guards.meter import Budgets, Meter
 from grain.worker.node.cgroup import Cgroups
+from grain.worker.processes.account import RunAccount
 from grain.worker.processes.out_of_memory import evidence_of_memory
 
 if TYPE_CHECKING:
@@ -213,6 +217,21 @@ async def test_a_program_with_more_than_its_amount_is_ended_and_says_so() -> Non
 async def test_the_amount_is_enforced_by_itself_where_it_is_learned() -> None:
     with GVAR.scope(Memory(8, group="opt").given(0.2)), pytest.raises(ExternalMemoryError):
         await run_external([sys.executable, "-c", GROWS])
+
+
+@pytest.mark.parametrize(("enforce", "held"), [(None, True), (False, False)])
+async def test_a_worker_may_hold_all_programs_to_what_their_tasks_ask_for(
+    enforce: bool | None, held: bool
+) -> None:
+    """A call may say otherwise; and there is nothing to hold to where nothing was asked for."""
+    GVAR.enter(Memory(0.2), "w", RunSettings(enforce=True), RunAccount(Memory(0.2)))
+    call = ProgramCall(
+        ["true"], "/", {}, None, CAPTURE, CAPTURE, 1.0, False, None, False, enforce=enforce
+    )
+    assert held is (call.request["most"] is not None)
+    GVAR.enter(ZERO, "w", RunSettings(enforce=True), RunAccount(ZERO))
+    call = ProgramCall(["true"], "/", {}, None, CAPTURE, CAPTURE, 1.0, False, None, False)
+    assert call.request["most"] is None
 
 
 async def test_it_is_ended_for_its_reason_without_check_too() -> None:

@@ -43,6 +43,14 @@ def test_a_run_has_the_directory_and_the_variables_of_its_mission(
     )
 
 
+@pytest.mark.parametrize("labels", [False, True])
+def test_a_run_has_what_its_worker_enforces(labels: bool) -> None:
+    settings = RunnerSettings(WorkerSettings(enforce=True), labels=labels)
+    data = mission_settings("m", {})
+    assert Settings(settings).of(run(data), energy).enforce
+    assert not Settings(RunnerSettings(labels=labels)).of(run(data), energy).enforce
+
+
 def test_a_label_has_the_beginning_of_its_missions_id_as_others_may_have_its_name() -> None:
     of_worker = Settings(RunnerSettings(own_directory=True, labels=True))
     settings = of_worker.of(run(mission_settings("m", {}, id="1234abcd5678")), energy)

@@ -65,7 +65,16 @@ class BegunInPlace(Kit):
     """The receipt of a begin is written under its final name."""
 
     class queue(Queue):
-        def begin(self, number: int, task: int | None, attempt: int, begun: Begun) -> bool:
+        def begin(
+            self,
+            number: int,
+            task: int | None,
+            attempt: int,
+            begun: Begun,
+            *,
+            settled: bool = False,
+        ) -> bool:
+            del settled
             name = (
                 f"attempts/{self.buckets.of(number)}/{receipt_name(number, task, attempt, 'begun')}"
             )
@@ -94,7 +103,16 @@ class NextWithoutEnd(Kit):
     """An attempt begins though the one before has not ended."""
 
     class queue(Queue):
-        def begin(self, number: int, task: int | None, attempt: int, begun: Begun) -> bool:
+        def begin(
+            self,
+            number: int,
+            task: int | None,
+            attempt: int,
+            begun: Begun,
+            *,
+            settled: bool = False,
+        ) -> bool:
+            del settled
             while self.begun(number, task, attempt):
                 attempt += 1
             return super().begin(number, task, attempt, begun)

@@ -10,8 +10,6 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
@@ -254,6 +252,8 @@ def print_json(data: Any) -> None:
     """Print data as JSON; infinities and NaN become null."""
     import json
     from math import isfinite
+
+    import click  # which commands that speak Slurm begin without
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):

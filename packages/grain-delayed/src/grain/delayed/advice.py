@@ -6,12 +6,13 @@ to write instead. The code goes on.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from grain.resource import Cores, Memory, Token, WTime
+from grain.resource import Cores, Memory, Token, WTime, learned
 from grain.worker.call import note_other_loop
 from grain.worker.errors import add_note_once
 
@@ -46,6 +47,8 @@ class Advice:
     def __init__(self, report: Callable[[str], object]) -> None:
         self._report = report
         self._given: set[tuple[str, str]] = set()
+        # By group: the maximum that a request of it stated first, in GB.
+        self._most: dict[str, float] = {}
 
     def on_blocked(self, code: BlockingCode, worker: str = "") -> None:
         """Advise on code that blocks an event loop.
@@ -81,7 +84,18 @@ class Advice:
         )
 
     def on_request(self, function: str, res: Resource) -> None:
-        """Advise on a request that bounds nothing: any number of such tasks runs at once."""
+        """Advise on a request that bounds nothing: any number of such tasks runs at once.
+
+        Also on one of a group that states another maximum than the others of it.
+        """
+        for memory in filter(None, map(learned, res.alternatives())):
+            most = self._most.setdefault(str(memory.group), memory.most)
+            if most != memory.most and self._is_first("maxima", str(memory.group)):
+                self._report(
+                    f"warning: the group {memory.group!r} has two maxima, {_gb(most)} and "
+                    f"{_gb(memory.most)}: each call keeps to its own, and all learn from each "
+                    "other. State one, or give the functions groups of their own"
+                )
         if all(map(_is_bounded, res.alternatives())):
             return
         if self._is_first("no core", function):
@@ -105,7 +119,11 @@ def _is_bounded(res: Resource) -> bool:
     if not isinstance(cores, Cores) or cores.N or cores.is_all:
         return True
     others = set(res.parts()) - {kind._kind for kind in (Cores, Memory, WTime, Token)}
-    return bool(others) or (memory is not None and memory.M > 0)
+    return bool(others) or (memory is not None and (memory.M > 0 or learned(res) is not None))
+
+
+def _gb(most: float) -> str:
+    return "that of the largest worker" if most == math.inf else f"{most:g} GB"
 
 
 def _in_brackets(res: Resource) -> str:

@@ -99,6 +99,7 @@ class Desk:
         self.plan = Plan(self.book)
         # Jobs whose failures are to be counted.
         self._counted: set[int] = set()
+        self._settle_jobs(entry.number for entry in self.book.open_entries())
         for entry in self.book.open_entries():
             self.plan.add(entry)
             self._counted.add(entry.number)
@@ -199,6 +200,7 @@ class Desk:
 
     def _take_in(self) -> None:
         """Tell the plan what is new in the book."""
+        self._settle_jobs(range(self._next_job, self.book.next_job))
         for number in range(self._next_job, self.book.next_job):
             if number in self.book.entries:
                 self.plan.add(self.book.entries[number])
@@ -258,6 +260,11 @@ class Desk:
                 self.book.read_new()
                 self._take_in()
             self._counted.discard(number)
+
+    def _settle_jobs(self, numbers: Iterable[int]) -> None:
+        """Have jobs on the disk, once for all their attempts, which need not sync them again."""
+        for bucket in {self._queue.buckets.of(number) for number in numbers}:
+            self._queue.settle_jobs(bucket)
 
     def _end_invalid(self) -> None:
         """Cancel what wants to be cancelled if it can never begin."""

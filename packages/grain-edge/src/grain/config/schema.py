@@ -193,6 +193,7 @@ class WorkerSettings(ConfigTable, frozen=True, kw_only=True):
         cluster: the display name of the cluster; empty for its name in the batch system.
         contextmod: context module of the workers; `Config.contextmod` unless set.
         hyperthreads: False to offer one CPU of each core, where cores have several.
+        enforce: True to end each program that has more memory than its task asked for.
     """
 
     cwd: Annotated[
@@ -219,6 +220,11 @@ class WorkerSettings(ConfigTable, frozen=True, kw_only=True):
         kind.FLAG,
         Option("", "offer one CPU of each core, where cores have several hardware threads"),
     ] = True
+    enforce: Annotated[
+        bool,
+        kind.FLAG,
+        Option("", "end each program that has more memory than its task asked for"),
+    ] = False
 
 
 class Worker(WorkerSettings, frozen=True, kw_only=True):

@@ -582,8 +582,20 @@ class Queue:
 
     # Running.
 
-    def begin(self, number: int, task: int | None, attempt: int, begun: Begun) -> bool:
+    def begin(
+        self,
+        number: int,
+        task: int | None,
+        attempt: int,
+        begun: Begun,
+        *,
+        settled: bool = False,
+    ) -> bool:
         """Make the receipt of an attempt, before its program starts.
+
+        Args:
+            settled: True if the job and the end of the attempt before are known to be on the disk,
+                as a dispatcher has handed the attempt out.
 
         Returns:
             True if the caller runs it; False if another one has begun or cancelled it, if the
@@ -598,7 +610,8 @@ class Queue:
             return False
         name = f"attempts/{self.buckets.of(number)}/{receipt_name(number, task, attempt, 'begun')}"
         try:
-            self._make_safe(number, after_attempt=attempt > 1)
+            if not settled:
+                self._make_safe(number, after_attempt=attempt > 1)
             return self.files.link_whole(name, encode_record(begun))
         except NotADirectoryError:
             return False
@@ -634,6 +647,17 @@ class Queue:
         """
         with suppress(NotADirectoryError, FileNotFoundError):
             self.files.sync(f"attempts/{bucket}", "receipts")
+
+    def settle_jobs(self, bucket: int) -> None:
+        """Have the jobs of a bucket on the disk, before an attempt of one is handed out.
+
+        Whoever submitted one may not have synced it yet. If it were lost in a crash of the host and
+        not its receipt, the next job of that number would seem to have run.
+
+        Raises:
+            NotSynced: the disk did not confirm it.
+        """
+        self.files.sync(f"jobs/{bucket}", "jobs")
 
     def _may_begin(self, number: int, task: int | None, attempt: int) -> bool:
         try:

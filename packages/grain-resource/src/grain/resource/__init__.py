@@ -55,6 +55,7 @@ from grain.resource.kinds import Opaque as Opaque
 from grain.resource.kinds import from_data as from_data
 from grain.resource.kinds import resource_kind as resource_kind
 from grain.resource.kinds import to_data as to_data
+from grain.resource.programs.gpus import GPU_LISTS as GPU_LISTS
 from grain.resource.programs.gpus import gpu_ids as gpu_ids
 from grain.resource.programs.gpus import gpu_variables as gpu_variables
 from grain.resource.programs.gpus import named_by_numbers as named_by_numbers

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+_OF_CORES = ("GRAIN_CORES", *THREADS, *SLOTS)
+
 _WHOLE = 1_000_000
 """The units of one core or GPU: parts are exact, in millionths."""
 
@@ -436,7 +438,8 @@ class Cores(Identities):
         return self.ids
 
     def _variables(self, worker: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
-        return dict.fromkeys(("GRAIN_CORES", *THREADS, *SLOTS), str(self.N)) if self.N else {}
+        number = self.N
+        return dict.fromkeys(_OF_CORES, str(number)) if number else {}
 
 
 class GPUs(Identities):

@@ -57,6 +57,7 @@ class RunSettings(NamedTuple):
         label: names the mission and the task in front of lines that it prints; empty for none.
         function: what it calls, for the same.
         echo: True if its mission wants the lines that it prints.
+        enforce: True to hold programs to the memory that their task asked for.
     """
 
     cwd: str = ""
@@ -66,6 +67,7 @@ class RunSettings(NamedTuple):
     function: object = None
     attempt: tuple[int, int] = (0, 0)
     echo: bool = False
+    enforce: bool = False
 
 
 Outcome = outcome.Value[Any] | outcome.Error

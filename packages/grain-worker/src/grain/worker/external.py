@@ -194,7 +194,8 @@ async def run_external(
             its own. A mission warns of others once: they mostly lack an ``@ Cores(1)``.
         enforce: True to end the program if it has more memory than its task asked for: by 2 %, and
             50 MB at least, in two looks. By default only where the amount is learned, as of
-            ``Memory(32, group="opt")``. Programs of one task are each held to the whole amount.
+            ``Memory(32, group="opt")``, or where the worker does so (``worker.enforce``). Programs
+            of one task are each held to the whole amount.
         memory_signs: texts in the last lines of its output by which a program that fails says that
             memory was too little.
         warn: what asks the program to stop by itself, so that it can be continued: the name of a
@@ -511,6 +512,7 @@ class ProgramCall:
         append: True for `stdout`, and for `stderr`, to append to the file instead of emptying it.
         of_shell: the umask and the soft limits of the shell from which a job was submitted, see
             `grain.worker.guards.protocol.ProgramRequest`; None for those of this process.
+        name: of a script, by which it is called; None for that of its file.
         enforce, memory_signs: as of `run_external`.
     """
 
@@ -531,6 +533,7 @@ class ProgramCall:
         warned: bool = False,
         append: tuple[bool, bool] = (False, False),
         of_shell: tuple[int, dict[int, int]] | None = None,
+        name: str | None = None,
         enforce: bool | None = None,
         memory_signs: Sequence[str] = (),
     ) -> None:
@@ -548,7 +551,8 @@ class ProgramCall:
         self.memory: float | None = getattr(res, "M", None)
         self.memory_signs = tuple(memory_signs)
         if enforce is None:
-            enforce = learned(res) is not None
+            of_worker = getattr(GVAR.surroundings, "enforce", False) and self.memory is not None
+            enforce = of_worker or learned(res) is not None
         if enforce and self.memory is None:
             raise ValueError(
                 "enforce=True: the task asks for no memory, so state it, as in @ Memory(8)"
@@ -581,6 +585,7 @@ class ProgramCall:
             "warned": warned,
             "most": _most(self.memory) if enforce and self.memory is not None else None,
             "shell": of_shell,
+            "name": None if name is None else os.fsencode(name),
         }
 
     # So that no KeyboardInterrupt strikes between two lines that belong together.

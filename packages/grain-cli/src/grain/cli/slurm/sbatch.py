@@ -25,7 +25,6 @@ from grain.cli.slurm_words.options import (
 )
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
 from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError, Uncertain
-from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from grain.cli.slurm.here import Here
@@ -116,6 +115,7 @@ def _tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
     """
     from grain.cli.slurm.nodes import find_nodes
     from grain.cli.slurm_words.values import moment
+    from grain.resource.figures import hostlist
 
     cores, whole = job.first_choice.get("Cores", 1), EXCLUSIVE in job.options
     least = int(cores if isinstance(cores, int | float) else job.options[EXCLUSIVE])

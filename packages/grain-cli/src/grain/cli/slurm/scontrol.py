@@ -18,7 +18,6 @@ from grain.cli.slurm_words.values import hosts
 from grain.queue.errors import QueueError, Settled
 from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges
-from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,6 +136,8 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
             raise CommandFailed("scontrol: error: host list is empty")
         return SlurmAnswer("".join(f"{name}\n" for name in hosts(text)))
     if entity in ("hostlist", "hostlistsorted"):
+        from grain.resource.figures import hostlist
+
         names = hosts(",".join(rest))
         return SlurmAnswer(f"{hostlist(sorted(names) if entity != 'hostlist' else names)}\n")
     if entity in ("partitions", "partitionname"):

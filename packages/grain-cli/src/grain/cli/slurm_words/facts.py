@@ -10,7 +10,6 @@ from grain.cli.slurm_words.options import EXCLUSIVE
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
 from grain.queue import patterns
 from grain.queue.selectors import plain_number
-from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from grain.queue.book import Block, Entry
@@ -104,7 +103,12 @@ class SlurmTask:
     @property
     def nodelist(self) -> str:
         """The nodes on which it runs or ran, as ``n[1-4]``; "" if it did not."""
-        return hostlist(_short(host) for host in self.run.hosts) if self.run else ""
+        names = [_short(host) for host in self.run.hosts] if self.run else []
+        if len(set(names)) < 2:
+            return names[0] if names else ""
+        from grain.resource.figures import hostlist  # with all kinds of resources
+
+        return hostlist(names)
 
     @property
     def hosts(self) -> set[str]:

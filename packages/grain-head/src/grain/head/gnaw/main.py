@@ -173,8 +173,7 @@ async def run_gnaw(
             task_status.started(serving)
             nursery.start_soon(service.run)
             # By its argument, as the address that is served is for eyes: without the bridge's key.
-            if (edge := parse_address(address).edge) is not None:
-                path = Path(f"{edge}.d", needs_file.NAME)
+            if (path := needs_file.path_of(address)) is not None:
                 needs = service.hub.scheduler.needs
                 if why := needs_file.load(path, needs):
                     _log.warning("%s", why)

@@ -145,11 +145,12 @@ class LearningGroup:
         return self.finished >= GUARDED and self.spent > self.fixed
 
     def amount(self, terms: Terms) -> float:
-        """Return the GB that a first attempt asks for."""
+        """Return the GB that a first attempt asks for: no more than a worker here has."""
+        most = min(terms.maximum, terms.worker)
         if self.obeys or self.guarded:
-            return terms.maximum
+            return most
         rungs = self.rungs(terms)
-        return min(rungs[0] if rungs else _rounded(terms.share), terms.maximum)
+        return min(rungs[0] if rungs else _rounded(terms.share), most)
 
     def amount_after(self, terms: Terms, failed: float, attempt: int) -> float | None:
         """Return the GB for an attempt after one that had too little; None after the maximum.

@@ -137,7 +137,14 @@ class Needs:
                 f"{memory.group} asks for {self.amount(request):.3g} GB in attempt {attempt}, as "
                 f"{failed:.3g} GB were too little"
             )
-        return self.group(memory.group).explain(self.terms(request))
+        terms = self.terms(request)
+        text = self.group(memory.group).explain(terms)
+        if terms.maximum > terms.worker:
+            text += (
+                f". Its maximum, {terms.maximum:g} GB, is more than any worker here has "
+                f"({terms.worker:g}): a run that needs more than that waits for a larger one"
+            )
+        return text
 
 
 def _memory(total: Resource) -> float:

@@ -1,26 +1,31 @@
 """The file that keeps what groups have learned, so that the next scheduler knows it.
 
-It is ``needs.json`` in the directory beside the meeting file. A scheduler reads it as it starts,
-and writes it again when something was learned, whole or not at all. One that cannot be read is put
-aside and named; nothing else depends on it.
+It is ``needs.json`` in the directory beside the meeting file; at an address without one, a file of
+the user's state directory. A scheduler reads it as it starts, and writes it again when something
+was learned, whole or not at all. One that cannot be read is put aside and named; nothing else
+depends on it.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections import deque
-from functools import partial
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
-from grain.files.trust import mistrust
+from grain.edge.address import parse_address
+from grain.eventlog.names import state_folder
+from grain.files.trust import mistrust, private_folder
 from grain.files.whole import write_whole
 from grain.head.needs.group import LAST, FinishedRun, LearningGroup
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from grain.head.needs.groups import Needs
 
@@ -57,6 +62,24 @@ class StoredNeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Version(msgspec.Struct, frozen=True):
     version: int
+
+
+def path_of(address: str, env: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the path of the file for the scheduler at an address.
+
+    Without a meeting file its name has the digest of the address, without the key of a bridge.
+
+    Returns:
+        None if the user has no directory for it.
+    """
+    where = parse_address(address)
+    if where.edge is not None:
+        return Path(f"{where.edge}.d", NAME)
+    try:
+        folder = state_folder(env) / "needs"
+    except RuntimeError:
+        return None
+    return folder / f"{sha256(str(where).encode()).hexdigest()[:16]}.json"
 
 
 def encode(needs: Needs) -> bytes:
@@ -133,6 +156,12 @@ def load(path: Path, needs: Needs) -> str:
     )
 
 
+def _write(path: Path, data: bytes) -> None:
+    if not path.parent.is_dir():
+        private_folder(path.parent)
+    write_whole(path, data)
+
+
 async def keep(path: Path, needs: Needs) -> None:
     """Keep a file true to what groups learn, until it is cancelled; then for the last time."""
     written = needs.changes
@@ -144,7 +173,7 @@ async def keep(path: Path, needs: Needs) -> None:
                 continue
             now = needs.changes
             try:
-                await trio.to_thread.run_sync(partial(write_whole, path, encode(needs)))
+                await trio.to_thread.run_sync(_write, path, encode(needs))
             except OSError as error:
                 if not failed:
                     _log.warning("what groups have learned is not kept: %s", error)
@@ -154,6 +183,6 @@ async def keep(path: Path, needs: Needs) -> None:
     finally:
         if needs.changes != written and not failed:
             try:
-                write_whole(path, encode(needs))
+                _write(path, encode(needs))
             except OSError as error:
                 _log.warning("what groups have learned is not kept: %s", error)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 _VENDORS = (nvidia, amd, intel)
 
+GPU_LISTS = frozenset({nvidia.VISIBLE, amd.BELOW, amd.ABOVE, amd.OPENCL, intel.MASK})
+"""The variables that list the GPUs of a node."""
+
 
 def visible_gpus(environ: Mapping[str, str]) -> Sequence[str] | None:
     """Return the names of the GPUs that a process sees; None if its environment does not say.

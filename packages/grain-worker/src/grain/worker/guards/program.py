@@ -1,6 +1,6 @@
 """One external program: search, start, clean-up."""
 
-# ruff: noqa: PTH102, PTH103, PTH116, PTH120, PTH118, PTH123
+# ruff: noqa: PTH100, PTH102, PTH103, PTH116, PTH120, PTH118, PTH123, PTH211
 # (no pathlib here; see the package)
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Program:
         self.defaults = defaults
         self.opened: list[int] = []
         self.scratch: Tree | None = None
+        self.link: Tree | None = None
 
     def start(self) -> int:
         """Start the program and return its pid.
@@ -91,7 +92,10 @@ class Program:
             # From here on: paths of streams, and of the program, are relative to that directory.
             streams = self._streams()
             step = "exec"
-            path = request["argv"][0]
+            path, *words = request["argv"]
+            if request["name"] is not None:
+                path = self._linked(path, request["name"])
+                request["argv"] = [path, *words]
             if b"/" not in path:
                 path = find(path, request["env"].get(b"PATH", DEFAULT_PATH))
             try:
@@ -99,11 +103,27 @@ class Program:
             except OSError as error:
                 if error.errno != errno.ENOEXEC or request["shell"] is None:
                     raise
-            return self._spawn(b"/bin/sh", [b"sh", path, *request["argv"][1:]], streams)
+            return self._spawn(b"/bin/sh", [b"sh", path, *words], streams)
         except OSError as error:
             if step == "exec":
                 find(path, b"")  # raises if it is the program itself that is missing
             raise CannotStart(step, error.errno or 0, path) from None
+
+    def _linked(self, path: bytes, name: bytes) -> bytes:
+        """Return the path of a link of some name; the path itself, where none can be made.
+
+        A shell calls a script by that path in its messages, and in ``$0``.
+        """
+        base = os.path.abspath(os.environb.get(b"TMPDIR") or b"/tmp")
+        folder = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
+        link = os.path.join(folder, name)
+        try:
+            os.mkdir(folder, 0o700)
+            self.link = Tree(folder)  # to be removed from now on
+            os.symlink(path, link)
+        except OSError:
+            return path
+        return link
 
     def _spawn(self, path: bytes, argv: list[bytes], streams: tuple[int, int, int]) -> int:
         """Start a program at a path and return its pid.
@@ -206,8 +226,9 @@ class Program:
         for fd in self.opened:
             os.close(fd)
         os.chdir("/")  # hold no directory that others may want to unmount
-        if self.scratch is not None:
-            self.scratch.remove()
+        for tree in (self.scratch, self.link):
+            if tree is not None:
+                tree.remove()
 
 
 def open_output(path: bytes, flags: int) -> int:

@@ -64,6 +64,8 @@ if TYPE_CHECKING:
             shell: of a job, the umask and the soft limits (by the numbers of `resource`, -1 for
                 none) of the shell from which it was submitted; None for those of the guards. The
                 directories of its outputs are made, and sh runs a file without a #! line.
+            name: the name of the link by which to call it, as its user knows the script; None for
+                none.
         """
 
         argv: list[bytes]
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
         warned: bool
         most: float | None
         shell: tuple[int, dict[int, int]] | None
+        name: bytes | None
 
 
 UNKILLABLE = 30.0

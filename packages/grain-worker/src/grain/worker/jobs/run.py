@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL for a job that is ended, as ``KillWait`` of Slurm."""
 
+_UNNAMED = "slurm_script"  # as Slurm calls all of them
 _LOOK = 5.0  # seconds between two looks for wishes
 _SEND_AGAIN = 0.2  # seconds until a signal that found nothing is sent again
 _SENT_FOR = 10.0  # seconds for which it is
@@ -273,6 +274,7 @@ class _Runner:
                 others=tuple(node.host for node in _others()),
                 cpus=len(allocated(GVAR.res)) + sum(len(node.c) for node in _others()),
             ),
+            settled=True,  # by the dispatcher
         )
 
     async def run(self) -> Ended:
@@ -441,6 +443,7 @@ class _Runner:
                 again or patterns.is_shared(job.stderr or job.stdout, job),
             ),
             of_shell=(job.umask, soft_limits(job)),
+            name=None if self._script is None else Path(job.script_name).name or _UNNAMED,
         )
         bound = call.request["cpus"] is not None
         env = call.request["env"]

@@ -10,7 +10,7 @@ from grain.queue.selectors import plain_number
 from grain.resource.figures import hostlist, repeated
 from grain.worker.auto import batch_system
 from grain.worker.gang.rsh import CALL
-from grain.worker.processes.environment import MARKS, without_given
+from grain.worker.processes.environment import ALLOCATED, MARKS, without_given
 from grain.worker.processes.mpi import RSH
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _OF_JOB = (
     "GRAIN_QUEUE", "GRAIN_JOB_ID", "GRAIN_JOB_NAME", "GRAIN_ATTEMPT", "GRAIN_NODES",
     "GRAIN_ARRAY_TASK_ID", "GRAIN_ENTRY", "GRAIN_MISSION", "GRAIN_MAP_DETACHED", "GRAIN_RESUMED",
     "GRAIN_MEMBER", "GRAIN_NODE", "GRAIN_GANG_DOORS", "GRAIN_STEPS", RSH, CALL, MARKS.decode(),
+    ALLOCATED.decode(),
 )  # fmt: skip
 
 

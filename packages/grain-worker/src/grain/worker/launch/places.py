@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.resource import GPU_LISTS
 from grain.worker.auto import batch_system
 from grain.worker.errors import UsageError
 
@@ -121,9 +122,7 @@ def system_of(environ: Mapping[str, str]) -> str:
 
 
 # Variables of a node that the launching process has for its own node: that would lead astray.
-_LOCAL = frozenset(
-    {"TMPDIR", "HOST", "HOSTNAME", "NCPUS", "NSLOTS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"}
-)
+_LOCAL = GPU_LISTS.union(("TMPDIR", "HOST", "HOSTNAME", "NCPUS", "NSLOTS"))
 _OWN = ("PBS_", "SGE_", "OMP_NUM_THREADS")
 
 

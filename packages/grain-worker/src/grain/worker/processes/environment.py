@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain import GVAR
-from grain.resource import THREADS, ZERO, Resource, cpus_of, variables_of
+from grain.resource import SLOTS, THREADS, ZERO, Resource, cpus_of, variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -98,7 +98,7 @@ def environment(
         ValueError: a name or a value is not possible in an environment (see environ(7)).
         TypeError: a variable of a kind is not a string.
     """
-    variables = _copy(inherited)
+    variables = dict(_plain(inherited))
     given: dict[bytes, bytes] = {}
     seen = _Text(inherited if worker is None else worker)
     if isinstance(res, Resource) and (own := variables_of(res, seen)):
@@ -134,10 +134,18 @@ class _Text(Mapping[str, str]):
     """An environment as text; few variables of it are read."""
 
     def __init__(self, raw: Mapping[bytes, bytes]) -> None:
-        self._raw = raw
+        self._raw = _plain(raw)
 
     def __getitem__(self, name: str) -> str:
         return os.fsdecode(self._raw[os.fsencode(name)])
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and os.fsencode(name) in self._raw
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        """Return the value of a variable; that of Mapping handles an error for each absent one."""
+        value = self._raw.get(os.fsencode(name))
+        return default if value is None else os.fsdecode(value)
 
     def __iter__(self) -> Iterator[str]:
         return map(os.fsdecode, self._raw)
@@ -147,11 +155,17 @@ class _Text(Mapping[str, str]):
 
 
 def _encoded(name: str, value: str) -> tuple[bytes, bytes]:
-    if not name or "=" in name or "\0" in name:
-        raise ValueError(f"not a name of an environment variable: {name!r}")
     if "\0" in value:
         raise ValueError(f"a null character in the value of {name}")
-    return os.fsencode(name), os.fsencode(value)
+    # Most names are among these few, and most values are plain.
+    known = _KNOWN.get(name)
+    return known or _encoded_name(name), value.encode() if value.isascii() else os.fsencode(value)
+
+
+def _encoded_name(name: str) -> bytes:
+    if not name or "=" in name or "\0" in name:
+        raise ValueError(f"not a name of an environment variable: {name!r}")
+    return os.fsencode(name)
 
 
 def note_given(variables: dict[bytes, bytes], given: Mapping[bytes, bytes]) -> None:
@@ -182,10 +196,11 @@ def _cpu_bind(cpus: list[int] | None) -> bytes:
     return b"none" if cpus is None else b"mask_cpu:%#x" % sum(1 << cpu for cpu in cpus)
 
 
-def _copy(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+def _plain(variables: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
     # Of `os.environb` the dict within, which has the same bytes: a copy of the mapping itself calls
     # two functions for each variable, which is a tenth of what a brief program costs this process.
-    return dict(getattr(variables, "_data", variables))
+    data: Mapping[bytes, bytes] = getattr(variables, "_data", variables)
+    return data
 
 
 def binding(res: object, available: Collection[int]) -> list[int] | None:
@@ -201,6 +216,7 @@ def binding(res: object, available: Collection[int]) -> list[int] | None:
 
 
 _THREADS = tuple(map(str.encode, THREADS))
+_KNOWN = {name: name.encode() for name in (*THREADS, *SLOTS)}
 _BATCH = frozenset(map(str.encode, BATCH))
 _UNBOUND = {name.encode(): value.encode() for name, value in UNBOUND.items()}
 _IN_BATCH_JOB = _UNBOUND | {name.encode(): os.fsencode(v) for name, v in NOT_BATCH.items()}

@@ -96,8 +96,9 @@ class Settings:
         if mission.id:
             label += f" ({mission.id})"
         return RunSettings(
-            common.cwd, common.env, common.bind, label, function, run.attempt, common.echo
-        )
+            common.cwd, common.env, common.bind, label, function, run.attempt, common.echo,
+            common.enforce,
+        )  # fmt: skip
 
     def _read(self, data: bytes) -> tuple[MissionSettings, RunSettings]:
         try:
@@ -120,7 +121,8 @@ class Settings:
             for name, value in mission.env
         }
         echo = mission.echo and self._settings.labels
-        return mission, RunSettings(cwd, env, self._settings.bind, echo=echo)
+        enforce = self._settings.worker.enforce
+        return mission, RunSettings(cwd, env, self._settings.bind, echo=echo, enforce=enforce)
 
 
 def mission_settings(
