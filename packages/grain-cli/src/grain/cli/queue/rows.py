@@ -47,8 +47,7 @@ class JobRow(NamedTuple):
         number: the job's.
         name: its name.
         state: a word of `WORDS`, or `NEVER`.
-        reason: for which it waits; "" for none but a worker. Of a job that runs and is to be
-            cancelled, that.
+        reason: for which it waits; "" for none but a worker. Or that it is to be cancelled.
         done: how many tasks have ended.
         tasks: how many there are.
         unsuccessful: how many of those that ended did not succeed.

@@ -440,20 +440,22 @@ class _Execution(Generic[Arriving, Departing]):
     async def _handed_back(self, account: RunAccount, ended: Outcome | None) -> str:
         """Return the status of a run that failed as its worker, or a member's, is being ended.
 
-        It is that of `Ended`; "" for a failure of its own. A run with a value is handed back, too,
-        if a batch system had told a program of it to end: what that computed may not be whole.
+        Also of one that has a value, if one of its programs had the end of the worker as its reason
+        to end: what a program computes that a batch system tells to end is not known to be whole.
+        The status is that of `Ended`; "" for an end of its own.
         """
         assert account.attempt is not None
-        number: int = signal.SIGTERM
         if type(ended) is outcome.Error:
             if stopped_for_worker(ended.error):
                 return "stopped"
             if isinstance(ended.error, MemberLost) and ended.error.ends:
                 return "returned"
-            number = signal_behind(ended.error)
+            sent = signal_behind(ended.error)
         elif ended is None or account.ran is None or account.ran.last_end < self._told_at():
             return ""
-        return "returned" if await self.ask_ending(account.attempt, number) else ""
+        else:
+            sent = signal.SIGTERM
+        return "returned" if await self.ask_ending(account.attempt, sent) else ""
 
     async def ask_ending(self, attempt: Attempt, signal: int) -> bool:
         """Ask the agent if the worker is being ended, as a run has failed; see `worker_ends`."""
