@@ -241,9 +241,9 @@ def blame_all(
     Workers._remove(self, record, how, now, why, over, told)
 
 
-def blame_the_chain(self: WorkerSession, *args: Any) -> None:
+def blame_the_chain(self: WorkerSession, *args: Any, **more: Any) -> None:
     self._chains.waiting = list  # type: ignore[method-assign]
-    WorkerSession.on_runner_crashed(self, *args)
+    WorkerSession.on_runner_crashed(self, *args, **more)
 
 
 def begin_before_its_turn(self: WorkerSession, lease: Any, arguments: Payload, now: float) -> None:
