@@ -238,15 +238,17 @@ def blame_all(
     why: str = "",
     over: float | None = None,
     told: str = "",
+    *,
+    known: bool = False,
 ) -> None:
     for lease in list(record.leases.values()):
         self._runs.on_run_lost(lease, how, now, over)
-    Workers._remove(self, record, how, now, why, over, told)
+    Workers._remove(self, record, how, now, why, over, told, known=known)
 
 
-def blame_the_chain(self: WorkerSession, *args: Any) -> None:
+def blame_the_chain(self: WorkerSession, *args: Any, **more: Any) -> None:
     self._chains.waiting = list  # type: ignore[method-assign]
-    WorkerSession.on_runner_crashed(self, *args)
+    WorkerSession.on_runner_crashed(self, *args, **more)
 
 
 def begin_before_its_turn(self: WorkerSession, lease: Any, arguments: Payload, now: float) -> None:

@@ -154,7 +154,7 @@ async def test_a_full_disk_is_said_once_and_what_was_learned_is_written_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     folder, needs = tmp_path / "beside", Needs()
-    folder.touch()  # in its place nothing can be written
+    folder.touch()  # a directory that cannot be made
     monkeypatch.setattr(trio.to_thread, "run_sync", call_in_place)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.keep, folder / "needs.json", needs)
@@ -162,7 +162,6 @@ async def test_a_full_disk_is_said_once_and_what_was_learned_is_written_later(
         learn(needs)
         await trio.sleep(35.0)
         folder.unlink()
-        folder.mkdir()
         await trio.sleep(10.0)
         assert 1 == finished(folder / "needs.json")
         nursery.cancel_scope.cancel()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -173,7 +174,7 @@ async def keep(path: Path, needs: Needs) -> None:
                 continue
             now = needs.changes
             try:
-                await trio.to_thread.run_sync(_write, path, encode(needs))
+                await trio.to_thread.run_sync(partial(_write, path, encode(needs)))
             except OSError as error:
                 if not failed:
                     _log.warning("what groups have learned is not kept: %s", error)
