@@ -270,7 +270,7 @@ async def test_ranks_never_run_as_programs_of_their_own(tmp_path: Path) -> None:
         assert ("", 1) == (done.stdout, done.returncode)
         assert "this program is linked to MPI: use mpirun" in done.stderr
         # What is not seen to be one finds no server, and ends.
-        done = await job.srun("-n2", "sh", "-c", "echo $PMI_PORT")
-        assert 2 == done.stdout.count("Use_mpirun")
+        show = ("sh", "-c", "echo $PMI_PORT $OMPI_MCA_pml")
+        assert 4 == (await job.srun("-n2", *show)).stdout.count("Use_mpirun")
         for words in (("-n1",), ("-n2", "--mpi=none")):
-            assert not (await job.srun(*words, "sh", "-c", "echo $PMI_PORT")).stdout.strip()
+            assert not (await job.srun(*words, *show)).stdout.strip()

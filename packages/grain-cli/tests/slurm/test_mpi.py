@@ -82,3 +82,15 @@ def test_the_words_of_a_launcher(library: str, reach: bool, words: str) -> None:
     nodes = [(0, 2), (2, 1)]
     assert words.split() == launch_words(library, "run", nodes, reach=reach, label=False)
     assert len(words.split()) < len(launch_words(library, "run", nodes, reach=reach, label=True))
+
+
+def test_intel_mpi_has_options_of_its_own(tmp_path: Path) -> None:
+    launcher = tmp_path / "mpiexec.hydra"
+    launcher.write_text("#!/bin/sh\necho 'Intel(R) MPI Library for Linux'\n")
+    launcher.chmod(0o700)
+    for reach, words in (
+        (True, "-hosts m0,m2 -ppn 2 -n 3"),
+        (False, "-bootstrap fork -hosts localhost -ppn 2 -n 3"),
+    ):
+        found = launch_words(HYDRA, str(launcher), [(0, 2), (2, 1)], reach=reach, label=False)
+        assert words.split() == found[1:]

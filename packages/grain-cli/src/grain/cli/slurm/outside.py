@@ -29,9 +29,13 @@ if TYPE_CHECKING:
     from grain.cli.slurm.here import Here
 
 # Options of the step, which is a command in the job.
-_OF_STEP = ("error", "label", "mpi", "ntasks", "open-mode", "output", "overcommit", "unbuffered")
-# All others are of the job, and so is the number of tasks.
-_NOT_OF_JOB = {*_OF_STEP, "exclusive"} - {"ntasks"}
+_OF_STEP = (
+    "cpu-bind", "cpus-per-task", "distribution", "error", "gpus-per-task", "kill-on-bad-exit",
+    "label", "mpi", "multi-prog", "ntasks", "open-mode", "output", "overcommit", "unbuffered",
+    "wait",
+)  # fmt: skip
+# All others are of the job, and so is what a task has.
+_NOT_OF_JOB = {*_OF_STEP, "exclusive"} - {"ntasks", "cpus-per-task", "gpus-per-task"}
 _PATIENCE = 1.0  # seconds for the first word in a pipe, which may be that of another program
 
 
@@ -66,6 +70,8 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     # The job runs srun again, which starts the processes there, with the variables of a step.
     step = [f"--{name}={given[name]}" if given[name] else f"--{name}" for name in _OF_STEP
             if name in given]  # fmt: skip
+    # All of the job is its own, and it holds nothing, so that its command may call srun again.
+    step.append("--overlap")
     words = [*python_command("grain.cli.slurm"), "srun", here.commands, *step, "--", *command]
     options = {name: value for name, value in given.items() if name not in _NOT_OF_JOB}
     options["job-name"] = given.get("job-name") or Path(command[0]).name

@@ -70,6 +70,7 @@ _UNNAMED = "slurm_script"  # as Slurm calls all of them
 _LOOK = 5.0  # seconds between two looks for wishes
 _SEND_AGAIN = 0.2  # seconds until a signal that found nothing is sent again
 _SENT_FOR = 10.0  # seconds for which it is
+_NOTED_AFTER = 0.2  # seconds until what a step does is noted
 _RETRY = 1.0  # seconds until a receipt is tried again, at first
 _RETRY_LATER = 60.0  # after some time
 
@@ -513,10 +514,13 @@ async def _notes(
 ) -> AsyncIterator[Callable[[StepRecord], object]]:
     """Yield a function that notes a step; those of a moment are written at once, in a thread."""
     send, receive = trio.open_memory_channel[StepRecord](math.inf)
+    over = trio.Event()
 
     async def write_all() -> None:
         async for step in receive:
             steps = [step]
+            with trio.move_on_after(_NOTED_AFTER):  # short steps come in crowds
+                await over.wait()
             with suppress(trio.WouldBlock, trio.EndOfChannel):
                 while True:
                     steps.append(receive.receive_nowait())
@@ -526,6 +530,7 @@ async def _notes(
         nursery.start_soon(write_all)
         with send:
             yield send.send_nowait
+        over.set()
 
 
 def _others() -> Sequence[Member]:

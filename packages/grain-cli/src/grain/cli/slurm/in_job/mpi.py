@@ -5,8 +5,7 @@ MPICH and Intel MPI (PMI-1), ``mpirun`` of Open MPI (PMIx). It is the one proces
 its ranks begin by `grain.worker.gang.rank`, which gives each its CPUs and variables.
 
 A program whose library cannot be seen, such as a script with mpi4py, is started as any other. It
-must not take itself for the only rank then: MPICH and Intel MPI find a PMI server that is not there
-(`NO_SERVER`), and Open MPI finds a step of Slurm that it was not built for. Both end with an error.
+must not take itself for the only rank then: by `NO_SERVER`, each library ends with an error.
 """
 
 from __future__ import annotations
@@ -19,8 +18,14 @@ if TYPE_CHECKING:
 
 OPENMPI, HYDRA = "Open MPI", "MPICH or Intel MPI"
 
-NO_SERVER = {"PMI_PORT": "this_step_has_no_MPI.Use_mpirun_or_srun--mpi=pmi2:1", "PMI_ID": "0"}
-"""The variables of processes that are not ranks; of the first one each library says the text."""
+NO_SERVER = {
+    # MPICH and Intel MPI: a PMI server that is not there.
+    "PMI_PORT": "this_step_has_no_MPI.Use_mpirun_or_srun--mpi=pmi2:1",
+    "PMI_ID": "0",
+    # Open MPI 5, which does not look for one: a way to send messages that it does not have.
+    "OMPI_MCA_pml": "none_in_this_step.Use_mpirun_or_srun--mpi=pmix",
+}
+"""The variables of processes that are not ranks; the error has the text."""
 
 _OF_OPTION = {"pmi1": HYDRA, "pmi2": HYDRA, "cray_shasta": HYDRA, "pmix": OPENMPI}
 _NAMES = {
@@ -106,6 +111,13 @@ def launch_words(
     if library == OPENMPI:
         tag = ["--tag-output"] if label else []
         return [launcher, "--host", hosts, "--bind-to", "none", "-n", ranks, *tag]
+    if "Intel" in _said([launcher, "--version"]):
+        # It takes the first host for so many ranks, then the next one; the last may have fewer.
+        each = max(count for _, count in nodes)
+        names = ",".join(f"m{member}" for member, _ in nodes) if reach else "localhost"
+        tag = ["-prepend-rank"] if label else []
+        local = [] if reach else ["-bootstrap", "fork"]
+        return [launcher, *local, "-hosts", names, "-ppn", str(each), "-n", ranks, *tag]
     tag = ["-prepend-pattern", "%r: "] if label else []
     local = [] if reach else ["-launcher", "fork"]
     return [launcher, *local, "-hosts", hosts, "-n", ranks, *tag]
