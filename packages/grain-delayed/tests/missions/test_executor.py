@@ -153,7 +153,7 @@ async def test_a_local_worker_with_a_file_hosts_a_scheduler_for_others(
 
     lines = capsys.readouterr().err.splitlines()
     assert ["worker me(local) starts cleaning up", "worker me(local) clear"] == lines[1:-2]
-    assert lines[-2].startswith("1 done, ")
+    assert lines[-2].startswith("1 done")
 
 
 async def test_where_another_scheduler_serves_only_the_local_worker_is_used(
