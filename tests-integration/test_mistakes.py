@@ -602,7 +602,7 @@ def test_a_request_that_fits_no_worker_is_said_and_taken_back(tmp_path: Path) ->
         stack.enter_context(site.worker("large", Cores=2))
         until("A worker is there now that can run tasks which ask for Cores(2).\n")
         (tmp_path / "seen").touch()
-        until("1 done, ")
+        until("1 done")
 
 
 def program_of_blocking() -> str:
