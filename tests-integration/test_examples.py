@@ -69,9 +69,7 @@ def check_frame(stderr: list[str], shortest: float) -> None:
     assert config == "Config file is disabled, using default settings."
     assert re.fullmatch(r"worker \S+\(local\) starts cleaning up", cleaning)
     assert re.fullmatch(r"worker \S+\(local\) clear", clear)
-    ended = re.compile(
-        r"\d+ done, (\d+ min )?\d+ s(, cores \d+ % given(, \d+ % of that computing)?)?"
-    )
+    ended = re.compile(r"\d+ done(, cores \d+ % given(, \d+ % of that computing)?)?")
     assert all(ended.fullmatch(line) for line in summary)
     match = re.fullmatch(r"Time elapsed for all jobs: (\d+\.\d{3})s", elapsed)
     assert match

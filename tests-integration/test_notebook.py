@@ -288,7 +288,7 @@ def test_each_cell_that_runs_tasks_has_a_bar_of_its_own(cells: Kernel) -> None:
         shown = [bars(cell) for cell in cells.all[-len(codes) :]]
         assert [[], [], [], []] == [shown[0], shown[1], shown[3], shown[5]]
         [first], [second] = shown[2], shown[4]
-        assert first.startswith("1 done, 0 running, 0 queued, ")
+        assert first.startswith("1 done, 0 failed, 0 running, 0 queued, ")
         assert second.startswith("2 done, 1 failed, 0 running, 0 queued, ")
 
     cells.loop.run_until_complete(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ except subprocess.CalledProcessError as error:
     print(error.returncode)
 """
     *said, number, status = site.python(python, program).splitlines()
-    assert "srun: error: task 0: Exited with exit code 1" in said
+    error = (
+        f"srun: error: {socket.gethostname().partition('.')[0]}: task 0: Exited with exit code 1"
+    )
+    assert error in said
     assert status == "1"
     site.until(number, "F")
 

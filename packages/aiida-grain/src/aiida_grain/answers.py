@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 STATES = {
     "waiting": JobState.QUEUED,
+    "impossible": JobState.QUEUED_HELD,
     "running": JobState.RUNNING,
     "done": JobState.DONE,
     "failed": JobState.DONE,
@@ -29,7 +30,6 @@ STATES = {
 _HELD = {
     "on hold",
     "for other jobs",
-    "for a job that did not end as wanted",
     "for its begin time",
 }
 
@@ -153,7 +153,7 @@ def _job_info(job: dict[str, Any]) -> JobInfo:
         info.requested_wallclock_time_seconds = round(job["time_limit"])
     last = _last_attempt(job)
     # One that has ended without a worker was cancelled before it began.
-    if last is not None and state != JobState.QUEUED:
+    if last is not None and state not in (JobState.QUEUED, JobState.QUEUED_HELD):
         info.dispatch_time = _time(last["began"])
         info.allocated_machines = []
         # A Grain on the computer that is older has no list.
