@@ -15,7 +15,7 @@ from aiida.schedulers import SchedulerParsingError
 from aiida.schedulers.datastructures import JobState
 
 from aiida_grain.answers import NOT_FINISHED, STATES, exit_code, job_id, job_infos
-from grain.cli.queue.rows import WORDS
+from grain.cli.queue.rows import NEVER, WORDS
 from grain.queue.records import Dependency
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def states(jobs: JobCommands, *words: str) -> dict[str, JobState]:
 
 
 def test_each_state_of_a_job_has_one_of_aiida() -> None:
-    assert set(WORDS.values()) == STATES.keys()
+    assert {NEVER, *WORDS.values()} == STATES.keys()
 
 
 def test_the_id_of_a_job_has_its_queue(jobs: JobCommands) -> None:
