@@ -8,7 +8,7 @@ from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from grain.delayed.display.estimate import Estimate, estimate
@@ -90,6 +90,8 @@ def test_more_room_never_makes_it_longer(
 def test_more_tasks_never_make_it_shorter(
     tasks: list[CallKindNow], cores: float, at: int, more: int
 ) -> None:
+    # Another call of unknown time may take the estimate away.
+    assume(at >= len(tasks) or tasks[at].timed)
     before = estimate(tasks, cores)
     longer = [
         one._replace(waiting=one.waiting + more) if number == at else one

@@ -251,10 +251,20 @@ class Plan:
             turn.put_back(task)
             if standing.reason == "begin time":
                 heapq.heappush(self._at, (entry.job.not_before, entry.number))
-            elif standing.reason == "dependency" and (end := self._book.delayed_until(entry, now)):
-                heapq.heappush(self._at, (end, entry.number))
+            elif standing.reason == "dependency":
+                self._await_delay(turn, now)
             return None
+        if turn.is_mixed:
+            self._await_delay(turn, now)  # that of parked tasks
         return None
+
+    def _await_delay(self, turn: _Turn, now: float) -> None:
+        """Look at a job again when the next delay of its dependencies is over."""
+        end = self._book.delayed_until(turn.entry, now)
+        # An array comes here with each of its tasks that ends.
+        if end and end != turn.delayed_until:
+            turn.delayed_until = end
+            heapq.heappush(self._at, (end, turn.entry.number))
 
     def take_invalid(self) -> list[tuple[int, int | None]]:
         """Return the tasks that are to be cancelled, as they can never begin; None for all."""
@@ -308,6 +318,7 @@ class _Turn:
         kind: of its request.
         active: the tasks that were handed to the scheduler, or run, with their attempts.
         is_open: True while it is among the open jobs of the plan.
+        delayed_until: when a delay of its dependencies ends, after which it is looked at again.
     """
 
     def __init__(self, entry: Entry, kind: str) -> None:
@@ -315,6 +326,7 @@ class _Turn:
         self.kind = kind
         self.active = {task: len(of) for task, of in entry.runs.items() if not of[-1].how}
         self.is_open = False
+        self.delayed_until = 0.0
         self._again: OrderedDict[int | None, None] = OrderedDict()
         # Those that ran before are in `_again`, if they may run once more.
         self._fresh = (task for task in entry.task_numbers() if task not in entry.runs)

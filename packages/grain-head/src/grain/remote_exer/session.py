@@ -860,7 +860,7 @@ class MissionSession:
         return others
 
     def _started(self, message: Started) -> None:
-        if message.behind:
+        if message.behind and message.worker:
             self._sent_ahead(message)
             return
         for task in message.tasks:
@@ -870,7 +870,8 @@ class MissionSession:
                 if record.function is LANE:
                     self.lanes_started.append(task)
                 elif message.worker != record.worker and not (
-                    message.over and task in self.running  # it has begun when it did
+                    # It has begun when it did; without a worker that makes no sense.
+                    message.over and message.worker and task in self.running
                 ):
                     self._leave_worker(task, record)
                     if message.worker:
