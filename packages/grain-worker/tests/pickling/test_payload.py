@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from grain.resource import Cores, Memory
 from grain.worker.call import name_of
-from grain.worker.errors import ExternalError, Failure, PayloadError
+from grain.worker.errors import ExternalError, ExternalMemoryError, Failure, PayloadError
 from grain.worker.payload import Failed, Payloads, describe, failure_in
 
 if sys.version_info < (3, 11):
@@ -63,6 +63,10 @@ class WantsOfSystem(OSError):
 
     def __init__(self, errno: int) -> None:
         super().__init__(errno, "no such thing", "/a/path")
+
+
+class OfTwoKinds(Wants, MemoryError):
+    """Of two builtin classes, of which CPython makes it by one."""
 
 
 class Unloadable(Exception):
@@ -221,6 +225,8 @@ def test_a_script_can_catch_the_exceptions_that_it_defines_and_its_tasklets_rais
         ValueError("a", 1),
         Wants(3, path="/x"),
         WantsOfSystem(2),
+        OfTwoKinds(3, path="/x"),
+        ExternalMemoryError(Failure(("xtb",), "n1", memory_request=2.0)),
         KeyError("k"),
         UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
         FileNotFoundError(2, "no such file", "/x"),

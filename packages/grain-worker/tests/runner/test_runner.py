@@ -22,7 +22,7 @@ from grain.subproc.errors import BrokenSubprocessError
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.errors import ExternalError, Failure
 from grain.worker.external import run_external
-from grain.worker.messages import AskEnding, Cancel, Ended, EndingTold, StartRun
+from grain.worker.messages import AskEnding, Cancel, Ended, EndingTold, EndOfWorker, StartRun
 from grain.worker.runner.runner import signal_behind
 from grain.worker.runner.services import never_told, worker_ends
 
@@ -221,6 +221,35 @@ async def test_a_run_whose_program_was_told_to_end_is_handed_back_if_the_worker_
             assert isinstance(ended, Ended)
             assert ("returned" if ends else "done") == ended.status
             assert (payload is None) == ends
+
+
+@pytest.mark.parametrize("does", ["caught", "wrapped", "at once"])
+async def test_a_run_whose_program_was_warned_of_the_workers_end_is_handed_back(
+    tmp_path: Path, does: str
+) -> None:
+    """Whatever it makes of that; also of a program that the signal of the warning ends."""
+    program = "until [ -e EXIT ]; do sleep 0.02; done; exit 1"
+    warn = "SIGTERM" if does == "at once" else "EXIT"
+
+    async def computes() -> str:
+        try:
+            await run_external(["sh", "-c", program], cwd=tmp_path, warn=warn, warn_before=1.0)
+        except ExternalError as error:
+            if does == "wrapped":
+                raise RuntimeError("scf failed") from error
+            if does == "at once":
+                raise
+        return "caught"
+
+    async with asking_runner() as head:
+        head.post([(EndOfWorker(None, now=True), None)])
+        for attempt in ((1, 1), (2, 1)):
+            head.post([(StartRun(attempt, ZERO), call(computes))])
+            messages: list[object] = []
+            while not any(isinstance(one, Ended) for one in messages):
+                messages += [message for message, _ in await head.receive()]
+            assert isinstance(messages[-1], Ended)
+            assert (attempt, "stopped") == (messages[-1].attempt, messages[-1].status)
 
 
 @pytest.mark.parametrize("after", [True, False])

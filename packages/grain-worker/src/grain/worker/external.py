@@ -390,6 +390,10 @@ async def run_warned(
     if failed:
         raise failed[0]
     assert ended is not None  # or an exception has left the nursery
+    if warning.cause == "worker" and isinstance(GVAR.account, RunAccount):
+        # Whatever the function makes of the error: what it returns is not the result of a program
+        # that has come to its end.
+        GVAR.account.stopped = True
     return _after_warning(ended, warning, check=check)
 
 

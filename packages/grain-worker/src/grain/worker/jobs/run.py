@@ -27,7 +27,7 @@ from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
 from grain.resource import SLOTS, THREADS
 from grain.worker.auto import batch_id, batch_system
-from grain.worker.errors import ExternalError, printable
+from grain.worker.errors import ExternalError, ExternalTimeoutError, printable
 from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_warned
 from grain.worker.gang.control import listen
 from grain.worker.jobs.program import (
@@ -50,7 +50,7 @@ from grain.worker.processes.account import attempt_of
 from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import members
 from grain.worker.processes.warning import EarlyWarning, send
-from grain.worker.runner.runner import signal_behind, stopped_for_worker
+from grain.worker.runner.runner import signal_behind
 from grain.worker.runner.services import programs_were_told_to_end, worker_ends
 from grain.worker.steps.desk import DESK, step_desk
 from grain.worker.steps.of_job import shares_of, step_job
@@ -311,7 +311,7 @@ class _Runner:
                 ended = receipt_of_failure(error, job.timeout, _end_at(began, error.elapsed))
                 self.line = decisive_line_of(str(error))
                 own = ended.how not in ("exit", "signal")  # it says itself what was wrong
-                stopped = stopped_for_worker(error)
+                stopped = isinstance(error, ExternalTimeoutError) and error.warned == "worker"
                 if stopped or (not own and await worker_ends(signal_behind(error))):
                     ended = self.returned()
             except Exception as error:

@@ -46,5 +46,12 @@ def _new(cls: type[BaseException], builtin: Any, args: tuple[Any, ...]) -> BaseE
     try:
         return cls.__new__(cls, *args)
     except TypeError:  # its __new__ takes other arguments, too
-        error: BaseException = builtin.__new__(cls, *args)
-        return error
+        pass
+    error: BaseException
+    try:
+        error = builtin.__new__(cls, *args)
+    except TypeError:
+        # Of several builtin bases, CPython lets only one make it, and that may be another one:
+        # `class E(Exception)`, `class M(E, MemoryError)`.
+        error = BaseException.__new__(cls, *args)
+    return error

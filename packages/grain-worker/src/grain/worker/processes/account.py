@@ -142,10 +142,13 @@ class RunAccount:
         deadline: when that is over, by trio's clock.
         end: of its worker; None where that is of no interest.
         ran: its programs; None before the first.
+        stopped: True if a program of it has ended that was warned of the end of its worker.
         ended: when it ended; 0 before.
     """
 
-    __slots__ = ("attempt", "deadline", "end", "ended", "limit", "past", "ran", "res", "started")
+    __slots__ = (
+        "attempt", "deadline", "end", "ended", "limit", "past", "ran", "res", "started", "stopped",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -160,6 +163,7 @@ class RunAccount:
         self.end = end
         self.limit = self.deadline = math.inf
         self.ran: Programs | None = None
+        self.stopped = False
         self.started = time.time()
         self.ended = 0.0
 

@@ -22,7 +22,6 @@ from grain.worker.call import run_call
 from grain.worker.errors import (
     ExternalError,
     ExternalLostError,
-    ExternalTimeoutError,
     MemberLost,
     PayloadError,
     all_behind,
@@ -445,9 +444,9 @@ class _Execution(Generic[Arriving, Departing]):
         The status is that of `Ended`; "" for an end of its own.
         """
         assert account.attempt is not None
+        if account.stopped and ended is not None:
+            return "stopped"
         if type(ended) is outcome.Error:
-            if stopped_for_worker(ended.error):
-                return "stopped"
             if isinstance(ended.error, MemberLost) and ended.error.ends:
                 return "returned"
             sent = signal_behind(ended.error)
@@ -572,14 +571,6 @@ def crash_behind(error: BaseException) -> str:
     if isinstance(error, ExternalLostError) and error.unwatched:
         return f"the process that watched over {command_line(error.argv)} was killed"
     return ""
-
-
-def stopped_for_worker(error: BaseException) -> bool:
-    """Return True if a run ended because programs stopped softly before the end of its worker."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(stopped_for_worker, error.exceptions))
-    stopped = isinstance(error, ExternalTimeoutError) and error.stopped_softly
-    return stopped and error.failure.warned == "worker"  # type: ignore[attr-defined]
 
 
 def lost_worker(error: BaseException) -> str:
