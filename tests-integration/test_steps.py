@@ -217,18 +217,20 @@ async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path:
         assert ([], ["srun: error: gpu1: task 0: Exited with exit code 4"], 4) == shown(done)
 
 
-async def test_signals_of_the_script_reach_the_processes_and_warnings_do_not_end_srun(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.parametrize("how", ["kill", "from a session of its own"])
+async def test_signals_of_the_script_reach_the_processes(tmp_path: Path, how: str) -> None:
+    """As of a script that asks its program for a checkpoint before its time is over."""
     async with job_of(tmp_path) as job:
         inner = (
-            'trap "echo term; exit 7" TERM; echo ready > ready.$SLURM_PROCID; '
-            "while :; do sleep 0.01; done"
+            'trap "echo > warned.$SLURM_PROCID" USR1; trap "echo term; exit 7" TERM; '
+            "echo ready > ready.$SLURM_PROCID; while :; do sleep 0.01; done"
         )
+        setsid = "" if how == "kill" else "exec setsid "
         script = (
-            f"srun -n2 sh -c '{inner}' &\n"
+            f"{setsid and '( '}{setsid}srun -n2 sh -c '{inner}'{setsid and ' )'} &\n"
             "while ! [ -s ready.0 -a -s ready.1 ]; do sleep 0.01; done\n"
-            "kill -USR1 $!; kill -TERM $!; wait $!; echo status $?"
+            "kill -USR1 $!; while ! [ -s warned.0 -a -s warned.1 ]; do sleep 0.01; done\n"
+            "kill -TERM $!; wait $!; echo status $?"
         )
         done = await job.run("sh", "-c", script)
         assert "status 7\n" in done.stdout
@@ -262,6 +264,35 @@ async def test_ranks_are_started_by_the_launcher_of_their_library(tmp_path: Path
         assert ("0\n", "1\n") == tuple((tmp_path / f"of.{n}").read_text() for n in (0, 1))
         await job.srun("-n2", "--mpi=pmi2", "true", GRAIN_RSH="/no/rsh")
         assert "-hosts m0:2 -n 2" in (tmp_path / "words").read_text()
+
+
+async def test_a_launcher_that_a_signal_ends_has_not_succeeded(tmp_path: Path) -> None:
+    """That of MPICH exits with 0 then."""
+    async with job_of(tmp_path) as job:
+        launcher = tmp_path / "commands/mpiexec.hydra"
+        launcher.write_text(
+            '#!/bin/sh\n[ "$1" != --version ] || { echo HYDRA build details; exit; }\n'
+            'trap "exit 0" TERM; echo > begun; while :; do sleep 0.01; done\n'
+        )
+        launcher.chmod(0o700)
+        script = (
+            "srun -n2 --mpi=pmi2 true & while ! [ -s begun ]; do sleep 0.01; done; kill $!; "
+            "wait $!; echo status $?"
+        )
+        assert "status 143\n" in (await job.run("sh", "-c", script)).stdout
+        assert (-15,) == job.lines[-1].statuses
+
+
+async def test_a_step_that_cannot_begin_or_write_has_failed(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        done = await job.srun("-n2", "-i", "/nonexistent", "cat")
+        assert "Could not open stdin file" in done.stderr
+        assert (1, (1, 1)) == (done.returncode, job.lines[-1].statuses)
+        full = await job.run("sh", "-c", "srun -l echo x > /dev/full")
+        assert "srun: error: output could not be written: No space left on device\n" == full.stderr
+        assert 1 == full.returncode
+        away = await job.run("sh", "-c", "srun -l seq 100000 | head -1")
+        assert ("0: 1\n", True) == (away.stdout, "Traceback" not in away.stderr)
 
 
 async def test_ranks_never_run_as_programs_of_their_own(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ if sys.version_info < (3, 11):
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from pathlib import Path
 
     from grain.edge.channel import MemoryChannel
     from grain.edge.messages import Message

@@ -49,6 +49,7 @@ _HEARD = {
     signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, *_WARNINGS,
 }  # fmt: skip
 _ENDS = (signal.SIGTERM, signal.SIGKILL)
+_FAILED = 1 << 8  # the status of a process that exits with 1, as of waitpid(2)
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)  # Python has actions of its own
 
 
@@ -153,6 +154,8 @@ class _Step:
         self._mask = mask
         self._pids: dict[int, int] = {}  # of processes that run: their numbers
         self._statuses: list[int] = []
+        self._sent = 0  # the last signal that was passed on
+        self._unwritten = ""
         self._cpu = self._memory = 0.0  # seconds; the peak of a process, in GB
         self._pumps: list[Thread] = []
         self._files: list[int] = []
@@ -184,9 +187,8 @@ class _Step:
 
         library, path = mpi.library_of_option(self._how.mpi), ""
         seen, found = mpi.library_of(command[0], thorough=len(self._ranks) > 1)
-        library = library or seen
-        if library == seen:
-            path = found
+        if seen:
+            library, path = seen, found  # under the launcher of another one, each rank is alone
         if not library or self._how.multi:
             if seen:
                 raise StepRefused(f"srun: error: (Grain) {_USE_MPIRUN}")
@@ -233,9 +235,10 @@ class _Step:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
         try:
-            self._statuses = [0] * len(self._started)
+            self._statuses = [_FAILED] * len(self._started)  # if it cannot begin
             plans = [self._plan(rank) for rank in self._started]
             sources = self._stdin()
+            self._statuses = [0] * len(self._started)
             for rank, (out, err) in enumerate(plans):
                 self._pids[self._start(rank, (sources[rank], out, err))] = rank
             _tell(desk, started=list(self._pids))
@@ -249,6 +252,9 @@ class _Step:
             for pump in self._pumps:
                 if not pump.daemon:
                     pump.join()
+            if self._unwritten:
+                self._say(f"srun: error: output could not be written: {self._unwritten}")
+                self._statuses[0] = self._statuses[0] or _FAILED
         finally:
             # Also for a step that could not begin: the next srun finds the room free.
             codes = [-os.WTERMSIG(s) if os.WIFSIGNALED(s) else s >> 8 for s in self._statuses]
@@ -305,9 +311,17 @@ class _Step:
         width = len(str(len(self._ranks) - 1))
         label = b"" if self._launcher else f"{rank:{width}}: ".encode()
         target = os.dup(target)
-        self._pumps.append(Thread(target=_label, args=(reading, target, label)))
+        self._pumps.append(Thread(target=self._label, args=(reading, target, label)))
         self._files.append(writing)
         return writing
+
+    def _label(self, reading: int, target: int, label: bytes) -> None:
+        try:
+            _label(reading, target, label)
+        except BrokenPipeError:
+            pass  # who reads has gone, as of `srun -l ... | head`; the program learns of it
+        except OSError as error:
+            self._unwritten = error.strerror
 
     def _stdin(self) -> list[int]:
         """Return a descriptor for the input of each process."""
@@ -434,6 +448,7 @@ class _Step:
                 continue
             if heard.si_signo != signal.SIGCHLD:
                 if _is_of_user(heard):
+                    self._sent = heard.si_signo
                     self._signal(heard.si_signo)
                 continue
             failed = self._reap()
@@ -468,6 +483,8 @@ class _Step:
                 if self._launcher or not self._ranks[rank]["member"]:
                     self._cpu += usage.ru_utime + usage.ru_stime
                     self._memory = max(self._memory, usage.ru_maxrss * 1024e-9)
+                if self._launcher and not status and self._sent in _ENDS:
+                    status = self._sent  # mpiexec of MPICH says nothing of a signal that ends it
                 self._statuses[rank] = _status(status, bool(self._ranks[rank]["member"]))
                 key = self._ranks[rank]["name"], self._statuses[rank]
                 ended.setdefault(key, []).append(rank)
@@ -534,12 +551,17 @@ def _ranges(numbers: Sequence[int]) -> str:
 def _is_of_user(heard: signal.struct_siginfo) -> bool:
     """Return True if a signal is for this process only, from the job itself.
 
-    What a terminal, or the worker, sends to the job reaches all processes by itself.
+    What a terminal, or the worker, sends to the job reaches all processes by itself. A process of
+    the job may have another session, as what Python starts with ``start_new_session``.
     """
-    if heard.si_signo in _WARNINGS or not heard.si_pid:
+    if not heard.si_pid:
         return False
+    own = f"GRAIN_JOB_ID={os.environ.get('GRAIN_JOB_ID', '')}".encode()
     try:
-        return os.getsid(heard.si_pid) == os.getsid(0)
+        if os.getsid(heard.si_pid) == os.getsid(0):
+            return True
+        with open(f"/proc/{heard.si_pid}/environ", "rb") as file:  # noqa: PTH123 - see above
+            return own in file.read().split(b"\0")
     except OSError:  # it has gone since
         return True
 
