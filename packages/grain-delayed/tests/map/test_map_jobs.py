@@ -129,9 +129,12 @@ async def test_a_job_that_fails_is_tried_so_often_and_counts_once(
         trio.open_nursery() as nursery,
     ):
         jobs = Jobs(plan, active, nursery, tally, None, OutputPrinter())
-        jobs.start(MapJob(1, ["sh", "-c", "echo >> tries; exit 3"], "", tmp_path, None))
+        jobs.start(
+            MapJob(1, ["sh", "-c", "echo $GRAIN_ATTEMPT >> tries; exit 3"], "", tmp_path, None)
+        )
 
-    assert "\n" * tries == (tmp_path / "tries").read_text()
+    attempts = ["", *map(str, range(2, tries + 1))]
+    assert attempts == (tmp_path / "tries").read_text().splitlines()
     assert (0, 1) == (tally.succeeded, tally.failed)
 
 

@@ -189,14 +189,15 @@ class Jobs:
         self._last_waiting = trio.current_time()
         self._nursery.start_soon(self._await_end, job, first)
 
-    def _submit(self, job: MapJob) -> Delayed[Completed]:
+    def _submit(self, job: MapJob, attempt: int = 1) -> Delayed[Completed]:
         for folder in (job.directory, *(file.parent for file in job.files or ())):
             folder.mkdir(parents=True, exist_ok=True)
         out, err = job.files or (CAPTURE, CAPTURE)
         return self._leaf(
             job.argv,
             cwd=str(job.directory),
-            env=self._env,
+            # That of a task counts within it, and each attempt here is a task of its own.
+            env=self._env if attempt == 1 else {**(self._env or {}), "GRAIN_ATTEMPT": str(attempt)},
             stdout=out,
             stderr=err,
             timeout=self._timeout,
@@ -208,11 +209,11 @@ class Jobs:
         try:
             began = time.time()
             ended = await _end_of(job, submitted, began)
-            for _ in range(self._tries - 1):
+            for attempt in range(2, self._tries + 1):
                 if not ended.failed or self._tally.halted:
                     break
                 began = time.time()
-                ended = await _end_of(job, self._submit(job), began)
+                ended = await _end_of(job, self._submit(job, attempt), began)
             out, err = self._write_down(job, ended)
             if ended.remark:
                 err += os.fsencode(f"grain map: job {job.seq}: {ended.remark}\n")

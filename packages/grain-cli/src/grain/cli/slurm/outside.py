@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import select
+import signal
 import stat
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -24,7 +25,7 @@ from grain.eventlog.names import state_folder
 from grain.files.trust import private_folder, python_command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from grain.cli.slurm.here import Here
 
@@ -99,8 +100,9 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
 
     number = 0
     try:
-        queue, number = submit(here, job, b"" if "input" in given else _stdin())
-        ended = wait_for(here, queue, number, go_on)
+        with _signals_interrupt():
+            queue, number = submit(here, job, b"" if "input" in given else _stdin())
+            ended = wait_for(here, queue, number, go_on)
     except (KeyboardInterrupt, NeverBegins) as error:
         from grain.cli.slurm.scancel import scancel
 
@@ -117,6 +119,21 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     said = exit_status(ended, otherwise=0)
     why = f"srun: error: task 0: Exited with exit code {status}" if status and not said else ""
     return SlurmAnswer("", why, status)
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Have SIGTERM, as of `timeout`, and SIGHUP, of a closed terminal, do what Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {one: signal.signal(one, interrupt) for one in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stdin() -> bytes:

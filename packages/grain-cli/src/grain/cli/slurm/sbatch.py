@@ -157,7 +157,8 @@ def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:
         raise _failed(
             "I/O error writing script/environment to file", str(error), here.command
         ) from None
-    wake_dispatcher(queue)
+    if why := wake_dispatcher(queue):
+        sys.stderr.write(f"{here.command}: (Grain) job {number} waits: {why}\n")
     return queue, number
 
 

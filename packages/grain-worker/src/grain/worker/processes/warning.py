@@ -107,9 +107,13 @@ class EarlyWarning:
         self.limit = 0.0
         if isinstance(warn, str) and warn in signal.Signals.__members__:
             warn = signal.Signals[warn]
+        elif isinstance(warn, str) and warn.upper().startswith("SIG"):
+            raise ValueError(f"warn={warn!r}: it is not the name of a signal, such as 'SIGTERM'")
         if isinstance(warn, int) and not isinstance(warn, bool):
             if warn not in signal.valid_signals() or warn == 0:
                 raise ValueError(f"warn={warn!r}: it is not the number of a signal")
+            if warn in (signal.SIGKILL, signal.SIGSTOP):
+                raise ValueError(f"warn={warn!r}: no program can handle that signal")
             self.signal = int(warn)
         elif inspect.iscoroutinefunction(warn):
             self._function = warn

@@ -188,7 +188,7 @@ class _Step:
         library, path = mpi.library_of_option(self._how.mpi), ""
         seen, found = mpi.library_of(command[0], thorough=len(self._ranks) > 1)
         if seen:
-            library, path = seen, found  # under the launcher of another one, each rank is alone
+            library, path = seen, found  # under the launcher of another one, each rank is one of one
         if not library or self._how.multi:
             if seen:
                 raise StepRefused(f"srun: error: (Grain) {_USE_MPIRUN}")
@@ -321,7 +321,7 @@ class _Step:
         except BrokenPipeError:
             pass  # who reads has gone, as of `srun -l ... | head`; the program learns of it
         except OSError as error:
-            self._unwritten = error.strerror
+            self._unwritten = error.strerror or str(error)
 
     def _stdin(self) -> list[int]:
         """Return a descriptor for the input of each process."""
