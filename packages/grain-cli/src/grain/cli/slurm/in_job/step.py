@@ -188,7 +188,7 @@ class _Step:
         library, path = mpi.library_of_option(self._how.mpi), ""
         seen, found = mpi.library_of(command[0], thorough=len(self._ranks) > 1)
         if seen:
-            library, path = seen, found  # under the launcher of another one, each rank is one of one
+            library, path = seen, found  # under the launcher of another one, each is rank 0 of 1
         if not library or self._how.multi:
             if seen:
                 raise StepRefused(f"srun: error: (Grain) {_USE_MPIRUN}")
