@@ -55,7 +55,7 @@ _LOOK_UNMET = 1.0  # seconds between two looks for requests that no worker can m
 # Seconds for which no worker could meet a request, until commands say so: workers that are there
 # come back within these when a scheduler starts, those of a batch system later.
 _UNMET = 10.0
-_UNMET_BY_NONE = 60.0  # the same where there is no worker at all
+_UNMET_BY_NONE = 60.0  # the same as long as no worker has joined
 _LOOK_AWAY = 5.0  # seconds between two looks for the end of a run that no executor knows
 # Seconds between two questions to batch systems about the same runs, and at least until one about
 # further runs. Slurm lists a job for 300 s after its end, unless the site says otherwise
@@ -120,7 +120,7 @@ class DispatchLoop:
         self._ends: list[tuple[TaskAttempt, outcome.Outcome[None]]] = []
         # Where attempts at jobs have failed, which go elsewhere first; of the last ones.
         self._failed_on: dict[tuple[int, int | None], tuple[FailedOn, ...]] = {}
-        # The requests that no worker here can meet, and since when; and those that were told.
+        # Since when no worker here can meet a request; and the requests that commands know of.
         self._unmet_since: dict[tuple[bytes, float], float] = {}
         self._unmet: list[UnmetRequest] = []
         self._woken = trio.Event()

@@ -152,7 +152,7 @@ _VARIES = re.compile(
 
 
 def _dots(match: re.Match[str]) -> str:
-    """Return dots for a word, with the brackets around it, and those that others have opened."""
+    """Return dots in place of a word; brackets around it stay, so that all are still in pairs."""
     word = match[0].lstrip("([{")
     before = match[0][: len(match[0]) - len(word)]
     bare = word.rstrip(")]}")

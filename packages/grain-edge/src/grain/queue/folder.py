@@ -301,7 +301,7 @@ class Queue:
         if task is not None:
             array = self.job(number).array
             if array is None or not has_task(array, task):
-                raise BadInput(f"there is no task {number}_{task} to wait for")
+                raise BadInput(f"job {number} has no task {task} to wait for")
 
     def _keep_blob(self, content: bytes) -> None:
         name = f"blobs/{_digest(content)}"

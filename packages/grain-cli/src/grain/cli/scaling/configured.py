@@ -40,7 +40,7 @@ def worker_shape(config: Config, shape: Shape | None, sharing: int) -> WorkerSha
 
     Args:
         shape: the shape; None where there is one sort only.
-        sharing: the number of workers that share this machine where there is no batch system.
+        sharing: without a batch system, the number of workers on this machine.
 
     Raises:
         click.ClickException: the resources of the configuration make no sense.

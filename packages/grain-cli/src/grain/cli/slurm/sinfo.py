@@ -43,7 +43,7 @@ _INSTEAD = {
     "sattach": "a job writes to files, see scontrol show job",
     "sbcast": "workers share the directories of jobs",
     "sprio": "larger priorities go first, then smaller numbers; squeue -o '%i %Q' shows them",
-    "sreport": "there are no accounts",
+    "sreport": "Grain has no accounts; sacct lists jobs",
 }
 _REASONS = "REASON               USER      TIMESTAMP           NODELIST\n"
 # The names of --Format, with their letters.

@@ -48,8 +48,8 @@ class SrunWords(NamedTuple):
 
     Attributes:
         directory: where they run; "" for that of srun.
-        stdin: "all" for that of srun to each of them; the number of the one that gets it; or a
-            file.
+        stdin: "all" if each process gets the standard input of srun; else the number of the only
+            process that does, or the file that each reads.
         append: True to append to output files.
         label: True for the number of the process before each line.
         kills: True to end all when one has failed.
@@ -77,7 +77,7 @@ class SrunWords(NamedTuple):
 
 
 def with_variables(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return options, with those that variables of srun give where they say nothing."""
+    """Return options; those that are not given have the values of srun's variables."""
     of_variables = {
         name: environment[key] for key, name in _VARIABLES.items() if environment.get(key)
     }

@@ -42,9 +42,9 @@ _MOST_NODES = 10_000
 _ALL = "all"  # cores of a worker
 _LICENCE = re.compile(r"([A-Za-z0-9][\w.-]*)(?:@[\w.-]+)?(?::([1-9]\d{0,5}))?", re.ASCII)
 _REFUSED = {
-    "bb": ("Burst Buffer request invalid", "there are no burst buffers"),
-    "bbf": ("Burst Buffer request invalid", "there are no burst buffers"),
-    "cluster-constraint": ("Invalid feature specification", "there are no clusters to choose from"),
+    "bb": ("Burst Buffer request invalid", "Grain has no burst buffers"),
+    "bbf": ("Burst Buffer request invalid", "Grain has no burst buffers"),
+    "cluster-constraint": ("Invalid feature specification", "Grain has one cluster"),
     "container": ("Unsupported option", "containers are not started here: do so in the script"),
     "deadline": ("Requested time limit is invalid (missing or exceeds some limit)",
                  "--deadline is not supported"),
@@ -53,7 +53,7 @@ _REFUSED = {
     "nodefile": ("Invalid node name specified", "jobs cannot choose their nodes"),
     "nodelist": ("Invalid node name specified", "jobs cannot choose their nodes"),
     "reboot": ("Access/permission denied", "nodes are not rebooted"),
-    "reservation": ("Requested reservation is invalid", "there are no reservations"),
+    "reservation": ("Requested reservation is invalid", "Grain has no reservations"),
 }  # fmt: skip
 
 

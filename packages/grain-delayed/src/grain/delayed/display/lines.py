@@ -113,7 +113,6 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("‚îÅ", "‚î
     wide = width >= _NARROW
     end, elapsed = _end(progress, width), LinePart(f"{span(round(progress.elapsed))} elapsed")
     share = progress.share
-    given, *computing = [*cores_parts(now, "/"), LinePart("")]
     # In the order of the line, each with its rank: the smaller, the more important.
     ranked = [
         (1, LinePart("" if share is None else _percent(progress), "bold")),
@@ -123,8 +122,8 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("‚îÅ", "‚î
         (5, LinePart(f"{now.running} running")),
         (6, LinePart("" if now.stuck else f"{now.queued} queued")),
         (8, LinePart(_rate(progress) if wide and progress.ended else "")),
-        (7, given),
-        *((8, part) for part in computing if wide),
+        # Those given; and on wide terminals those that compute.
+        *((7 + at, part) for at, part in enumerate(cores_parts(now, "/")) if wide or not at),
         (9, elapsed if wide or not end.text else LinePart("")),
         (0, end),
         (3, LinePart(left_text(progress) if now.stuck else "")),

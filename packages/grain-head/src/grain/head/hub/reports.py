@@ -192,7 +192,7 @@ class MissionReports:
         before = mission.unschedulable.get(number)
         here, scaled = bool(self._scheduler.workers), now < self._scaled_until
         if before is not None and not before.cluster and not here and scaled:
-            return  # it waits for another worker than those that come and go
+            return  # the workers that come and go are too small for it: a larger one is awaited
         if not self._may_come_back(queue) and not self._may_be_replaced(mission, number, queue):
             why = self._scheduler.why_never(queue.request, now, queue.interpreter)
         larger = why is not None and self._scheduler.needs_larger(queue.request)

@@ -546,7 +546,8 @@ class WorkerRecord(PeerRecord):
     # Its job, as the batch system calls it.
     job: str = ""
     cluster: str = ""  # its display name
-    # Its batch system, and the job as that lists it when it is over; both as it registers.
+    # Its batch system, and the name by which that lists the ended job. The worker states both when
+    # it registers.
     system: str = ""
     listed: str = ""
     # On how many cores something is computed there; None where that is not known.

@@ -182,7 +182,7 @@ NOT_SET = {
     "SLURM_HET_SIZE": "all nodes of a job have the same",
     "SLURM_CONF": "there is no such file; the system's commands would read it",
     "SLURM_CONTAINER": "containers are refused",
-    "SLURM_JOB_RESERVATION": "there are no reservations",
+    "SLURM_JOB_RESERVATION": "Grain has no reservations",
     "SLURM_PROFILE": "nothing is profiled",
     "SLURM_SHARDS_ON_NODE": "a job has a part of a GPU, and the GPU has no number of shards",
 }

@@ -196,7 +196,7 @@ class _Step:
         launcher = mpi.launcher_of(library, path)
         if not launcher:
             raise StepRefused(
-                f"srun: error: (Grain) {_USE_MPIRUN}; there is no launcher of {library} on PATH"
+                f"srun: error: (Grain) {_USE_MPIRUN}; PATH has no launcher of {library}"
             )
         members = [rank["member"] for rank in self._ranks]
         nodes = [(member, members.count(member)) for member in dict.fromkeys(members)]
