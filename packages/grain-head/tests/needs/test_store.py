@@ -80,6 +80,15 @@ def test_a_file_that_anybody_may_write_is_not_believed(tmp_path: Path) -> None:
     assert not needs.groups
 
 
+def test_what_cannot_be_read_is_put_aside_and_not_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "needs.json"
+    path.mkdir()
+    (path / "mine").touch()
+    assert "It is kept as needs.json.unreadable" in store.load(path, Needs())
+    assert (tmp_path / "needs.json.unreadable" / "mine").exists()
+    assert not path.exists()
+
+
 def test_it_is_beside_the_meeting_file_or_in_the_users_state_directory(tmp_path: Path) -> None:
     """The key of a bridge may change, and is no part of the name."""
     env = {"XDG_STATE_HOME": str(tmp_path)}

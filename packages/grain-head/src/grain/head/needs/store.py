@@ -130,20 +130,17 @@ def load(path: Path, needs: Needs) -> str:
 
     Returns:
         Why the file was put aside, and where; "" if it was read, or there is none.
-
     """
     try:
-        data, status = path.read_bytes(), path.lstat()
+        why = mistrust(path, path.lstat())
+        if not why:
+            needs.groups.update((group.name, group) for group in decode(path.read_bytes()))
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return f"{error}; so groups learn their memory again"
-    why = mistrust(path, status)
-    if not why:
-        try:
-            needs.groups.update((group.name, group) for group in decode(data))
-        except Unreadable as error:
-            why = f"{path}: {error}"
+        why = str(error)
+    except Unreadable as error:
+        why = f"{path}: {error}"
     if not why:
         return ""
     aside = path.with_name(f"{path.name}.unreadable")
