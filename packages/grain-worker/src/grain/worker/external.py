@@ -61,7 +61,6 @@ from grain.worker.processes.mpi import members, mpi_prefix
 from grain.worker.processes.out_of_memory import evidence_of_memory
 from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, StuckError
 from grain.worker.processes.warning import BEFORE, EarlyWarning, UnusableWarning, Warn
-from grain.worker.runner.services import services_here
 
 if TYPE_CHECKING:
     from grain.worker.guards.protocol import ProgramRequest
@@ -627,16 +626,11 @@ class ProgramCall:
         if not isinstance(account, RunAccount):
             return await self._attempts()
         account.programs.begin(self, time.monotonic())
-        services = services_here()
-        if services is not None:
-            services.begin_program()
         result: ProgramResult | None = None
         try:
             result = await self._attempts()
             return result
         finally:
-            if services is not None:
-                services.programs -= 1
             result = result or self.cancelled_result
             used = None
             if result is not None and isinstance(result.report, ProgramExit):

@@ -47,7 +47,7 @@ from grain.worker.messages import (
 )
 from grain.worker.node.library_threads import library_threads
 from grain.worker.node.shortage import read_rooms
-from grain.worker.processes.account import RunAccount, WorkerEnd
+from grain.worker.processes.account import ProgramCount, RunAccount, WorkerEnd
 from grain.worker.runner.chains import WaitingRuns
 from grain.worker.runner.services import never_told, open_nursery_of_runs, services_of
 
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from grain.worker.lanes.run import LaneRun
     from grain.worker.messages import Attempt, GangPart
     from grain.worker.node.shortage import MemoryRoom
-    from grain.worker.runner.services import Services
     from grain.worker.runner.translation import Translation
 
 Arriving = TypeVar("Arriving")
@@ -136,7 +135,6 @@ class Runner(Generic[Arriving, Departing]):
                 execution = _Execution(self, nursery)
                 services = services_of(nursery)
                 services.ask_ending, services.told_at = execution.ask_ending, self.told_at
-                services.on_program = partial(execution.on_program, services)
                 afterwards.callback(execution.end_claims)
                 await self.channel.receive_into(execution.take)
                 execution.leave()
@@ -211,6 +209,7 @@ class _Execution(Generic[Arriving, Departing]):
         self._lanes: dict[Attempt, LaneRun] = {}
         self._questions: dict[Attempt, _Question] = {}
         self._end_of_worker = WorkerEnd(self._report_warned)
+        self._programs = ProgramCount(self._on_program)
         # Of the watch over the node's memory, if there is one.
         self._watch: trio.CancelScope | None = None
 
@@ -257,18 +256,18 @@ class _Execution(Generic[Arriving, Departing]):
         with suppress(trio.BrokenResourceError):  # the other end has left
             self._channel.post([(answer, None)])
 
-    def on_program(self, services: Services) -> None:
+    def _on_program(self) -> None:
         """Watch the memory of the node, as a program begins."""
         if self._watch is None:
             self._watch = trio.CancelScope()
-            self._nursery.start_soon(self._watch_memory, services, self._watch)
+            self._nursery.start_soon(self._watch_memory, self._watch)
 
-    async def _watch_memory(self, services: Services, scope: trio.CancelScope) -> None:
+    async def _watch_memory(self, scope: trio.CancelScope) -> None:
         from grain.worker.runner.programs import watch_memory  # many runners have no programs
 
         with scope:
             await watch_memory(
-                lambda: services.programs > 0, self._may_end, self._end_now, self._rooms
+                lambda: self._programs.count > 0, self._may_end, self._end_now, self._rooms
             )
         self._watch = None
 
@@ -418,7 +417,7 @@ class _Execution(Generic[Arriving, Departing]):
     ) -> None:
         ended: Outcome | None = None
         returned = ""
-        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker, self._programs)
         try:
             ended = await self._call(run, call, res, settings, None, account)
             returned = await self._handed_back(account, ended)
@@ -443,7 +442,7 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         scope: trio.CancelScope,
     ) -> None:
-        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker, self._programs)
         ended = await self._call(run, call, res, settings, scope, account)
         returned = await self._handed_back(account, ended)
         self._end(run, ended, call, account, returned=returned)
