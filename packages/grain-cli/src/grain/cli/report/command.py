@@ -139,10 +139,10 @@ def _watch(log: StoredLog, file: Path, *, all_rows: bool) -> None:
 
 def _write_page(reader: LogReader, log: StoredLog, output: str | None, *, all_rows: bool) -> None:
     from grain.cli.history.logs import lines_of
+    from grain.cli.plugins import installed_version
     from grain.cli.report.collecting import collect
     from grain.cli.report.figures import ALL_ROWS, USUAL_ROWS
     from grain.cli.report.page import render
-    from grain.cli.version import installed_version
     from grain.eventlog.reader import LogReader
     from grain.facts.clocks import clocks_of
 
