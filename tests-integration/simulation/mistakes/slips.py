@@ -212,11 +212,11 @@ SLIPS: dict[str, Slip] = {
     ),
     "a mission forgets where its tasks run": Slip(
         MissionSession,
-        "on_connected",
-        "p.worker",
+        "_send_task",
+        "record.worker",
         '""',
     ),
-    "a mission forgets crashes": Slip(MissionSession, "on_connected", "p.crashes", "()"),
+    "a mission forgets crashes": Slip(MissionSession, "_send_task", "record.crashes", "()"),
     "a mission ignores where its tasks run": Slip(
         MissionSession, "_started", "record.worker = message.worker", "pass"
     ),
@@ -232,8 +232,8 @@ SLIPS: dict[str, Slip] = {
     "a mission retracts only its first task again": Slip(
         MissionSession,
         "on_connected",
-        "self._send_in_parts(Retract, retracted)",
-        "self._send_in_parts(Retract, retracted[:1])",
+        "retracted[at : at + AT_ONCE]",
+        "retracted[:1]",
     ),
     "a worker does not send its outcomes again": Slip(
         WorkerSession,
@@ -637,7 +637,10 @@ SLIPS: dict[str, Slip] = {
         Leader, "on_message", "self.calling < MOST_CALLS", "not self.calling"
     ),
     "a task that was overtaken as often as the limit gets no worker": Slip(
-        StarvationGuard, "_due", "len(overtakers) < self.limit", "len(overtakers) <= self.limit"
+        StarvationGuard,
+        "_due",
+        "len(overtakers) < self.due_after(queue)",
+        "len(overtakers) <= self.due_after(queue)",
     ),
     "of a queue only the first task is ever due": Slip(
         StarvationGuard,
@@ -685,7 +688,7 @@ SLIPS: dict[str, Slip] = {
         "if False:",
     ),
     "the connections of each process of a lasting mission are counted from 1": Slip(
-        MissionSession, "__init__", "generation * _CONNECTIONS", "0"
+        MissionSession, "__init__", "),\n        generation,", "),\n        0,"
     ),
     "outcomes that no process of a lasting mission fetches are kept for ever": Slip(
         Missions, "_outlast", "if before.get(task.number) ==", "if None is"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from grain.edge.mission_ids import lasts
 from grain.edge.version import Versions
 from grain.eventlog.usage import Report, RunReport, encode_report, report_of
+from grain.inputs.warning import STOPPED_SOFTLY
 from grain.resource import WTime, to_data
 from grain.worker.agent.chains import PATIENCE, Chains, RunRecord, Wish
 from grain.worker.agent.functions import FunctionStore
@@ -22,7 +23,6 @@ from grain.worker.messages import (
     FUNCTIONS,
     LANE,
     PRINTED,
-    STOPPED_SOFTLY,
     TIME_OVER,
     AckRuns,
     ArrivedCount,
