@@ -642,7 +642,10 @@ SLIPS: dict[str, Slip] = {
         Leader, "on_message", "self.calling < MOST_CALLS", "not self.calling"
     ),
     "a task that was overtaken as often as the limit gets no worker": Slip(
-        StarvationGuard, "_due", "len(overtakers) < self.limit", "len(overtakers) <= self.limit"
+        StarvationGuard,
+        "_due",
+        "len(overtakers) < self.due_after(queue)",
+        "len(overtakers) <= self.due_after(queue)",
     ),
     "of a queue only the first task is ever due": Slip(
         StarvationGuard,

@@ -24,6 +24,7 @@ import trio.testing
 from grain import GVAR
 from grain.edge.channel import memory_channels
 from grain.files.processes import this_process
+from grain.inputs.warning import STOPPED_SOFTLY
 from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
@@ -135,7 +136,7 @@ async def test_a_job_that_stops_softly_at_its_workers_end_is_handed_back(
     assert "returned" == (await run_job(call(queue, number))).what
     ended = queue.ended(number, None, 1)
     assert ended is not None
-    assert "returned" == ended.how
+    assert ("returned", STOPPED_SOFTLY) == (ended.how, ended.message)
     assert "stored\n" == (work / f"job-{number}.out").read_text()
     assert not (work / "EXIT").exists()
 

@@ -44,9 +44,6 @@ mission, one after the other (`grain.worker.lanes`)."""
 TIME_OVER = "its worker's time was over"
 """The detail, as text, of a run that its worker has handed back for that reason."""
 
-STOPPED_SOFTLY = "its program has stopped after a warning"
-"""The detail, as text, of a run that was handed back since its program did so."""
-
 
 class Outlived(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The seconds of a run that was not over when the time of its worker was.

@@ -10,11 +10,11 @@ from grain.cli.queue.opening import dispatcher_state
 from grain.cli.queue.rows import REASONS, as_data, block_text, end_text, task_rows
 from grain.cli.show import clean, moment
 from grain.edge.mission_ids import lasting_id
-from grain.queue.states import job_state
+from grain.queue.states import job_state, outcome
 from grain.resource.figures import counted, hostlist, span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from grain.cli.queue.rows import TaskRow
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from grain.queue.folder import Queue
     from grain.queue.records import Job
     from grain.queue.selectors import Selected
+    from grain.queue.states import Run
 
     Ask = Callable[[str, int], list[str]]
 
 _LISTED = 10  # tasks at most that are explained one by one
+_EARLIER = 3  # attempts before the last one
 
 
 def explained(
@@ -110,6 +112,7 @@ def _task_lines(
             lines.append(f"  {block_text(book, entry, block)}")
     if run is not None and not run.worker and standing.state == "FAILED":
         lines.append(f"  it never began: {end_text(run)}")
+    lines += _earlier_lines(entry.runs.get(task, ()), run)
     if run is not None and run.worker:
         verb = "ran" if run.how else "runs"
         seconds = run.elapsed if run.how else now - run.began
@@ -125,6 +128,16 @@ def _task_lines(
             for path in outputs(entry.job, entry.number, task, run.host)
         ]
     return lines
+
+
+def _earlier_lines(runs: Sequence[Run], last: Run | None) -> list[str]:
+    """Return a line for each of the last attempts before the one that is shown in full."""
+    earlier = [run for run in runs if run.worker and run is not last]
+    return [
+        f"  attempt {run.attempt} ran on worker {run.worker}, for {span(run.elapsed)}: "
+        + (end_text(run) or f"it {STATES[outcome(run)]}")
+        for run in earlier[-_EARLIER:]
+    ]
 
 
 def _waiting_lines(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.show import NARROW, clean, folded, table
+from grain.inputs.warning import STOPPED_SOFTLY, soft_stop_text
 from grain.queue.folder import DEFAULT
 from grain.queue.states import AT_ONCE, FINAL, job_state
 from grain.resource.figures import clock, counted, hostlist, signal_name
@@ -143,6 +144,8 @@ def end_text(run: Run) -> str:
     """Return how an attempt ended, where its state does not say that."""
     if run.how == "cancelled":
         return f"by {run.by}" + (f", {run.message}" if run.message else "")
+    if run.message == STOPPED_SOFTLY:
+        return soft_stop_text(run.attempt)
     if run.message:
         return run.message
     if run.how == "signal":

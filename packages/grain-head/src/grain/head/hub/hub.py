@@ -46,6 +46,7 @@ from grain.head.scheduler.explain import Explanation, explain, named
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.validation import check_message
+from grain.inputs.warning import soft_stop_text
 from grain.resource import Cores
 from grain.resource.figures import counted
 from grain.worker.messages import Disconnect
@@ -433,7 +434,7 @@ class Hub:
             return Explanation(task.number, "waiting", (why, *_crashes(task)))
         scheduler_id = task.scheduler_id if lease is None else lease.scheduler_id
         explanation = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
-        reasons = [*explanation.reasons, *_crashes(task)]
+        reasons = [*explanation.reasons, *_crashes(task), *_soft_stops(task)]
         if explanation.state == "running" and lease is not None and lease.gang is not None:
             others = [seat.worker.name for _, seat in sorted(lease.gang.seats.items())]
             reasons.append(f"it also has {named(others)}")
@@ -620,3 +621,11 @@ def _crashes(task: TaskRecord) -> list[str]:
         else:
             texts.append(f"crashed on {crash.worker}: {crash.how}")
     return texts
+
+
+def _soft_stops(task: TaskRecord) -> list[str]:
+    """Return a sentence on the last attempt, if a program of it has stopped softly."""
+    past = task.course.past
+    if past is None or not past.stopped_softly:
+        return []
+    return [f"attempt {past.count} is over: {soft_stop_text(past.count)}"]

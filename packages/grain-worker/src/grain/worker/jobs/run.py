@@ -18,7 +18,7 @@ from grain import GVAR
 from grain.eventlog.causes import decisive_line_of
 from grain.files.processes import this_process
 from grain.files.trust import open_output
-from grain.inputs.warning import parse_warning
+from grain.inputs.warning import STOPPED_SOFTLY, parse_warning
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue
@@ -312,7 +312,9 @@ class _Runner:
                 self.line = decisive_line_of(str(error))
                 own = ended.how not in ("exit", "signal")  # it says itself what was wrong
                 stopped = isinstance(error, ExternalTimeoutError) and error.warned == "worker"
-                if stopped or (not own and await worker_ends(signal_behind(error))):
+                if stopped:
+                    ended = self.returned(STOPPED_SOFTLY)
+                elif not own and await worker_ends(signal_behind(error)):
                     ended = self.returned()
             except Exception as error:
                 ended = _not_started(error)
@@ -384,10 +386,10 @@ class _Runner:
             message=self._cancelled.why,
         )
 
-    def returned(self) -> Ended:
-        """Return the receipt of a run that the worker hands back."""
+    def returned(self, why: str = "") -> Ended:
+        """Return the receipt of a run that the worker hands back, for a reason of its own."""
         elapsed = time.time() - self._began
-        return Ended(how="returned", at=time.time(), elapsed=elapsed)
+        return Ended(how="returned", at=time.time(), elapsed=elapsed, message=why)
 
     def _call(self, desk: str) -> tuple[ProgramCall, StepJob]:
         """Return the call of the program, and what steps need to know of the job.
