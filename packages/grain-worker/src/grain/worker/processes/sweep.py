@@ -81,6 +81,12 @@ class Sweep:
         return ()
 
 
+def own_mark() -> str:
+    """Return the mark of the subreaper that this process is below; "" if there is none."""
+    *_, mark, _ = "", *os.environb.get(MARKS, b"").decode(errors="replace").split(":")
+    return mark and f"{mark}:"
+
+
 def marked(mark: bytes) -> list[int]:
     """Return the processes that began with a mark in their environment, as far as one may look.
 
