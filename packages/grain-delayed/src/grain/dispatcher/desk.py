@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.dispatcher.halting import halting
 from grain.dispatcher.plan import Plan, TaskAttempt
 from grain.files.batch_jobs import WorkerJob
+from grain.files.processes import marked
 from grain.queue.book import Book
 from grain.queue.dispatchers import SIGN_EVERY, Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import QueueError
 from grain.queue.packing import keep_house
 from grain.queue.records import KILL, Begun, Ended, Wish
 from grain.queue.states import FINAL
-from grain.worker.processes.sweep import marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
