@@ -168,6 +168,17 @@ async def test_the_receipt_of_the_begin_has_the_cpus_of_all_members(
     assert (("n2",), 3) == (begun.others, begun.cpus)
 
 
+async def test_the_receipt_of_the_begin_has_the_mark_of_all_that_the_attempt_starts(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAIN_SUBREAPERS", "outer:inner:")
+    number = submit(queue, work, "true")
+    await ran(queue, number)
+    begun = queue.begun(number, None, 1)
+    assert begun is not None
+    assert begun.mark == "inner:"
+
+
 async def test_the_receipt_of_the_begin_names_the_batch_job_of_the_worker(
     queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

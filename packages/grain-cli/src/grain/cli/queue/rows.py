@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.cli.show import NARROW, clean, folded, table
+from grain.cli.columns import Column, rows_text
+from grain.cli.show import clean, folded
 from grain.inputs.warning import STOPPED_SOFTLY, soft_stop_text
 from grain.queue.folder import DEFAULT
 from grain.queue.states import AT_ONCE, FINAL, job_state
@@ -68,18 +69,21 @@ class JobRow(NamedTuple):
     host: str
     end: str
 
-    def cells(self, *, narrow: bool) -> Sequence[object]:
-        """Return the cells of a table, under `HEADS`; the first ones only if it is narrow."""
-        tasks = f"{self.done}/{self.tasks}" if self.tasks > 1 else ""
-        if narrow:
-            return (self.number, self.name, self.state, tasks)
-        state = f"{self.state} {self.reason}" if self.reason else self.state
-        if self.end:
-            state = f"{self.state}: {self.end}"
-        return (self.number, self.name, state, tasks, clock(self.seconds), self.host)
+    @property
+    def sentence(self) -> str:
+        """The reason and the end in a few words."""
+        return ", ".join(filter(None, (self.reason, self.end)))
 
 
-HEADS = ("JOB", "NAME", "STATE", "TASKS", "TOOK", "HOST")
+JOBS: tuple[Column[JobRow], ...] = (
+    Column("JOB", lambda row: row.number),
+    Column("NAME", lambda row: row.name, elastic=True),
+    Column("STATE", lambda row: row.state),
+    Column("TASKS", lambda row: f"{row.done}/{row.tasks}" if row.tasks > 1 else ""),
+    Column("TOOK", lambda row: row.seconds, clock, narrow=True),
+    Column("HOST", lambda row: row.host, narrow=True),
+    Column("REASON", lambda row: row.sentence, narrow=True, under="{}", elastic=True),
+)
 
 
 def jobs_text(queue: str, rows: Sequence[JobRow], most: int | None) -> str:
@@ -89,12 +93,8 @@ def jobs_text(queue: str, rows: Sequence[JobRow], most: int | None) -> str:
         queue: name of the queue.
         most: columns of the terminal; None for no limit.
     """
-    narrow = most is not None and most < NARROW
-    cells = [row.cells(narrow=narrow) for row in rows]
-    heads = HEADS[:4] if narrow else HEADS
-    elastic = (1,) if narrow else (1, 2)
     below = "\n".join(folded(summary(rows), most))
-    return f"{table(f'QUEUE {queue}', heads, cells, most, elastic)}{below}\n"
+    return f"{rows_text(f'QUEUE {queue}', JOBS, rows, most)}{below}\n"
 
 
 def job_row(book: Book, entry: Entry, now: float, blocks: Blocks) -> JobRow:
@@ -185,51 +185,77 @@ def number_text(queue: str, jobs: object) -> str:
     return str(jobs) if queue == DEFAULT else f"{queue}:{jobs}"
 
 
-class TaskRow(NamedTuple):
-    """A task of an array, or a job that is none.
+class TaskRow:
+    """A task of an array, or a job without an array, as it stands.
 
-    Attributes:
+    Args:
+        entry: its job.
+        task: its number; None for a job without an array.
+        standing: its state in the queue.
+        now: Unix seconds.
         never: why it never begins, in a few words; "" if it may, or has.
     """
 
-    name: str
-    task: int | None
-    standing: Standing
-    never: str = ""
+    def __init__(
+        self, entry: Entry, task: int | None, standing: Standing, now: float, never: str = ""
+    ) -> None:
+        self.entry = entry
+        self.job = entry.job
+        self.number = entry.number
+        self.task = task
+        self.standing = standing
+        self.now = now
+        self.never = never
 
-    def cells(self, now: float) -> Sequence[object]:
-        """Return the cells of a table, under `TASK_HEADS`."""
+    @property
+    def name(self) -> str:
+        """The name by which commands know it, as ``12_3``."""
+        return task_name(self.number, self.task)
+
+    @property
+    def run(self) -> Run | None:
+        """The attempt that runs or was the last one; None if it never began."""
         run = self.standing.run
-        state = WORDS[self.standing.state]
-        if self.never:
-            state = f"{NEVER}: {self.never}"
-        elif self.standing.reason:
-            state = f"{state} {REASONS[self.standing.reason]}"
-        if run is not None and not self.standing.reason and (end := end_text(run)):
-            state = f"{state}: {end}"
-        if run is None or _never_began(run):
-            return (self.name, state, "", "-", "")
-        took = run.elapsed if run.how else max(now - run.began, 0.0)
-        return (self.name, state, self.standing.attempt, clock(took), hostlist(run.hosts))
+        return None if run is None or _never_began(run) else run
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds for which that attempt runs, or ran."""
+        if self.run is None:
+            return None
+        return self.run.elapsed if self.run.how else max(self.now - self.run.began, 0.0)
+
+    @property
+    def word(self) -> str:
+        """Its state, a word of `WORDS`, or `NEVER`."""
+        return NEVER if self.never else WORDS[self.standing.state]
+
+    @property
+    def sentence(self) -> str:
+        """The reason for which it waits, or its end, in a few words."""
+        if self.never or self.standing.reason:
+            return self.never or REASONS[self.standing.reason]
+        return end_text(self.standing.run) if self.standing.run is not None else ""
 
 
-TASK_HEADS = ("TASK", "STATE", "ATTEMPT", "TOOK", "HOST")
+TASKS: tuple[Column[TaskRow], ...] = (
+    Column("TASK", lambda row: row.name),
+    Column("STATE", lambda row: row.word),
+    Column("ATTEMPT", lambda row: row.standing.attempt if row.run else "", narrow=True),
+    Column("TOOK", lambda row: row.seconds, clock, narrow=True),
+    Column("HOST", lambda row: row.run.hosts if row.run else (), hostlist, narrow=True),
+    Column("REASON", lambda row: row.sentence, narrow=True, under="{}", elastic=True),
+)
 
 
-def tasks_text(
-    number: int, name: str, rows: Sequence[TaskRow], now: float, most: int | None
-) -> str:
+def tasks_text(number: int, name: str, rows: Sequence[TaskRow], most: int | None) -> str:
     """Return a table of tasks of a job.
 
     Args:
         name: of the job.
-        now: Unix seconds.
         most: columns of the terminal; None for no limit.
     """
-    narrow = most is not None and most < NARROW
-    cells = [row.cells(now)[: 2 if narrow else None] for row in rows]
-    heads = TASK_HEADS[:2] if narrow else TASK_HEADS
-    return table(clean(f"JOB {number} ({name})"), heads, cells, most, (1,))
+    return rows_text(clean(f"JOB {number} ({name})"), TASKS, rows, most)
 
 
 def task_rows(book: Book, entry: Entry, one: Selected, now: float, blocks: Blocks) -> list[TaskRow]:
@@ -241,7 +267,7 @@ def task_rows(book: Book, entry: Entry, one: Selected, now: float, blocks: Block
             waits = standing.state == "PENDING"
             block = blocks.of_task(entry, task) if waits else None
             never = "" if block is None else cause(book, block)
-            rows.append(TaskRow(task_name(entry.number, task), task, standing, never))
+            rows.append(TaskRow(entry, task, standing, now, never))
     return rows
 
 

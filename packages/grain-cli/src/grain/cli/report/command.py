@@ -139,12 +139,12 @@ def _watch(log: StoredLog, file: Path, *, all_rows: bool) -> None:
 
 def _write_page(reader: LogReader, log: StoredLog, output: str | None, *, all_rows: bool) -> None:
     from grain.cli.history.logs import lines_of
+    from grain.cli.plugins import installed_version
     from grain.cli.report.collecting import collect
     from grain.cli.report.figures import ALL_ROWS, USUAL_ROWS
     from grain.cli.report.page import render
-    from grain.cli.version import installed_version
     from grain.eventlog.reader import LogReader
-    from grain.eventlog.runs import clocks_of
+    from grain.facts.clocks import clocks_of
 
     # The whole log tells by how much the clocks of workers differ, and so is read twice.
     clocks = clocks_of(lines_of(LogReader(log.folder), log.size()))
@@ -176,7 +176,7 @@ def _write_trace(reader: LogReader, log: StoredLog, output: str) -> None:
     from grain.cli.history.logs import lines_of
     from grain.cli.report.trace import trace
     from grain.eventlog.reader import LogReader
-    from grain.eventlog.runs import clocks_of
+    from grain.facts.clocks import clocks_of
 
     # The whole log tells by how much the clocks of workers differ, and so is read twice.
     clocks = clocks_of(lines_of(LogReader(log.folder), log.size()))

@@ -33,7 +33,7 @@ from grain.cli.report.verdict import reasons_of_never, verdict
 from grain.cli.show import clean
 from grain.cli.verdict.texts import shortened
 from grain.eventlog.causes import headline
-from grain.eventlog.totals import OTHER_CAUSES
+from grain.facts.totals import OTHER_CAUSES
 from grain.resource.figures import counted, span
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from grain.cli.report.critical_path import PathStep
     from grain.cli.report.figures import Rows
     from grain.cli.report.verdict import Finding
-    from grain.eventlog.totals import Failures, FunctionTotals
+    from grain.facts.totals import Failures, FunctionTotals
 
 _CAUSES = 20  # that are not folded
 _WORKERS_OF_A_CAUSE = 3  # likewise
@@ -535,13 +535,13 @@ class _View:
         )
 
     def _failure(self, one: Failures) -> dict[str, Any]:
-        line = one.first.line
+        first = one.first
         calls = [failed.call for failed in one.calls.values() if failed.call]
         workers = [f"{name or 'no worker'}: {count:,}" for name, count in one.workers.most_common()]
         shown = workers[:_WORKERS_OF_A_CAUSE]
         folded = workers[_WORKERS_OF_A_CAUSE : self._rows.details]
-        where = f" on {line.worker}" if line.worker else ""
-        after = f", {span(max(0.0, self._since_start(line.time)))} after the start"
+        where = f" on {first.worker}" if first.worker else ""
+        after = f", {span(max(0.0, self._since_start(first.ended)))} after the start"
         kind, pattern = one.cause.error or one.cause.outcome, one.cause.pattern
         # Of a program, how it ended and why; of an exception, its class: the message stands beside.
         how = headline(f"{kind}: {pattern}")
@@ -550,8 +550,8 @@ class _View:
             "final": f"{one.final:,}",
             "function": one.cause.function or _NAMELESS,
             "cause": kind if how.startswith(f"{kind}: ") else how,
-            "first": f"task {line.task}{where}{after}",
-            "message": line.message or "(it has no message)",
+            "first": f"task {first.task}{where}{after}",
+            "message": first.message or "(it has no message)",
             "workers": shown,
             "folded_workers": folded,
             "folded_workers_title": plus(len(workers) - len(shown), "worker"),

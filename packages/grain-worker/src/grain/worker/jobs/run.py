@@ -49,6 +49,7 @@ from grain.worker.jobs.variables import (
 from grain.worker.processes.account import RunAccount, attempt_of
 from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import members
+from grain.worker.processes.sweep import own_mark
 from grain.worker.processes.warning import EarlyWarning, send
 from grain.worker.runner.runner import signal_behind
 from grain.worker.runner.services import programs_were_told_to_end, worker_ends
@@ -278,6 +279,7 @@ class _Runner:
                 run=self._run or (0, 0),
                 others=tuple(node.host for node in _others()),
                 cpus=len(allocated(GVAR.res)) + sum(len(node.c) for node in _others()),
+                mark=own_mark(),
             ),
             settled=True,  # by the dispatcher
         )

@@ -10,12 +10,14 @@ import math
 import signal
 import sys
 from contextlib import ExitStack, suppress
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import outcome
 import trio
 
+from grain import GVAR
 from grain.eventlog.causes import decisive_line_of
 from grain.resource import Memory
 from grain.worker.call import run_call
@@ -80,6 +82,10 @@ message wakes three other processes, so a shorter time makes a program dearer.
 _MOST_TOGETHER = 32
 """Ends that are sent together: much fewer than wait in a chain, which would be empty before the
 next ones come."""
+
+_TURN = 0.001
+"""Seconds for which brief runs may follow each other before other tasks of the runner have a turn:
+the one that takes orders is among them."""
 
 _MOST_WHY = 200  # characters of the reason why a gang has not begun
 
@@ -194,6 +200,8 @@ class _Execution(Generic[Arriving, Departing]):
         # The runs under way, and what cancels each.
         self._runs: dict[Attempt, PooledNursery | trio.CancelScope] = {}
         self._idle: list[PooledNursery] = []
+        # Each run begins with these variables, whatever the one before it has set.
+        self._context = copy_context()
         self._waiting: WaitingRuns[Arriving | None] = WaitingRuns()
         self._threads = library_threads()
         # By run: the cores that count for numeric libraries.
@@ -299,12 +307,20 @@ class _Execution(Generic[Arriving, Departing]):
         self._cores.clear()
 
     def _start(self, run: StartRun, payload: Arriving | None) -> None:
-        attempt = run.attempt
         if run.function == LANE:
             self._open_lane(run, payload)
             return
+        decoded = self._decoded(run, payload)
+        if decoded is not None:
+            self._context.run(self._start_call, run, *decoded)
+
+    def _decoded(
+        self, run: StartRun, payload: Arriving | None
+    ) -> tuple[Call, Resource, RunSettings | None] | None:
+        """Return the call of a run that is to begin, with its surroundings; None if it does not."""
+        attempt = run.attempt
         if attempt in self._runs:
-            return  # delivered twice
+            return None  # delivered twice
         try:
             call, res, settings = self._translation.decode(run, payload)
         except PayloadError as error:
@@ -312,15 +328,20 @@ class _Execution(Generic[Arriving, Departing]):
             # would find the rest of the batch not taken yet.
             self._runs[attempt] = trio.CancelScope()
             self._nursery.start_soon(self._refuse, run, error)
-            return
+            return None
         if run.gang is not None:
             self._parts.add(attempt)
             call = self._part_of(run.gang, attempt, call)
+        return call, res, settings
+
+    def _start_call(
+        self, run: StartRun, call: Call, res: Resource, settings: RunSettings | None
+    ) -> None:
         if self._idle:
-            pooled = self._runs[attempt] = self._idle.pop()
+            pooled = self._runs[run.attempt] = self._idle.pop()
             pooled.start(self._run_pooled, run, call, res, settings)
         else:
-            scope = self._runs[attempt] = trio.CancelScope()
+            scope = self._runs[run.attempt] = trio.CancelScope()
             self._nursery.start_soon(
                 self._run_in_scope, run, call, res, settings, scope, name=call.fn
             )
@@ -415,6 +436,46 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         pooled: PooledNursery,
     ) -> None:
+        """Execute a run, and those that follow it: a task for each would cost more than they do."""
+        context, given = copy_context(), GVAR.surroundings
+        until = trio.current_time() + _TURN
+        while True:
+            await self._run_one(run, call, res, settings, pooled)
+            # One that has set variables for itself is the last here.
+            as_before = GVAR.is_all_but(context) and GVAR.surroundings is (settings or given)
+            if not as_before or pooled.cancelled or self._leaving or not self._waiting.chains:
+                break
+            if trio.current_time() >= until:
+                await trio.lowlevel.checkpoint()
+                until = trio.current_time() + _TURN
+            successor = self._waiting.pop_successor(run)
+            decoded = None if successor is None else self._decoded(*successor)
+            if successor is None or decoded is None:
+                self._rest(pooled)
+                return
+            run = successor[0]
+            call, res, settings = decoded
+            self._runs[run.attempt] = pooled
+        self._rest(pooled)
+        if self._waiting.chains:
+            self._start_successor(run)
+
+    def _rest(self, pooled: PooledNursery) -> None:
+        """Keep a nursery for a later run, if there is to be one."""
+        if self._leaving:
+            # `leave` has cancelled only the idle ones; this one would never end.
+            pooled.cancel()
+        elif not pooled.cancelled:
+            self._idle.append(pooled)
+
+    async def _run_one(
+        self,
+        run: StartRun,
+        call: Call,
+        res: Resource,
+        settings: RunSettings | None,
+        pooled: PooledNursery,
+    ) -> None:
         ended: Outcome | None = None
         returned = ""
         account = RunAccount(res, run.attempt, run.past, self._end_of_worker, self._programs)
@@ -426,13 +487,6 @@ class _Execution(Generic[Arriving, Departing]):
             if not pooled.cancelled or has_interrupt(error):
                 raise
         self._end(run, ended, call, account, returned=returned)
-        if self._leaving:
-            # `leave` has cancelled only the idle ones; this one would never end.
-            pooled.cancel()
-        elif not pooled.cancelled:
-            self._idle.append(pooled)
-        if self._waiting.chains:
-            self._start_successor(run)
 
     async def _run_in_scope(
         self,
