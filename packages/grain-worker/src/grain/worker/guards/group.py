@@ -59,7 +59,8 @@ class GroupMemory:
     def __init__(self, path: str) -> None:
         # First the flag that most kernels refuse: nothing is left open then.
         self._total = os.open(f"{path}/memory.peak", os.O_RDWR)
-        self._limit, self._most = f"{path}/memory.max", None
+        self._limit = f"{path}/memory.max"
+        self._most: float | None = None
         self._stat = os.open(f"{path}/memory.stat", os.O_RDONLY)
         self._current = os.open(f"{path}/memory.current", os.O_RDONLY)
         self._read()
