@@ -53,6 +53,7 @@ from grain.worker.errors import (
     last_lines,
 )
 from grain.worker.node.cgroup import read_cgroups
+from grain.worker.node.shortage import largest
 from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import USABLE, binding, environment, note_given
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
@@ -60,6 +61,7 @@ from grain.worker.processes.mpi import members, mpi_prefix
 from grain.worker.processes.out_of_memory import evidence_of_memory
 from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, StuckError
 from grain.worker.processes.warning import BEFORE, EarlyWarning, UnusableWarning, Warn
+from grain.worker.runner.services import services_here
 
 if TYPE_CHECKING:
     from grain.worker.guards.protocol import ProgramRequest
@@ -593,7 +595,9 @@ class ProgramCall:
             "grace": float(grace),
             "scratch": _temporary(variables) if scratch else None,
             "warned": warned,
-            "most": _most(self.memory) if enforce and self.memory is not None else None,
+            "most": None
+            if not enforce or self.memory is None
+            else largest(self.memory) * 1e9 / 1024,
             "shell": of_shell,
             "name": None if name is None else os.fsencode(name),
         }
@@ -623,11 +627,16 @@ class ProgramCall:
         if not isinstance(account, RunAccount):
             return await self._attempts()
         account.programs.begin(self, time.monotonic())
+        services = services_here()
+        if services is not None:
+            services.begin_program()
         result: ProgramResult | None = None
         try:
             result = await self._attempts()
             return result
         finally:
+            if services is not None:
+                services.programs -= 1
             result = result or self.cancelled_result
             used = None
             if result is not None and isinstance(result.report, ProgramExit):
@@ -794,11 +803,6 @@ class ProgramCall:
             stderr_path=self.stderr and str(directory / self.stderr),
             **facts,
         )
-
-
-def _most(amount: float) -> float:
-    """Return the KiB at which a program with an amount in GB is ended: a little more than that."""
-    return max(1.02 * amount, amount + 0.05) * 1e9 / 1024
 
 
 def _temporary(variables: Mapping[bytes, bytes]) -> bytes:

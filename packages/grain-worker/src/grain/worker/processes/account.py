@@ -143,11 +143,13 @@ class RunAccount:
         end: of its worker; None where that is of no interest.
         ran: its programs; None before the first.
         stopped: True if a program of it has ended that was warned of the end of its worker.
+        short: why it was ended for the memory of its node; empty if it was not.
         ended: when it ended; 0 before.
     """
 
     __slots__ = (
-        "attempt", "deadline", "end", "ended", "limit", "past", "ran", "res", "started", "stopped",
+        "attempt", "deadline", "end", "ended", "limit", "past", "ran", "res", "short",
+        "started", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -164,6 +166,7 @@ class RunAccount:
         self.limit = self.deadline = math.inf
         self.ran: Programs | None = None
         self.stopped = False
+        self.short = ""
         self.started = time.time()
         self.ended = 0.0
 

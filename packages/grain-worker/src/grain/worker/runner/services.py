@@ -50,11 +50,15 @@ class Services:
         ask_ending: asks the agent for a run, see `worker_ends`; None without an agent.
         told_at: returns when a batch system has told all processes of the worker to end, by
             `time.monotonic`; inf if it has not, or this process cannot know.
+        on_program: called when a run begins with a program, while it has no other.
+        programs: the number of programs that runs have.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.ask_ending: Callable[[Attempt, int], Awaitable[bool]] | None = None
         self.told_at: Callable[[], float] = never_told
+        self.on_program: Callable[[], object] = do_nothing
+        self.programs = 0
         self._nursery = nursery
         self._services: dict[Callable[[], Any], Service] = {}
         self._closing = trio.Event()
@@ -79,6 +83,12 @@ class Services:
             raise service.error
         value: T = service.value
         return value
+
+    def begin_program(self) -> None:
+        """Count a program, which is about to begin; the caller takes it off `programs` again."""
+        self.programs += 1
+        if self.programs == 1:
+            self.on_program()
 
     def close(self) -> None:
         """Close the services; the nursery ends when they are closed."""
@@ -139,6 +149,10 @@ async def programs_were_told_to_end() -> bool:
 def never_told() -> float:
     """Return that no batch system has told this process to end."""
     return math.inf
+
+
+def do_nothing() -> None:
+    """Take no notice."""
 
 
 def services_here() -> Services | None:
