@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.show import one_line
 from grain.cli.slurm_words import values
+from grain.cli.slurm_words.facts import hosts_text
 from grain.cli.slurm_words.formats import tres
 from grain.cli.slurm_words.grammar import BadUse
-from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -328,7 +328,7 @@ _OF_SRUN: dict[str, Callable[[AccountLine, StepRecord], str]] = {
     "JobName": lambda _, step: step.name,
     "NCPUS": lambda _, step: str(step.cpus),
     "NNodes": lambda _, step: str(len(step.hosts)),
-    "NodeList": lambda _, step: hostlist(step.hosts),
+    "NodeList": lambda _, step: hosts_text(step.hosts),
     "NTasks": lambda _, step: str(step.tasks),
     "ReqCPUS": lambda _, step: str(step.cpus),
     "ReqNodes": lambda _, step: str(len(step.hosts)),

@@ -11,6 +11,8 @@ from grain.queue import patterns
 from grain.queue.selectors import plain_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.queue.book import Block, Entry
     from grain.queue.records import Dependency
     from grain.queue.states import Run, Standing
@@ -102,12 +104,7 @@ class SlurmTask:
     @property
     def nodelist(self) -> str:
         """The nodes on which it runs or ran, as ``n[1-4]``; "" if it did not."""
-        names = [_short(host) for host in self.run.hosts] if self.run else []
-        if len(set(names)) < 2:
-            return names[0] if names else ""
-        from grain.resource.figures import hostlist  # with all kinds of resources
-
-        return hostlist(names)
+        return hosts_text([_short(host) for host in self.run.hosts] if self.run else [])
 
     @property
     def hosts(self) -> set[str]:
@@ -260,6 +257,15 @@ class SlurmTask:
     def option(self, name: str, none: str = "(null)") -> str:
         """Return an option with which it was submitted, as it was given."""
         return self.job.options.get(name) or none
+
+
+def hosts_text(names: Sequence[str]) -> str:
+    """Return hosts as ``n[1-4]``."""
+    if len(set(names)) < 2:
+        return names[0] if names else ""
+    from grain.resource.figures import hostlist  # with all kinds of resources
+
+    return hostlist(names)
 
 
 def _part(one: Dependency) -> str:

@@ -175,8 +175,8 @@ _LETTERS = {
     "o": "command", "p": "priority", "q": "qos", "r": "reason", "t": "statecompact",
     "u": "username", "v": "reservation", "w": "wckey", "x": "excnodes", "y": "nice", "z": "s:c:t",
 }  # fmt: skip
-_LETTER = re.compile(r"%(\.?)(\d{0,4})(.)", re.DOTALL)
-_NAME = re.compile(r"([A-Za-z_:-]*?[A-Za-z_-])(?::(\.?)(\d{0,4})(.*))?", re.DOTALL)
+_LETTER = r"(?s)%(\.?)(\d{0,4})(.)"
+_NAME = r"(?s)([A-Za-z_:-]*?[A-Za-z_-])(?::(\.?)(\d{0,4})(.*))?"
 
 
 def letters(form: str) -> list[ListColumn]:
@@ -187,7 +187,7 @@ def letters(form: str) -> list[ListColumn]:
     """
     columns: list[ListColumn] = []
     end = 0
-    for match in _LETTER.finditer(form):
+    for match in re.finditer(_LETTER, form):
         before = form[end : match.start()]
         if not columns:
             columns.append(ListColumn(None, after=before))
@@ -212,7 +212,7 @@ def names(form: str) -> list[ListColumn]:
     """
     columns = []
     for part in form.split(","):
-        match = _NAME.fullmatch(part.strip())
+        match = re.fullmatch(_NAME, part.strip())
         field = _FIELDS.get(match[1].lower()) if match else None
         if match is None or field is None:
             raise BadUse(f"squeue: error: Invalid job format specification: {part}")
