@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.delayed.display.failures import causes_text
-from grain.resource.figures import rate, span
+from grain.resource.figures import percent, rate, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -168,9 +168,9 @@ def summary(progress: Progress, now: Statistics, failures: Causes, seconds: floa
     if seconds is not None:
         parts.append(span(round(seconds)))
     if progress.given is not None:
-        parts.append(f"cores {100 * progress.given:.0f} % given")
+        parts.append(f"cores {percent(progress.given)} given")
         if progress.computing is not None:
-            parts.append(f"{100 * progress.computing:.0f} % of that computing")
+            parts.append(f"{percent(progress.computing)} of that computing")
     return ", ".join(parts)
 
 
@@ -222,8 +222,7 @@ def _end(progress: Progress, width: int) -> LinePart:
 
 def _percent(progress: Progress) -> str:
     """Return the part of all calls that have ended, and how many these are."""
-    share = progress.share or 0.0
-    return f"{int(100 * share)} % of {progress.calls}"
+    return f"{percent(progress.share or 0.0, down=True)} of {progress.calls}"
 
 
 def _others_first(now: Statistics) -> bool:
