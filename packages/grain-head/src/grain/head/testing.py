@@ -464,7 +464,7 @@ def _check_queues(scheduler: Scheduler) -> None:
             assert not queue.overtakers
             assert not queue.reservations
         assert queue.overtakers == sorted(queue.overtakers)
-        assert len(queue.overtakers) <= scheduler.max_overtakes
+        assert len(queue.overtakers) <= scheduler.due_after(queue)
         assert all(age > ages[0] for age in queue.overtakers)
     assert scheduler._queues.order == sorted(expected, key=lambda entry: entry[:2])
     assert scheduler._queues.nonempty == reduce(or_, (queue.open for *_, queue in expected), 0)
@@ -718,8 +718,8 @@ def _check_gangs_start(scheduler: Scheduler, queue: TaskQueue, now: float, *, wa
 
 def _check_due(scheduler: Scheduler, now: float) -> None:
     """Check that tasks which were overtaken too often have reservations, while workers are left."""
-    limit = scheduler.max_overtakes
     for *_, queue in scheduler._queues.order:
+        limit = scheduler.due_after(queue)
         overtakers = queue.overtakers
         waiting = [t for t in queue.tasks if not t.cancelled]
         due = [t for t in waiting if sum(age > t.age for age in overtakers) >= limit]

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.show import clean
 from grain.eventlog.causes import headline
-from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import LEFT_OUT
-from grain.eventlog.totals import Totals
+from grain.facts.fold import Fold
+from grain.facts.totals import Totals
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable
 
     from grain.eventlog.schema import AnyLine
-    from grain.eventlog.totals import FailedCall, Failures
+    from grain.facts.totals import FailedCall, Failures
 
 
 def failures_of(lines: Iterable[AnyLine]) -> list[Failures]:
     """Return the failures of a log that ended their tasks, by cause, the most frequent first."""
-    assembly, totals = RunAssembly(), Totals()
+    fold, totals = Fold(), Totals()
     for line in lines:
-        totals.feed(line, assembly.feed(line))
+        totals.feed(line, fold.feed(line))
     ended = [one for one in totals.failures.values() if one.calls]
     return sorted(ended, key=lambda one: -len(one.calls))
 

@@ -1,6 +1,6 @@
 """The counts of a log, by function and by cause of failure, as data that can be kept. Pure.
 
-`grain.eventlog.totals` does the counting.
+`grain.facts.totals` does the counting.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import LogEnded, LogStarted, Remark, WorkerJoined
-from grain.eventlog.totals import FailedCall, Totals
+from grain.facts.fold import Fold
+from grain.facts.totals import FailedCall, Totals
 
 if TYPE_CHECKING:
     from grain.eventlog.schema import AnyLine
-    from grain.eventlog.totals import Failures, FunctionTotals
+    from grain.facts.totals import Failures, FunctionTotals
 
 _REMARKS = 5
 _WORKERS = 12  # that are named for a cause
@@ -147,7 +147,7 @@ class Summariser:
     """The counts of a log while it is read: `feed` takes the lines in order."""
 
     def __init__(self) -> None:
-        self._assembly = RunAssembly()
+        self._fold = Fold()
         self._totals = Totals()
         self._start: LogStarted | None = None
         self._end: LogEnded | None = None
@@ -156,7 +156,7 @@ class Summariser:
 
     def feed(self, line: AnyLine) -> None:
         """Count a line."""
-        run = self._assembly.feed(line)
+        run = self._fold.feed(line)
         self._totals.feed(line, run)
         if isinstance(line, WorkerJoined):
             self._workers.add(line.worker)
@@ -170,15 +170,15 @@ class Summariser:
     def summary(self, *, skipped: int = 0, missing: int = 0) -> LogSummary:
         """Return the counts so far."""
         functions = {name: _function(one) for name, one in self._totals.functions.items()}
-        for name, open_ in self._assembly.by_function.items():
+        for name, open_ in self._fold.by_function.items():
             if open_.waiting or open_.running:
                 function = functions.setdefault(name, FunctionSummary())
                 function.waiting, function.running = open_.waiting, open_.running
         failures = sorted(self._totals.failures.values(), key=lambda one: -one.runs)
         counts = LogSummary(
-            began=self._assembly.first or 0.0,
-            last=self._assembly.now,
-            clock_change=self._assembly.clock_change,
+            began=self._fold.first or 0.0,
+            last=self._fold.now,
+            clock_change=self._fold.clock_change,
             workers=len(self._workers),
             functions=functions,
             lost_runs=self._totals.lost,
@@ -218,7 +218,7 @@ def _function(totals: FunctionTotals) -> FunctionSummary:
 
 
 def _cause(failures: Failures) -> CauseSummary:
-    cause, first = failures.cause, failures.first.line
+    cause, first = failures.cause, failures.first
     return CauseSummary(
         function=cause.function,
         error=cause.error or cause.outcome,

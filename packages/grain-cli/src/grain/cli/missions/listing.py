@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from grain.config import Config
 
 _SHOWN = 20  # that have ended
-_NARROWEST = 40  # columns of a terminal
 _JOB_STATES = {
     JobPhase.PENDING: "waiting",
     JobPhase.STUCK: "waiting",
@@ -58,7 +57,7 @@ def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: s
         from grain.cli.missions.starting import state_of
 
         now = time.time()
-        most = terminal_width(_NARROWEST)
+        most = terminal_width()
         listed = [_of_start(record, state_of(record), now) for record in read(missions_folder())]
         listed += [_of_job(job, now) for job in mission_jobs(_config_if_right(ctx, config_file))]
         # What waits and runs stands above what has ended.

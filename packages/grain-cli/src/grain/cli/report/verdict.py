@@ -22,14 +22,14 @@ from grain.cli.verdict.rules import (
 )
 from grain.eventlog.causes import headline, place_set_aside
 from grain.eventlog.never_ran import CALLED_OFF, sentences
-from grain.eventlog.totals import OTHER_CAUSES
+from grain.facts.totals import OTHER_CAUSES
 from grain.resource.figures import counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.cli.report.collecting import Report
-    from grain.eventlog.totals import Failures, FunctionTotals
+    from grain.facts.totals import Failures, FunctionTotals
 
 CUT = 0.05
 """The part of the runs of a function: its time limit is worth a sentence if it ended so many."""
@@ -116,7 +116,7 @@ def _failures(report: Report, *, running: bool) -> Iterator[Finding]:
 def _how(failures: Failures) -> str:
     how = failures.cause.error or failures.cause.outcome
     # A retry may have made up for the first of several runs: what they have in common is true.
-    message = failures.first.line.message if failures.runs == 1 else failures.cause.pattern
+    message = failures.first.message if failures.runs == 1 else failures.cause.pattern
     return headline(f"{how}: {message}" if message else how)
 
 

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.slurm_words.grammar import BadUse
+from grain.files.hosts import host_names
 
 if TYPE_CHECKING:
     from grain.queue.records import Dependency, Receivers, Until
@@ -28,8 +29,6 @@ _UNTIL: dict[str, Until] = {
 _EACH = "aftercorr"
 _WAITED_FOR = r"(?a)(\d{1,15})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,7}))?"
 _BEGIN_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-_MOST_HOSTS = 100_000
-_HOSTS = r"([^,\[\]]*)(?:\[([0-9,-]+)\]([^,\[\]]*))?(?:,|$)"
 _OF_DAY = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 
 
@@ -276,27 +275,7 @@ def hosts(text: str) -> list[str]:
     Raises:
         BadUse: it is not written so, or names very many.
     """
-    found: list[str] = []
-    at = 0
-    while at < len(text):
-        match = re.compile(_HOSTS).match(text, at)
-        if match is None or not match[0]:
-            raise BadUse(f"Invalid hostlist: {text}")
-        at = match.end()
-        for part in match[2].split(",") if match[2] else [""]:
-            found += [f"{match[1]}{number}{match[3] or ''}" for number in _numbers(part, text)]
-            if len(found) > _MOST_HOSTS:
-                raise BadUse(f"Invalid hostlist: {text}")
-    return [name for name in found if name]
-
-
-def _numbers(part: str, text: str) -> list[str]:
-    if not part:
-        return [""]
-    first, dash, last = part.partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
-        raise BadUse(f"Invalid hostlist: {text}")
-    end = int(last or first)
-    if end - int(first) > _MOST_HOSTS:
-        raise BadUse(f"Invalid hostlist: {text}")
-    return [str(number).zfill(len(first)) for number in range(int(first), end + 1)]
+    try:
+        return host_names(text)
+    except ValueError:
+        raise BadUse(f"Invalid hostlist: {text}") from None

@@ -244,10 +244,12 @@ class Reporter:
                 # For each request that waits; and a scheduler that was replaced reports it again.
                 if not self._absent:
                     self._absent = True
-                    now = "any more" if self._had_workers or self._has_run() else "yet"
+                    had = self._had_workers or self._has_run()
                     self._had_workers = True  # when it is said again
+                    # A batch job may wait, which was submitted together with those that are over.
                     self.line(
-                        f"No workers are there {now}; tasks wait for them. "
+                        f"No workers are there {'any more' if had else 'yet'}; tasks wait for "
+                        f"them. {'Unless `grain ls` lists one that is to come, ' if had else ''}"
                         f"`{self._start_workers}` starts one, from any shell"
                         f"{self._elsewhere}.{self._meeting}"
                     )

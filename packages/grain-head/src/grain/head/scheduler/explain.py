@@ -194,7 +194,7 @@ def _standing(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
     """Return the reasons that hold for the queue's oldest task wherever it will run."""
     if queue.reservations:
         return [reserved_text(queue.reservations[0], now)]
-    count, limit = len(queue.overtakers), scheduler.max_overtakes
+    count, limit = len(queue.overtakers), scheduler.due_after(queue)
     several = queue.only is not None and queue.only.count > 1
     if count == limit:
         if not several:

@@ -681,6 +681,10 @@ class Scheduler:
         """The number of times that a task may be overtaken before a worker is reserved for it."""
         return self._guard.limit
 
+    def due_after(self, queue: TaskQueue) -> int:
+        """Return that number for the tasks of a queue: gangs get their workers earlier."""
+        return self._guard.due_after(queue)
+
     def why_never(self, request: Resource, now: float, interpreter: str = "") -> str | None:
         """Say why no worker that is here could ever run such a task; None if one could.
 

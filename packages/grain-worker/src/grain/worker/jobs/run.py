@@ -17,7 +17,7 @@ from grain import GVAR
 from grain.eventlog.causes import decisive_line_of
 from grain.files.processes import this_process
 from grain.files.trust import open_output
-from grain.inputs.warning import parse_warning
+from grain.inputs.warning import STOPPED_SOFTLY, parse_warning
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue, read_format
@@ -45,9 +45,10 @@ from grain.worker.jobs.variables import (
     soft_limits,
     threads_each,
 )
-from grain.worker.processes.account import attempt_of
+from grain.worker.processes.account import RunAccount, attempt_of
 from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import members
+from grain.worker.processes.sweep import own_mark
 from grain.worker.processes.warning import EarlyWarning, send
 from grain.worker.runner.runner import signal_behind
 from grain.worker.runner.services import programs_were_told_to_end, worker_ends
@@ -299,6 +300,7 @@ class _Runner:
                 run=self._run or (0, 0),
                 others=tuple(node.host for node in _others()),
                 cpus=len(allocated(GVAR.res)) + sum(len(node.c) for node in _others()),
+                mark=own_mark(),
             ),
             settled=True,  # by the dispatcher
         )
@@ -361,7 +363,9 @@ class _Runner:
                 self.line = decisive_line_of(str(error))
                 own = ended.how not in ("exit", "signal")  # it says itself what was wrong
                 stopped = isinstance(error, ExternalTimeoutError) and error.warned == "worker"
-                if stopped or (not own and await worker_ends(signal_behind(error))):
+                if stopped:
+                    ended = self.returned(STOPPED_SOFTLY)
+                elif not own and await worker_ends(signal_behind(error)):
                     ended = self.returned()
             except Exception as error:
                 ended = _not_started(error)
@@ -404,7 +408,7 @@ class _Runner:
         ended = ended or self._own_end
         if ended is None:
             self._look()
-            ended = self.returned() if self._cancelled is None else self._ended_on_request()
+            ended = self._cut_off() if self._cancelled is None else self._ended_on_request()
         self._write_last_line(ended)
         failed = ended.how != "exit" or ended.status != 0
         ended = with_trouble(ended, output_trouble(self._outputs, failed=failed))
@@ -433,10 +437,19 @@ class _Runner:
             message=self._cancelled.why,
         )
 
-    def returned(self) -> Ended:
-        """Return the receipt of a run that the worker hands back."""
+    def _cut_off(self) -> Ended:
+        """Return the receipt of a run that was cancelled, but not by a user."""
+        account = GVAR.account
+        if not isinstance(account, RunAccount) or not account.short:
+            return self.returned()
+        # It may run again as often as one whose worker dies.
         elapsed = time.time() - self._began
-        return Ended(how="returned", at=time.time(), elapsed=elapsed)
+        return Ended(how="lost", at=time.time(), elapsed=elapsed, message=account.short)
+
+    def returned(self, why: str = "") -> Ended:
+        """Return the receipt of a run that the worker hands back, for a reason of its own."""
+        elapsed = time.time() - self._began
+        return Ended(how="returned", at=time.time(), elapsed=elapsed, message=why)
 
     def _call(self) -> tuple[ProgramCall, StepJob]:
         """Return the call of the program, and what steps need to know of the job.

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 import msgspec
 
 from grain.eventlog.causes import pattern_of
-from grain.eventlog.runs import VALUE
 from grain.eventlog.schema import BriefTasks, CachedResults, TaskSubmitted
+from grain.facts.rows import VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from grain.eventlog.runs import EndedRun
     from grain.eventlog.schema import AnyLine
     from grain.eventlog.usage import Usage
+    from grain.facts.rows import Run
 
 _Number = TypeVar("_Number", int, float)
 
@@ -150,7 +150,7 @@ class Failures:
     """
 
     cause: Cause
-    first: EndedRun
+    first: Run
     runs: int = 0
     final: int = 0
     workers: Counter[str] = field(default_factory=Counter)
@@ -237,8 +237,8 @@ class Totals:
         # The failed tasks, by their first attempts: a further attempt takes the failure back.
         self._failed: dict[int, tuple[FunctionTotals, Failures]] = {}
 
-    def feed(self, line: AnyLine, run: EndedRun | None) -> None:
-        """Count a line, and the run that ends with it, as `RunAssembly.feed` has returned it."""
+    def feed(self, line: AnyLine, run: Run | None) -> None:
+        """Count a line, and the run that ends with it, as `Fold.feed` has returned it."""
         if run is not None:
             self._ended(run)
         elif isinstance(line, TaskSubmitted):
@@ -293,9 +293,8 @@ class Totals:
                 asked = function.asked[kind] = Amounts()
             asked.add(amount, tasks)
 
-    def _ended(self, run: EndedRun) -> None:
-        line = run.line
-        function = self._function(run.submission.function)
+    def _ended(self, run: Run) -> None:
+        function = self._function(run.function)
         self.runs += 1
         function.runs += run.started is not None
         (function.never_ran if run.never_ran else function.waited).add(run.waited)
@@ -303,14 +302,14 @@ class Totals:
         function.core_seconds += run.core_seconds
         if run.started is not None:
             function.workers[run.workers] += 1
-        if line.outcome == VALUE:
+        if run.state == VALUE:
             function.done += 1
             function.seconds.add(run.seconds)
         else:
             function.wasted_core_seconds += run.core_seconds
             self._count_failure(run, function)
-        if line.usage is not None:
-            self._count_usage(run, line.usage, function)
+        if run.usage is not None:
+            self._count_usage(run, run.usage, function)
 
     def _function(self, name: str) -> FunctionTotals:
         function = self.functions.get(name)
@@ -319,7 +318,7 @@ class Totals:
         return function
 
     @staticmethod
-    def _count_usage(run: EndedRun, usage: Usage, function: FunctionTotals) -> None:
+    def _count_usage(run: Run, usage: Usage, function: FunctionTotals) -> None:
         # Programs of the first worker are measured; others of the task are taken to be alike.
         function.cpu_seconds += usage.cpu * run.workers
         if run.seconds > 0 and usage.programs:  # what its tasklet computes is not measured
@@ -331,25 +330,24 @@ class Totals:
         if asked:
             function.memory_shares.add(usage.peak_memory / asked)
 
-    def _count_failure(self, run: EndedRun, function: FunctionTotals) -> None:
-        line = run.line
-        if line.outcome == "cancelled":
-            function.cancelled += line.final
+    def _count_failure(self, run: Run, function: FunctionTotals) -> None:
+        if run.state == "cancelled":
+            function.cancelled += run.final
             return
-        if line.outcome == "returned":
+        if run.state == "returned":
             return  # unharmed, and its task runs again
-        self.lost += line.outcome == "lost"
-        cause = Cause(run.submission.function, line.outcome, line.error, pattern_of(line.message))
+        self.lost += run.state == "lost"
+        cause = Cause(run.function, run.state, run.error, pattern_of(run.message))
         failures = self.failures.get(cause)
         if failures is None:
             if len(self.failures) >= _CAUSES:
-                cause = Cause("", line.outcome, OTHER_CAUSES, "")
+                cause = Cause("", run.state, OTHER_CAUSES, "")
             failures = self.failures.setdefault(cause, Failures(cause, run))
         failures.runs += 1
         failures.workers.update(member.worker for member in run.members)
-        if line.final:
+        if run.final:
             function.failed += 1
             failures.final += 1
-            first = run.submission.retry_of or line.task
+            first = run.retry_of or run.task
             self._failed[first] = function, failures
-            failures.calls[first] = FailedCall(line.task, line.call)
+            failures.calls[first] = FailedCall(run.task, run.call)

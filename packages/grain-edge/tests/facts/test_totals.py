@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.eventlog.causes import pattern_of
-from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import RunEnded, TaskSubmitted
-from grain.eventlog.totals import Histogram, Totals
 from grain.eventlog.usage import Usage
+from grain.facts.fold import Fold
+from grain.facts.totals import Histogram, Totals
 from grain_testkit.event_logs import SyntheticMission
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def totals_of(lines: Iterable[AnyLine]) -> Totals:
-    assembly, totals = RunAssembly(), Totals()
+    fold, totals = Fold(), Totals()
     for line in lines:
-        totals.feed(line, assembly.feed(line))
+        totals.feed(line, fold.feed(line))
     return totals
 
 
@@ -54,7 +54,7 @@ def test_a_failure_that_a_further_attempt_makes_up_for_is_none() -> None:
 
     assert (2, 1, 1, 1) == (totals.tasks, totals.done, totals.failed, totals.retried)
     [failures] = totals.failures.values()
-    assert (2, 1, 1) == (failures.runs, failures.final, failures.first.line.task)
+    assert (2, 1, 1) == (failures.runs, failures.final, failures.first.task)
     assert {"w": 2} == failures.workers
 
 
