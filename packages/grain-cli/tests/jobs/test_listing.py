@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.jobs.table import LONGEST
-from grain.cli.queue.rows import JobRow, TaskRow, jobs_text, tasks_text
+from grain.cli.queue.rows import JobRow, jobs_text, tasks_text
+from grain.cli.queue.tasks import TaskRow
 from grain.queue.arrays import parse_array
 from grain.queue.book import Entry
 from grain.queue.records import Dependency, Wish

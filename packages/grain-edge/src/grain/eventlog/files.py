@@ -8,10 +8,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
-from msgspec.structs import replace
-
 from grain.eventlog.names import part_name
-from grain.eventlog.schema import encode
 from grain.files.trust import make_folder
 
 if TYPE_CHECKING:
@@ -141,6 +138,11 @@ class LogFiles:
         self._remove_parts()
 
     def _first_line(self, part: int) -> bytes:
+        # Not above: commands that tools call every second import this module for `open_plain`.
+        from msgspec.structs import replace
+
+        from grain.eventlog.schema import encode
+
         return encode(replace(self._header, part=part))
 
     def _drop_empty_part(self) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from grain.cli.show import NARROW, Row, clean, folded, minute, table, typed
 from grain.eventlog.causes import headline
-from grain.resource.figures import clock, counted
+from grain.resource.figures import amount, clock, counted, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -166,7 +165,7 @@ def _headline(state: str, summary: LogSummary) -> list[str]:
     if total.wasted_core_hours:
         used += f", {amount(total.wasted_core_hours)} of them in runs that returned no value"
     if total.cpu_hours and total.core_hours:
-        used += f"; programs computed in {total.cpu_hours / total.core_hours:.0%} of the time"
+        used += f"; programs computed in {percent(total.cpu_hours / total.core_hours)} of the time"
     lines.append(used)
     if summary.message:
         lines.append(f"  it ended with {summary.message}")
@@ -242,12 +241,3 @@ def _paragraph(lines: Iterable[str], most: int | None) -> str:
         text = line.lstrip(" ")
         out += folded(clean(text), most, line[: len(line) - len(text)])
     return "".join(f"{line}\n" for line in out)
-
-
-def amount(number: float) -> str:
-    """Format an amount with three digits that count, and no exponent."""
-    if not number or not math.isfinite(number):
-        return "0" if not number else "?"
-    digits = max(0, 2 - math.floor(math.log10(abs(number))))
-    text = f"{number:.{min(digits, 6)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text

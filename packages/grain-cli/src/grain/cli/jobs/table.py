@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.columns import Column
 from grain.cli.queue.explaining import outputs
-from grain.cli.queue.rows import task_rows
+from grain.cli.queue.rows import task_rows, word_of
 from grain.eventlog.files import open_plain
 from grain.inputs.splitting import row_text
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from grain.cli.queue.rows import TaskRow
+    from grain.cli.queue.tasks import TaskRow
     from grain.queue.book import Blocks, Book, Entry
     from grain.queue.folder import Queue
     from grain.queue.records import TaskInput
@@ -43,7 +43,7 @@ def _optional(value: object) -> str:
 _FIRST: tuple[Column[TaskRow], ...] = (
     Column("Job", lambda row: row.number),
     Column("Task", lambda row: row.task, _optional),
-    Column("State", lambda row: row.word),
+    Column("State", word_of),
     Column("Attempt", lambda row: row.run and row.run.attempt, _optional),
     Column("Host", lambda row: row.run and row.run.host, _optional),
     Column("Starttime", lambda row: row.run and f"{row.run.began:.3f}", _optional),

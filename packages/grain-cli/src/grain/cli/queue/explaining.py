@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from grain.cli.queue.rows import TaskRow
+    from grain.cli.queue.tasks import TaskRow
     from grain.queue.book import Blocks, Book, Entry
     from grain.queue.folder import Queue
     from grain.queue.records import Job

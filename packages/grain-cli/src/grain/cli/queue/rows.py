@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.columns import Column, rows_text
+from grain.cli.queue.tasks import TaskRow, never_began, task_name
 from grain.cli.show import clean, folded
 from grain.inputs.warning import STOPPED_SOFTLY, soft_stop_text
 from grain.queue.folder import DEFAULT
@@ -116,7 +117,7 @@ def job_row(book: Book, entry: Entry, now: float, blocks: Blocks) -> JobRow:
         # That of the first task that waits.
         standings = (standing_of(book, entry, task, now) for task in entry.task_numbers())
         reason = REASONS[next(one.reason for one in standings if one.state == "PENDING")]
-    runs = [of for task in tasks for of in entry.runs.get(task, ()) if not _never_began(of)]
+    runs = [of for task in tasks for of in entry.runs.get(task, ()) if not never_began(of)]
     began = min((of.began for of in runs), default=None)
     ended = now if state not in FINAL else max((of.ended for of in runs), default=now)
     end = ""
@@ -135,7 +136,7 @@ def job_row(book: Book, entry: Entry, now: float, blocks: Blocks) -> JobRow:
         tasks=entry.tasks,
         unsuccessful=counts.unsuccessful,
         seconds=None if began is None else max(ended - began, 0.0),
-        host=hostlist(run.hosts) if run is not None and not _never_began(run) else "",
+        host=hostlist(run.hosts) if run is not None and not never_began(run) else "",
         end=end,
     )
 
@@ -185,66 +186,25 @@ def number_text(queue: str, jobs: object) -> str:
     return str(jobs) if queue == DEFAULT else f"{queue}:{jobs}"
 
 
-class TaskRow:
-    """A task of an array, or a job without an array, as it stands.
+def word_of(row: TaskRow) -> str:
+    """Return the state of a task, a word of `WORDS`, or `NEVER`."""
+    return NEVER if row.never else WORDS[row.standing.state]
 
-    Args:
-        entry: its job.
-        task: its number; None for a job without an array.
-        standing: its state in the queue.
-        now: Unix seconds.
-        never: why it never begins, in a few words; "" if it may, or has.
-    """
 
-    def __init__(
-        self, entry: Entry, task: int | None, standing: Standing, now: float, never: str = ""
-    ) -> None:
-        self.entry = entry
-        self.job = entry.job
-        self.number = entry.number
-        self.task = task
-        self.standing = standing
-        self.now = now
-        self.never = never
-
-    @property
-    def name(self) -> str:
-        """The name by which commands know it, as ``12_3``."""
-        return task_name(self.number, self.task)
-
-    @property
-    def run(self) -> Run | None:
-        """The attempt that runs or was the last one; None if it never began."""
-        run = self.standing.run
-        return None if run is None or _never_began(run) else run
-
-    @property
-    def seconds(self) -> float | None:
-        """The seconds for which that attempt runs, or ran."""
-        if self.run is None:
-            return None
-        return self.run.elapsed if self.run.how else max(self.now - self.run.began, 0.0)
-
-    @property
-    def word(self) -> str:
-        """Its state, a word of `WORDS`, or `NEVER`."""
-        return NEVER if self.never else WORDS[self.standing.state]
-
-    @property
-    def sentence(self) -> str:
-        """The reason for which it waits, or its end, in a few words."""
-        if self.never or self.standing.reason:
-            return self.never or REASONS[self.standing.reason]
-        return end_text(self.standing.run) if self.standing.run is not None else ""
+def sentence_of(row: TaskRow) -> str:
+    """Return the reason for which a task waits, or its end, in a few words."""
+    if row.never or row.standing.reason:
+        return row.never or REASONS[row.standing.reason]
+    return end_text(row.standing.run) if row.standing.run is not None else ""
 
 
 TASKS: tuple[Column[TaskRow], ...] = (
     Column("TASK", lambda row: row.name),
-    Column("STATE", lambda row: row.word),
+    Column("STATE", word_of),
     Column("ATTEMPT", lambda row: row.standing.attempt if row.run else "", narrow=True),
     Column("TOOK", lambda row: row.seconds, clock, narrow=True),
     Column("HOST", lambda row: row.run.hosts if row.run else (), hostlist, narrow=True),
-    Column("REASON", lambda row: row.sentence, narrow=True, under="{}", elastic=True),
+    Column("REASON", sentence_of, narrow=True, under="{}", elastic=True),
 )
 
 
@@ -274,11 +234,6 @@ def task_rows(book: Book, entry: Entry, one: Selected, now: float, blocks: Block
 def standing_of(book: Book, entry: Entry, task: int | None, now: float) -> Standing:
     """Return the state of a task of a job, which may be packed."""
     return entry.standing(task, now, book.dependency(entry, task))
-
-
-def task_name(number: int, task: int | None) -> str:
-    """Return the name of a task, as ``12_3``; that of a job that is not an array is its number."""
-    return str(number) if task is None else f"{number}_{task}"
 
 
 def summary(rows: Iterable[JobRow]) -> str:
@@ -328,7 +283,3 @@ def as_data(book: Book, entry: Entry, now: float, blocks: Blocks) -> dict[str, A
         "time_limit": entry.job.timeout or None,
         "attempts": runs,
     }
-
-
-def _never_began(run: Run) -> bool:
-    return run.how == "cancelled" and not run.worker

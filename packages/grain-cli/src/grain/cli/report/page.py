@@ -23,7 +23,6 @@ from grain.cli.report.figures import (
     USUAL_ROWS,
     hours,
     left_out,
-    number,
     plus,
     share,
 )
@@ -34,7 +33,7 @@ from grain.cli.show import clean
 from grain.cli.verdict.texts import shortened
 from grain.eventlog.causes import headline
 from grain.facts.totals import OTHER_CAUSES
-from grain.resource.figures import counted, span
+from grain.resource.figures import amount, counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -475,8 +474,8 @@ class _View:
             "wasted": share(one.wasted_core_seconds, one.core_seconds),
             "median": span(one.seconds.quantile(0.5)) if one.seconds.count else NOTHING,
             "longest": span(one.seconds.most) if one.seconds.count else NOTHING,
-            "memory": f"{number(one.memory.quantile(0.5))} GB" if one.memory.count else NOTHING,
-            "most_memory": f"{number(one.memory.most)} GB" if one.memory.count else NOTHING,
+            "memory": f"{amount(one.memory.quantile(0.5))} GB" if one.memory.count else NOTHING,
+            "most_memory": f"{amount(one.memory.most)} GB" if one.memory.count else NOTHING,
             "cpu": share(one.cpu_seconds, one.core_seconds) if one.cpu_seconds else NOTHING,
         }
 
@@ -497,7 +496,7 @@ class _View:
             amounts = sorted({asked.usual, asked.most}) if asked is not None else []
             title = (
                 f"Peaks of memory of {one.memory.count:,} runs of {name}: the largest is "
-                f"{number(one.memory.most)} GB"
+                f"{amount(one.memory.most)} GB"
             )
             memory_strip = charts.amount_strip(title, one.memory, amounts)
         return {
@@ -585,19 +584,19 @@ class _View:
         own = max(0.0, report.span - ran - waited)
         shares = []
         at = 0.0
-        for style, name, amount in (
+        for style, name, seconds in (
             ("runs", "runs", ran),
             ("waits", "waiting for room", waited),
             ("own", "the mission's own time", own),
         ):
-            width = 100 * max(0.0, amount) / report.span
+            width = 100 * max(0.0, seconds) / report.span
             shares.append(
                 {
                     "style": style,
                     "name": name,
                     "at": f"{at:.2f}",
                     "width": f"{width:.2f}",
-                    "figure": f"{span(amount)} ({share(amount, report.span)})",
+                    "figure": f"{span(seconds)} ({share(seconds, report.span)})",
                 }
             )
             at += width

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.queue.rows import TaskRow
+from grain.cli.queue.tasks import TaskRow
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
 from grain.queue import patterns
@@ -13,6 +13,8 @@ from grain.queue.notes.steps import StepRecord
 from grain.queue.selectors import plain_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.queue.book import Block, Entry
     from grain.queue.records import Dependency
     from grain.queue.states import Run, Standing
@@ -93,12 +95,7 @@ class SlurmTask(TaskRow):
     @property
     def nodelist(self) -> str:
         """The nodes on which it runs or ran, as ``n[1-4]``; "" if it did not."""
-        names = [_short(host) for host in self.run.hosts] if self.run else []
-        if len(set(names)) < 2:
-            return names[0] if names else ""
-        from grain.resource.figures import hostlist  # with all kinds of resources
-
-        return hostlist(names)
+        return hosts_text([_short(host) for host in self.run.hosts] if self.run else [])
 
     @property
     def hosts(self) -> set[str]:
@@ -317,6 +314,15 @@ class SlurmStep(NamedTuple):
     def elapsed(self) -> float:
         """The seconds for which it runs, or ran."""
         return max((self.ended or self.task.now) - self.noted.began, 0.0)
+
+
+def hosts_text(names: Sequence[str]) -> str:
+    """Return hosts as ``n[1-4]``."""
+    if len(set(names)) < 2:
+        return names[0] if names else ""
+    from grain.resource.figures import hostlist  # with all kinds of resources
+
+    return hostlist(names)
 
 
 def _part(one: Dependency) -> str:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.show import Row, clean, folded, in_several_clusters, moment, resources, table
-from grain.resource.figures import clock, span
+from grain.resource.figures import clock, percent, size_text, span
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -107,9 +107,8 @@ def _given(workers: list[WorkerState]) -> str:
     texts = []
     for kind, each in parts.items():
         known = [part for part in each if part is not None]
-        texts.append(
-            f"{kind} {f'{sum(known) / len(each):.0%}' if len(known) == len(each) else '?'}"
-        )
+        share = percent(sum(known) / len(each)) if len(known) == len(each) else "?"
+        texts.append(f"{kind} {share}")
     return ", ".join(texts) or "nothing"
 
 
@@ -165,13 +164,13 @@ def _remarks(state: StateAnswer) -> list[str]:
     sentences += [f"Note: {clean(trouble)}." for trouble in state.troubles]
     sentences += [
         f"{clean(mission.label)} has not taken {mission.unconfirmed} outcomes, "
-        f"{mission.unconfirmed_bytes / 1e6:.0f} MB: no more of it starts until it has."
+        f"{size_text(mission.unconfirmed_bytes)}: no more of it starts until it has."
         for mission in state.missions
         if mission.paused
     ]
     sentences += [
         f"{clean(worker.label)} has {worker.backlog[0]} outcomes, "
-        f"{worker.backlog[1] / 1e6:.0f} MB, that missions have not taken: it takes no more "
+        f"{size_text(worker.backlog[1])}, that missions have not taken: it takes no more "
         "tasks until they have."
         for worker in state.workers
         if worker.backlog

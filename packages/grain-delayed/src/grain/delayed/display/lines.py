@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.resource.figures import rate, span
+from grain.resource.figures import percent, rate, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -169,9 +169,9 @@ def summary(
     if seconds is not None:
         parts.append(span(round(seconds)))
     if progress.given is not None:
-        parts.append(f"cores {100 * progress.given:.0f} % given")
+        parts.append(f"cores {percent(progress.given)} given")
         if progress.computing is not None:
-            parts.append(f"{100 * progress.computing:.0f} % of that computing")
+            parts.append(f"{percent(progress.computing)} of that computing")
     return ", ".join(parts)
 
 
@@ -223,8 +223,7 @@ def _end(progress: Progress, width: int) -> LinePart:
 
 def _percent(progress: Progress) -> str:
     """Return the part of all calls that have ended, and how many these are."""
-    share = progress.share or 0.0
-    return f"{int(100 * share)} % of {progress.calls}"
+    return f"{percent(progress.share or 0.0, down=True)} of {progress.calls}"
 
 
 def _others_first(now: Statistics) -> bool:
