@@ -185,6 +185,7 @@ class Queue:
 
     Attributes:
         files: its files.
+        format: its file ``format``.
         mission: the id of its mission, which all of its dispatchers use.
         folder: its directory.
         name: its name.
@@ -235,6 +236,7 @@ class Queue:
     def __init__(self, files: WholeFiles, format_: QueueFormat, folder: Path) -> None:
         """Use a queue that was opened; see `open`."""
         self.files = files
+        self.format = format_
         self.mission = format_.mission
         self.folder = folder
         self.name = folder.name
