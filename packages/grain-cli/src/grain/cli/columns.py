@@ -1,4 +1,4 @@
-"""Columns over rows, and their writers: tables as text, and fields of formats. Pure.
+"""Columns over rows, and their writers: tables as text, fields of formats, data. Pure.
 
 A display says which columns it has; a writer lays the same figures out. So a figure has one name
 and one form in all displays, and a new one is one column.
@@ -25,8 +25,8 @@ class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A figure of a row.
 
     Attributes:
-        name: its head.
-        value: returns the figure of a row.
+        name: its head, or its key in data.
+        value: returns the figure of a row; None if there is none.
         text: formats it.
         narrow: True if the column goes where the table is too wide for a narrow terminal, or, if
             it is elastic, for any.
@@ -35,6 +35,7 @@ class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
         width: characters in a format, negative for a value at the left; None for as wide as it is.
         cut: the end of a value that is cut; None if values stay whole, whatever the width.
         after: the text behind it in a format.
+        kind: the type of the figures, in tables of other programs.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
     width: int | None = None
     cut: str | None = ""
     after: str = ""
+    kind: type = str
 
     def shown(self, row: R) -> str:
         """Return the figure of a row as text."""
@@ -59,6 +61,11 @@ class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
         if cut is not None and len(text) > size:
             text = text[: max(size - len(cut), 0)] + cut * (size > 0)
         return (text.ljust(size) if self.width < 0 else text.rjust(size)) + self.after
+
+
+def data(columns: Iterable[Column[R]], row: R) -> dict[str, Any]:
+    """Return a row as plain data."""
+    return {column.name: column.value(row) for column in columns}
 
 
 def fields(
