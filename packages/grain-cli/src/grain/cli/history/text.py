@@ -69,13 +69,13 @@ MISSIONS_DATA: tuple[Column[ListedMission], ...] = (
     Column("peak_memory_gb", lambda one: one.total.peak_memory, kind=float),
 )
 _MISSIONS: tuple[Column[ListedMission], ...] = (
-    Column("NAME", lambda one: one.label or one.summary.name, elastic=True),
-    Column("BEGAN", lambda one: one.summary.began, minute, narrow=True, under="began {}"),
-    Column("TOOK", lambda one: one.summary.seconds, clock, narrow=True, under="took {}"),
+    Column("NAME", lambda one: one.label or one.summary.name, least=5),
+    Column("BEGAN", lambda one: one.summary.began, minute, rank=1, under="began {}"),
+    Column("TOOK", lambda one: one.summary.seconds, clock, rank=1, under="took {}"),
     Column("STATE", lambda one: one.state),
     Column("DONE", lambda one: one.total.done),
     Column("FAILED", lambda one: one.total.failed),
-    Column("CORE-HOURS", lambda one: one.total.core_hours, amount, narrow=True,
+    Column("CORE-HOURS", lambda one: one.total.core_hours, amount, rank=1,
            under="{} core-hours"),
 )  # fmt: skip
 
