@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+_NOTHING = ("", "-")  # of which no line under a row speaks
+
 
 class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A figure of a row.
@@ -26,8 +28,8 @@ class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
         name: its head.
         value: returns the figure of a row.
         text: formats it.
-        narrow: True if the column goes where the terminal is narrow; one that is elastic goes
-            wherever the table is too wide.
+        narrow: True if the column goes where the table is too wide for a narrow terminal, or, if
+            it is elastic, for any.
         under: where it goes then, as in ``"took {}"``: under the row; "" for away.
         elastic: True if it is shortened before others.
         width: characters in a format, negative for a value at the left; None for as wide as it is.
@@ -94,12 +96,14 @@ def rows_text(
     widths = [max(len(line[at]) for line in lines) for at in range(len(listed))]
     room = math.inf if most is None else most
     tight = sum(widths) + 2 * (len(widths) - 1) > room
-    away = [one.narrow and (room < NARROW or (one.elastic and tight)) for one in listed]
+    away = [one.narrow and tight and (one.elastic or room < NARROW) for one in listed]
     shown = [at for at, gone in enumerate(away) if not gone]
     under = [at for at, gone in enumerate(away) if gone and listed[at].under]
     rows_shown = []
     for row, line in zip(given, cells, strict=True):
-        first = ", ".join(listed[at].under.format(line[at]) for at in under if line[at])
+        first = ", ".join(
+            listed[at].under.format(line[at]) for at in under if line[at] not in _NOTHING
+        )
         rows_shown.append(Row([line[at] for at in shown], [*[first] * bool(first), *below(row)]))
     elastic = [place for place, at in enumerate(shown) if listed[at].elastic]
     return table(title, [listed[at].name for at in shown], rows_shown, most, elastic)
