@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 IN_TWO_ROOMS = {
     "Chain": "runs that follow each other, as the scheduler plans them and as the agent has them",
+    "Column": "a column of a table, as commands print it and as `grain top` draws it",
     "Ended": "the end of a run or of an attempt, as a message and as a file",
     "EndedMission": "a mission that has left, as the scheduler keeps it and as it answers",
     "Executor": "what takes work, in the words of `concurrent.futures` and in those of Snakemake",
@@ -21,8 +22,10 @@ IN_TWO_ROOMS = {
     "LostWorker": "a worker that is lost, for the scheduler and for a mission",
     "Queue": "jobs that wait, for workers of Grain or for nodes of a batch system",
     "Remark": "a sentence on what may surprise the user, as an event and as a line of a log",
+    "Run": "a run of a task, as displays have it, and of a job, as files of the queue have it",
     "RunEnded": "the end of a run, as a message and as a line of a log",
     "Shape": "workers that are alike, as configured and as the scheduler has them",
+    "Task": "a task as displays have it, and as the scheduler has it",
     "TasksPrinted": "lines that tasks have printed, as a message and as an event",
     "Wish": "the end or another change that is asked for, within a worker and by a user",
     "WorkerJoined": "a worker that joins, as an event and as a line of a log",

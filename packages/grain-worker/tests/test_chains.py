@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -11,10 +13,12 @@ import trio
 from msgspec import structs
 from trio.testing import wait_all_tasks_blocked
 
+from grain import GVAR
 from grain.edge.channel import memory_channels
 from grain.resource import ZERO, Cores
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.agent.chains import Chains
+from grain.worker.call import RunSettings
 from grain.worker.messages import (
     ArrivedCount,
     Cancel,
@@ -336,6 +340,82 @@ async def test_waiting_runs_do_not_begin_when_the_head_has_left() -> None:
         await head.aclose()
         steps.go[1].set()
     assert ["1 begins", "1 ends"] == steps.log
+
+
+NOTE: ContextVar[int] = ContextVar("note", default=0)
+
+
+class Brief:
+    """Tasklets that never wait: what each finds, and the trio task that it runs in."""
+
+    def __init__(self, count: int) -> None:
+        self.seen: list[tuple[int, str]] = []
+        self.tasks: list[trio.lowlevel.Task] = []
+        self.runs = [StartRun((1, one), ZERO, chain=int(one > 1)) for one in range(1, count + 1)]
+
+    async def run(self, number: int, sets: tuple[str, ...]) -> None:
+        self.seen.append((NOTE.get(), GVAR.cwd))
+        self.tasks.append(trio.lowlevel.current_task())
+        if "a variable" in sets:
+            NOTE.set(number)
+        if "its directory" in sets:
+            GVAR.surroundings = RunSettings("/else")
+
+    async def serve(self, *sets: str) -> None:
+        head: HeadChannel
+        theirs: RunnerChannel
+        head, theirs = memory_channels()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
+            head.post([(run, Call(self.run, (run.attempt[1], sets), {})) for run in self.runs])
+            ended = 0
+            while ended < len(self.runs):
+                ended += len(await head.receive())
+            nursery.cancel_scope.cancel()
+
+
+async def test_brief_runs_that_follow_each_other_have_one_trio_task() -> None:
+    brief = Brief(20)
+    await brief.serve()
+    assert 20 == len(brief.tasks)
+    assert len(set(brief.tasks[2:])) == 1
+
+
+@pytest.mark.parametrize("sets", ["a variable", "its directory"])
+async def test_a_run_does_not_see_the_variables_of_the_one_before_it(sets: str) -> None:
+    brief = Brief(6)
+    await brief.serve(sets)
+    assert {(0, str(Path.cwd()))} == set(brief.seen)
+
+
+async def test_other_tasks_have_a_turn_each_millisecond_while_brief_runs_follow_each_other(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    log: list[str] = []
+
+    async def brief() -> None:
+        log.append("run")
+        mock_clock.jump(0.0004)
+
+    async def other() -> None:
+        while True:
+            log.append(" ")
+            await trio.lowlevel.checkpoint()
+
+    head: HeadChannel
+    theirs: RunnerChannel
+    head, theirs = memory_channels()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
+        nursery.start_soon(other)
+        runs = [StartRun((1, one), ZERO, chain=int(one > 1)) for one in range(1, 41)]
+        head.post([(run, Call(brief, (), {})) for run in runs])
+        ended = 0
+        while ended < len(runs):
+            ended += len(await head.receive())
+        nursery.cancel_scope.cancel()
+    # Three of 0.4 ms, twice if the other task was the first in one turn and the last in the next.
+    assert 6 >= max(stretch.count("run") for stretch in "".join(log).split())
 
 
 # ---- bookkeeping

@@ -169,8 +169,8 @@ LANE_SLIPS: dict[str, Slip] = {
     "calls in lanes are submitted with each connection": Slip(
         MissionSession,
         "on_connected",
-        "if not p.retracted and task not in self.aboard:",
-        "if not p.retracted:",
+        "if task in self.aboard:",
+        "if False:",
     ),
     "a call in a lane is retracted as a task": Slip(
         MissionSession, "cancel", "if task not in self.aboard:", "if True:"

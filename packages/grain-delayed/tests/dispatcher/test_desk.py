@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -300,7 +299,7 @@ def test_a_dispatcher_sees_that_another_one_is_in_charge(queue: Queue) -> None:
 def test_a_run_whose_process_is_known_to_be_dead_is_lost_after_a_while(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, receipt: Begun, why: str, seconds: float
 ) -> None:
-    me = replace(this_process(), machine="m")  # not every host has one
+    me = this_process()._replace(machine="m")  # not every host has one
     monkeypatch.setattr("grain.queue.dispatchers.this_process", lambda: me)
     queue.submit(JOB)
     queue.begin(1, None, 1, receipt)

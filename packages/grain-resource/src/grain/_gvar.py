@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -275,6 +275,13 @@ class GrainVar:
         that may not enter the context.
         """
         return context.get(self._variables, _OUTSIDE).account
+
+    def is_all_but(self, before: Context) -> bool:
+        """Return True if the current context differs from another one in these variables only."""
+        own, now = self._variables, copy_context()
+        if len(now) - (own in now) != len(before) - (own in before):
+            return False
+        return all(before.get(one) is value or one is own for one, value in now.items())
 
     @property
     def surroundings(self) -> Surroundings:

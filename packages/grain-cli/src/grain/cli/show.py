@@ -148,11 +148,11 @@ NARROW = 60
 """Columns below which a table has fewer of them, if it can."""
 
 
-def terminal_width(least: int = NARROW) -> int:
-    """Return the columns of the terminal; 80 where there is none, and some number at least."""
+def terminal_width() -> int:
+    """Return the columns of the terminal, 40 at least; 80 where there is none."""
     import shutil
 
-    return max(least, shutil.get_terminal_size().columns)
+    return max(40, shutil.get_terminal_size().columns)
 
 
 def typed(command: Sequence[str]) -> str:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import functools
 import os
 import re
-import socket
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class ProcessIdentity:
+class ProcessIdentity(NamedTuple):
     """The identity of a process, different from that of any other.
 
     Attributes:
@@ -47,6 +45,8 @@ def this_process() -> ProcessIdentity:
 
 @functools.lru_cache(maxsize=1)  # a process that was forked from this one has another pid
 def _identity(pid: int) -> ProcessIdentity:
+    import socket  # which those who only ask for other processes do not need
+
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
     space = os.stat("/proc/self/ns/pid").st_ino
@@ -72,8 +72,7 @@ def machine_digest(path: str = "/etc/machine-id") -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-@dataclass(frozen=True)
-class PeerProcess:
+class PeerProcess(NamedTuple):
     """The process of a peer on this host.
 
     Attributes:

@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from grain.eventlog.schema import encodable
 from grain.eventlog.usage import Usage
 
 VERSION = 1
@@ -43,6 +42,8 @@ def encode_record(record: msgspec.Struct) -> bytes:
     try:
         return msgspec.json.encode(record)
     except UnicodeEncodeError:
+        from grain.eventlog.schema import encodable
+
         return msgspec.json.encode(encodable(record))
 
 

@@ -331,7 +331,7 @@ class MissionLanes:
         return self._session.aboard.get(lane.task) == lane.number
 
     def _crash(self, lane: Lane, how: str) -> Crash:
-        worker = self._session.worker_name(self._session.pending[lane.task].worker)
+        worker = self._session.news.worker_name(self._session.pending[lane.task].worker)
         return Crash((lane.number, lane.task), worker, how, time.time())
 
     # ---- what the scheduler says

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from grain.config import Config
     from grain.eventlog.store import LogStore, StoredLog
 
-_NARROWEST = 40  # columns of a terminal
-
 
 def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a mission that has left an event log, the last first."""
@@ -131,7 +129,7 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
         )
         return
     else:
-        click.echo(missions_text(missions, unreadable, terminal_width(_NARROWEST)), nl=False)
+        click.echo(missions_text(missions, unreadable, terminal_width()), nl=False)
         if len(logs) > most:
             click.echo(f"{len(logs) - most} more: grain history -n {len(logs)}")
         return
@@ -152,9 +150,9 @@ def _show(config: Config, word: str, *, failed: bool, as_json: bool) -> None:
     if as_json:
         print_json(mission_data(state, summary))
     elif failed:
-        click.echo(failures_text(summary, terminal_width(_NARROWEST), word), nl=False)
+        click.echo(failures_text(summary, terminal_width(), word), nl=False)
     else:
-        click.echo(summary_text(state, summary, terminal_width(_NARROWEST)), nl=False)
+        click.echo(summary_text(state, summary, terminal_width()), nl=False)
         if summary.causes:
             click.echo(f"\nWhy tasks have failed: grain history --failed {clean(word)}")
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from grain.eventlog.runs import EndedRun, RunAssembly
-from grain.eventlog.schema import RunEnded
-from grain.eventlog.usage import RunMember
+from grain.facts.fold import Fold
+from grain.facts.rows import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from grain.eventlog.runs import OpenTask
     from grain.eventlog.schema import AnyLine
+    from grain.facts.rows import Run
 
 Row = dict[str, Any]
 
@@ -53,9 +52,6 @@ RUN_COLUMNS: dict[str, type] = {
 """The columns of `run_rows` with their types; each may lack a value."""
 
 
-_FAILURES = {"error", "crashed", "lost"}
-
-
 def run_rows(lines: Iterable[AnyLine], *, mission: str = "", failed: bool = False) -> Iterator[Row]:
     """Yield a row for each run, in the order of their ends; then one for each task that is open.
 
@@ -63,30 +59,29 @@ def run_rows(lines: Iterable[AnyLine], *, mission: str = "", failed: bool = Fals
         mission: the id of the mission, as the lines do not name it.
         failed: True for only the tasks that failed, crashed or were lost.
     """
-    assembly = RunAssembly()
+    fold = Fold()
     for line in lines:
-        run = assembly.feed(line)
-        if run is not None and (not failed or run.line.outcome in _FAILURES):
+        run = fold.feed(line)
+        if run is not None and (not failed or run.state in FAILURES):
             yield _row(run, mission)
     if not failed:
-        for task in assembly.open_tasks():
-            yield _open_row(task, assembly.now, mission)
+        for task in fold.open_tasks():
+            yield {**_row(task.now(fold.now), mission), "attempt": None, "ended": None}
 
 
-def _row(run: EndedRun, mission: str) -> Row:
-    line, submission = run.line, run.submission
-    usage = line.usage
+def _row(run: Run, mission: str) -> Row:
+    usage = run.usage
     row: Row = {
         "mission": mission,
-        "task": line.task,
-        "function": submission.function,
-        "outcome": line.outcome,
-        "final": line.final,
-        "attempt": line.attempt,
-        "retry_of": submission.retry_of or None,
-        "worker": line.worker,
-        "host": line.host,
-        "submitted": submission.time,
+        "task": run.task,
+        "function": run.function,
+        "outcome": run.state,
+        "final": run.final,
+        "attempt": run.attempt,
+        "retry_of": run.retry_of or None,
+        "worker": run.worker,
+        "host": run.host,
+        "submitted": run.submitted,
         "queued": run.queued,
         "started": run.started,
         "ended": run.ended,
@@ -94,13 +89,13 @@ def _row(run: EndedRun, mission: str) -> Row:
         "run_seconds": None if run.started is None else run.seconds,
         "cores": run.cores if "Cores" in run.request else None,
         "memory_gb": run.request.get("Memory"),
-        "request": submission.request_text,
+        "request": run.asked,
         "core_hours": run.core_seconds / 3600,
-        "error": line.error,
-        "message": line.message,
-        "after": " ".join(map(str, submission.after)),
-        "call": line.call,
-        "members": " ".join(member.worker for member in line.members),
+        "error": run.error,
+        "message": run.message,
+        "after": " ".join(map(str, run.after)),
+        "call": run.call,
+        "members": " ".join(one.worker for one in run.members) if len(run.members) > 1 else "",
     }
     if usage is not None:
         measured = usage.measured_by != "none"
@@ -116,19 +111,3 @@ def _row(run: EndedRun, mission: str) -> Row:
             "exit_statuses": " ".join(statuses),
         }
     return {name: row.get(name) for name in RUN_COLUMNS}
-
-
-def _open_row(task: OpenTask, now: float, mission: str) -> Row:
-    """Return the row of a task that has not ended; its state takes the place of the outcome."""
-    submission = task.submission
-    line = RunEnded(
-        time=now,
-        task=submission.task,
-        outcome="value",
-        worker=task.worker,
-        members=tuple(RunMember(worker=name) for name in task.members[1:] and task.members),
-        final=False,
-    )
-    row = _row(EndedRun(submission, line, task.queued, task.started, now), mission)
-    state = "waiting" if task.started is None else "running"
-    return {**row, "outcome": state, "attempt": None, "ended": None}

@@ -1,6 +1,6 @@
 """The counts of a log, by function and by cause of failure, as data that can be kept. Pure.
 
-`grain.eventlog.totals` does the counting.
+`grain.facts.totals` does the counting.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import LogEnded, LogStarted, Remark, WorkerJoined
-from grain.eventlog.totals import FailedCall, Totals
+from grain.facts.fold import Fold
+from grain.facts.rows import Cause
+from grain.facts.totals import Totals
 
 if TYPE_CHECKING:
     from grain.eventlog.schema import AnyLine
-    from grain.eventlog.totals import Failures, FunctionTotals
+    from grain.facts.totals import FunctionTotals
 
 _REMARKS = 5
 _WORKERS = 12  # that are named for a cause
@@ -74,28 +75,6 @@ class FunctionSummary(msgspec.Struct, kw_only=True):
 _LARGEST = {"longest", "peak_memory", "memory"}
 
 
-class CauseSummary(msgspec.Struct, kw_only=True):
-    """Runs whose failures are alike.
-
-    Attributes:
-        error: the class of the exception; if there is none, the outcome.
-        final: how many of these runs ended their task for good; the others were tried again.
-        first: the number of the first task.
-        workers: how many ended on which worker, of those with the most.
-        calls: the tasks that ended so for good, the first 200 of them.
-    """
-
-    function: str
-    error: str
-    pattern: str
-    runs: int
-    final: int
-    first: int
-    example: str
-    workers: dict[str, int]
-    calls: list[FailedCall] = []
-
-
 class LogSummary(msgspec.Struct, kw_only=True):
     """The counts of a log.
 
@@ -124,7 +103,7 @@ class LogSummary(msgspec.Struct, kw_only=True):
     workers: int = 0
     functions: dict[str, FunctionSummary] = {}
     lost_runs: int = 0
-    causes: list[CauseSummary] = []
+    causes: list[Cause] = []
     remarks: list[str] = []
     skipped: int = 0
     missing: int = 0
@@ -147,7 +126,7 @@ class Summariser:
     """The counts of a log while it is read: `feed` takes the lines in order."""
 
     def __init__(self) -> None:
-        self._assembly = RunAssembly()
+        self._fold = Fold()
         self._totals = Totals()
         self._start: LogStarted | None = None
         self._end: LogEnded | None = None
@@ -156,7 +135,7 @@ class Summariser:
 
     def feed(self, line: AnyLine) -> None:
         """Count a line."""
-        run = self._assembly.feed(line)
+        run = self._fold.feed(line)
         self._totals.feed(line, run)
         if isinstance(line, WorkerJoined):
             self._workers.add(line.worker)
@@ -170,19 +149,18 @@ class Summariser:
     def summary(self, *, skipped: int = 0, missing: int = 0) -> LogSummary:
         """Return the counts so far."""
         functions = {name: _function(one) for name, one in self._totals.functions.items()}
-        for name, open_ in self._assembly.by_function.items():
+        for name, open_ in self._fold.by_function.items():
             if open_.waiting or open_.running:
                 function = functions.setdefault(name, FunctionSummary())
                 function.waiting, function.running = open_.waiting, open_.running
-        failures = sorted(self._totals.failures.values(), key=lambda one: -one.runs)
         counts = LogSummary(
-            began=self._assembly.first or 0.0,
-            last=self._assembly.now,
-            clock_change=self._assembly.clock_change,
+            began=self._fold.first or 0.0,
+            last=self._fold.now,
+            clock_change=self._fold.clock_change,
             workers=len(self._workers),
             functions=functions,
             lost_runs=self._totals.lost,
-            causes=list(map(_cause, failures)),
+            causes=list(map(_kept, self._totals.causes.frequent())),
             remarks=self._remarks,
             skipped=skipped,
             missing=missing,
@@ -217,16 +195,8 @@ def _function(totals: FunctionTotals) -> FunctionSummary:
     )
 
 
-def _cause(failures: Failures) -> CauseSummary:
-    cause, first = failures.cause, failures.first.line
-    return CauseSummary(
-        function=cause.function,
-        error=cause.error or cause.outcome,
-        pattern=cause.pattern,
-        runs=failures.runs,
-        final=failures.final,
-        first=first.task,
-        example=first.message,
-        workers=dict(failures.workers.most_common(_WORKERS)),
-        calls=list(islice(failures.calls.values(), _CALLS)),
-    )
+def _kept(cause: Cause) -> Cause:
+    """Return a cause with the workers of the most runs, and the first calls."""
+    workers = sorted(cause.workers.items(), key=lambda item: -item[1])[:_WORKERS]
+    calls = dict(islice(cause.calls.items(), _CALLS))
+    return msgspec.structs.replace(cause, workers=dict(workers), calls=calls)

@@ -12,8 +12,8 @@ from grain.resource.figures import span
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from grain.eventlog.runs import EndedRun
-    from grain.eventlog.totals import FunctionTotals, Histogram
+    from grain.facts.rows import Run
+    from grain.facts.totals import FunctionTotals, Histogram
 
 _TOO_SLOW = ("TooSlowError", "ExternalTimeoutError")
 _NEARLY = 0.9  # of the limit: the run that is logged begins a little later than its limit
@@ -49,10 +49,10 @@ class Overtime:
         self.runs = 0
         self.limit = 0.0
 
-    def add(self, run: EndedRun) -> None:
+    def add(self, run: Run) -> None:
         """Count a run if its time limit has ended it."""
         limit = run.request.get("WTime", 0.0)
-        if run.line.error in _TOO_SLOW and limit and run.seconds >= _NEARLY * limit:
+        if run.error in _TOO_SLOW and limit and run.seconds >= _NEARLY * limit:
             self.runs += 1
             self.limit = max(self.limit, limit)
 

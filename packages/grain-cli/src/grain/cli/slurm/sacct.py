@@ -6,10 +6,14 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from grain.cli.columns import fields
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import patiently, read_book
 from grain.cli.slurm_words import accounts
+from grain.cli.slurm_words.facts import SlurmStep
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import states_named
@@ -60,7 +64,14 @@ def sacct(words: list[str], here: Here) -> SlurmAnswer:
     for name in _UNSUPPORTED:
         if parsed.has(name):
             raise CommandFailed(f"sacct: error: (Grain) --{name} is not supported")
-    columns = accounts.columns(_format(parsed, here))
+    separator = ""
+    if parsed.has("parsable") or parsed.has("parsable2"):
+        separator = parsed.last("delimiter", "|")
+    columns = accounts.columns(
+        _format(parsed, here), separator=separator, units=parsed.last("units")
+    )
+    if separator and not (parsed.has("parsable") and not parsed.has("parsable2")):
+        columns[-1:] = [replace(one, after="") for one in columns[-1:]]
     now = time.time()
     first = _time(parsed, "starttime", now)
     last = _time(parsed, "endtime", now)
@@ -82,18 +93,9 @@ def sacct(words: list[str], here: Here) -> SlurmAnswer:
         for line in _lines(one, book, allocations=parsed.has("allocations"))
         if wanted is None or any(_is_meant(meant, line) for meant in wanted)
     ]
-    separator = ""
-    if parsed.has("parsable") or parsed.has("parsable2"):
-        separator = parsed.last("delimiter", "|")
+    text = fields(columns, lines, heads=not parsed.has("noheader"), rule=not separator)
     return SlurmAnswer(
-        accounts.table(
-            columns,
-            lines,
-            head=not parsed.has("noheader"),
-            separator=separator,
-            trailing=parsed.has("parsable") and not parsed.has("parsable2"),
-            units=parsed.last("units"),
-        ),
+        "".join(f"{line}\n" for line in text),
         "\n".join(f"sacct: (Grain) {sentence}" for sentence in (book.damaged if book else ())),
     )
 
@@ -166,21 +168,17 @@ def _in_time(facts: SlurmTask, first: float, last: float) -> bool:
     return facts.job.at <= last and not 0 < facts.ended < first
 
 
-def _lines(
-    facts: SlurmTask, book: Book | None, *, allocations: bool
-) -> Iterator[accounts.AccountLine]:
-    yield accounts.AccountLine(facts)
-    if facts.run is not None and not allocations:
-        yield accounts.AccountLine(facts, batch=True)
-        if book is not None:
-            for step in steps_of(book.queue, facts.number, facts.task, facts.run.attempt):
-                yield accounts.AccountLine(facts, step=step)
+def _lines(facts: SlurmTask, book: Book | None, *, allocations: bool) -> Iterator[accounts.Line]:
+    yield facts
+    if facts.run is not None and book is not None and not allocations:
+        yield SlurmStep.of_script(facts, facts.run)
+        for step in steps_of(book.queue, facts.number, facts.task, facts.run.attempt):
+            yield SlurmStep.of_srun(facts, step)
 
 
-def _is_meant(meant: Meant, line: accounts.AccountLine) -> bool:
-    if not meant.has(line.facts.number, line.facts.task):
-        return False
-    return not meant.step or line.step_name == meant.step
+def _is_meant(meant: Meant, line: accounts.Line) -> bool:
+    facts, step = (line.task, line.name) if isinstance(line, SlurmStep) else (line, "")
+    return meant.has(facts.number, facts.task) and meant.step in ("", step)
 
 
 def _fits(parsed: Parsed, facts: SlurmTask) -> bool:

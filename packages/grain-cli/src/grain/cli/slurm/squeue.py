@@ -6,10 +6,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from grain.cli.columns import fields
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer, user_named
 from grain.cli.slurm.listing import MIN_JOB_AGE, Listing
 from grain.cli.slurm.reading import read_book
-from grain.cli.slurm_words import formats
+from grain.cli.slurm_words import listed
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.records import job_data
@@ -18,6 +19,7 @@ from grain.cli.slurm_words.states import OPEN, VALID, states_named
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from grain.cli.columns import Column
     from grain.cli.slurm.here import Here
     from grain.cli.slurm_words.facts import SlurmTask
     from grain.cli.slurm_words.grammar import Parsed
@@ -104,13 +106,12 @@ def _list(parsed: Parsed, here: Here) -> str:
     tasks = _filtered(parsed, here, tasks)
     tasks.sort(key=lambda one: (one.partition, one.compact, -one.job.priority))
     if keys := parsed.last("sort", here.environment.get("SQUEUE_SORT", "")):
-        tasks = formats.sorted_by(keys, tasks)
+        tasks = listed.sorted_by(keys, tasks)
     if parsed.has("json"):
         return _json([job_data(one) for one in tasks])
-    lines = [] if parsed.has("noheader") else [formats.head(columns)]
-    if parsed.has("long") and not parsed.has("noheader"):
-        lines.insert(0, time.ctime(listing.now))
-    lines += [formats.line(columns, one) for one in tasks]
+    heads = not parsed.has("noheader")
+    date = [time.ctime(listing.now)] if parsed.has("long") and heads else []
+    lines = [*date, *fields(columns, tasks, heads=heads)]
     return "".join(f"{text}\n" for text in lines)
 
 
@@ -138,21 +139,19 @@ def _chooser(wanted: list[Meant] | None) -> Callable[[int, int | None], bool]:
     return lambda job, task: any(one.has(job, task) for one in by_job.get(job, ()))
 
 
-def _columns(parsed: Parsed, here: Here) -> list[formats.ListColumn]:
+def _columns(parsed: Parsed, here: Here) -> list[Column[SlurmTask]]:
     for name, value in reversed(parsed.given):
         if name == "format":
-            return formats.letters(value)
+            return listed.of_letters(value)
         if name == "Format":
-            return formats.names(value)
+            return listed.of_names(value)
     if parsed.has("long"):
-        return formats.letters(formats.LONG)
+        return listed.of_letters(listed.LONG)
     if form := here.environment.get("SQUEUE_FORMAT"):
-        return formats.letters(form)
+        return listed.of_letters(form)
     if form := here.environment.get("SQUEUE_FORMAT2"):
-        return formats.names(form)
-    if parsed.has("start"):
-        return formats.letters("%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R")
-    return formats.letters(formats.DEFAULT)
+        return listed.of_names(form)
+    return listed.of_letters(listed.START if parsed.has("start") else listed.DEFAULT)
 
 
 def _states(parsed: Parsed, here: Here) -> frozenset[str]:

@@ -20,14 +20,14 @@ SINGLETON = "singleton"
 """The option of a job that waits for all earlier ones of its name; who submits it finds these."""
 
 _UNITS = {"": 1.0, "M": 1.0, "K": 1 / 1024, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
-_MEMORY = re.compile(r"(\d{1,15})\s*([KMGTP]?)(?:B|IB)?", re.ASCII | re.IGNORECASE)
-_LIMIT = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
-_SIGNAL = re.compile(r"([RB]{1,2}:)?(?:SIG)?([A-Z]+\d?|\d{1,2})(?:@(\d{1,5}))?", re.IGNORECASE)
+_MEMORY = r"(?ai)(\d{1,15})\s*([KMGTP]?)(?:B|IB)?"
+_LIMIT = r"(?a)(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?"
+_SIGNAL = r"(?i)([RB]{1,2}:)?(?:SIG)?([A-Z]+\d?|\d{1,2})(?:@(\d{1,5}))?"
 _UNTIL: dict[str, Until] = {
     "afterok": "ok", "afterany": "any", "afternotok": "fail", "after": "begun", "aftercorr": "each",
 }  # fmt: skip
 _EACH = "aftercorr"
-_WAITED_FOR = re.compile(r"(\d{1,15})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,7}))?", re.ASCII)
+_WAITED_FOR = r"(?a)(\d{1,15})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,7}))?"
 _BEGIN_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _OF_DAY = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 
@@ -43,7 +43,7 @@ def time_limit(text: str) -> float:
     """
     if text.upper() in {"UNLIMITED", "INFINITE", "-1"}:
         return 0.0
-    match = _LIMIT.fullmatch(text)
+    match = re.fullmatch(_LIMIT, text)
     if match is None:
         raise ValueError(text)
     parts = [int(part) for part in match.groups()[1:] if part is not None]
@@ -62,7 +62,7 @@ def megabytes(text: str) -> float:
     Raises:
         ValueError: it is not written so.
     """
-    match = _MEMORY.fullmatch(text)
+    match = re.fullmatch(_MEMORY, text)
     if match is None:
         raise ValueError(text)
     return int(match[1]) * _UNITS[match[2].upper()]
@@ -97,7 +97,7 @@ def warning(text: str) -> Warned:
     Raises:
         ValueError: it is not written so.
     """
-    match = _SIGNAL.fullmatch(text)
+    match = re.fullmatch(_SIGNAL, text)
     if match is None:
         raise ValueError(text)
     to: Receivers = "script" if "B" in (match[1] or "").upper() else "steps"
@@ -198,7 +198,7 @@ def dependencies(text: str) -> DependencyList:
             raise ValueError(part)
         alike: dict[tuple[int | None, float], list[int]] = {}
         for word in numbers.split(":"):
-            match = _WAITED_FOR.fullmatch(word)
+            match = re.fullmatch(_WAITED_FOR, word)
             if match is None or (match[3] and kind != "after") or (match[2] and kind == _EACH):
                 raise ValueError(word)
             task = int(match[2]) if match[2] else None

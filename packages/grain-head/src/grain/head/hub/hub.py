@@ -46,8 +46,9 @@ from grain.head.scheduler.explain import Explanation, explain, named
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.validation import check_message
+from grain.inputs.warning import soft_stop_text
 from grain.resource import Cores
-from grain.resource.figures import counted
+from grain.resource.figures import counted, size_text
 from grain.worker.messages import Disconnect
 
 if TYPE_CHECKING:
@@ -406,9 +407,9 @@ class Hub:
             return Explanation(task.number, "ended", (why,))
         if task.awaits == ITS_MISSION:
             mission = task.mission
-            size = mission.unconfirmed_bytes / 1e6
             why = (
-                f"its mission has not taken {mission.unconfirmed} outcomes of {size:.0f} MB; more "
+                f"its mission has not taken {mission.unconfirmed} outcomes of "
+                f"{size_text(mission.unconfirmed_bytes)}; more "
                 "of it starts when it has taken half of them: is its event loop blocked, or its "
                 "process stopped?"
             )
@@ -433,7 +434,7 @@ class Hub:
             return Explanation(task.number, "waiting", (why, *_crashes(task)))
         scheduler_id = task.scheduler_id if lease is None else lease.scheduler_id
         explanation = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
-        reasons = [*explanation.reasons, *_crashes(task)]
+        reasons = [*explanation.reasons, *_crashes(task), *_soft_stops(task)]
         if explanation.state == "running" and lease is not None and lease.gang is not None:
             others = [seat.worker.name for _, seat in sorted(lease.gang.seats.items())]
             reasons.append(f"it also has {named(others)}")
@@ -604,7 +605,7 @@ def _backlogs(workers: Iterable[WorkerRecord]) -> list[str]:
     """Return why workers that are here take no runs, where missions are the reason."""
     return [
         f"{worker.name} takes tasks again when missions have taken half of its "
-        f"{worker.backlog[0]} outcomes of {worker.backlog[1] / 1e6:.0f} MB"
+        f"{worker.backlog[0]} outcomes of {size_text(worker.backlog[1])}"
         for worker in workers
         if worker.backlog is not None
     ]
@@ -620,3 +621,11 @@ def _crashes(task: TaskRecord) -> list[str]:
         else:
             texts.append(f"crashed on {crash.worker}: {crash.how}")
     return texts
+
+
+def _soft_stops(task: TaskRecord) -> list[str]:
+    """Return a sentence on the last attempt, if a program of it has stopped softly."""
+    past = task.course.past
+    if past is None or not past.stopped_softly:
+        return []
+    return [f"attempt {past.count} is over: {soft_stop_text(past.count)}"]

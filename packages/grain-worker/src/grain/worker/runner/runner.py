@@ -10,12 +10,14 @@ import math
 import signal
 import sys
 from contextlib import ExitStack, suppress
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import outcome
 import trio
 
+from grain import GVAR
 from grain.eventlog.causes import decisive_line_of
 from grain.resource import Memory
 from grain.worker.call import run_call
@@ -46,7 +48,8 @@ from grain.worker.messages import (
     chain_of,
 )
 from grain.worker.node.library_threads import library_threads
-from grain.worker.processes.account import RunAccount, WorkerEnd
+from grain.worker.node.shortage import read_rooms
+from grain.worker.processes.account import ProgramCount, RunAccount, WorkerEnd
 from grain.worker.runner.chains import WaitingRuns
 from grain.worker.runner.services import never_told, open_nursery_of_runs, services_of
 
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from grain.worker.gang.part import RootPart
     from grain.worker.lanes.run import LaneRun
     from grain.worker.messages import Attempt, GangPart
+    from grain.worker.node.shortage import MemoryRoom
     from grain.worker.runner.translation import Translation
 
 Arriving = TypeVar("Arriving")
@@ -78,6 +82,10 @@ message wakes three other processes, so a shorter time makes a program dearer.
 _MOST_TOGETHER = 32
 """Ends that are sent together: much fewer than wait in a chain, which would be empty before the
 next ones come."""
+
+_TURN = 0.001
+"""Seconds for which brief runs may follow each other before other tasks of the runner have a turn:
+the one that takes orders is among them."""
 
 _MOST_WHY = 200  # characters of the reason why a gang has not begun
 
@@ -101,6 +109,7 @@ class Runner(Generic[Arriving, Departing]):
         on_ended: called when a run that had begun has ended, before that is reported.
         interruptible: False in a process that Ctrl-C has no effect on, see `run_call`.
         told_at: as of `Services`.
+        rooms: reads the memory of the node.
     """
 
     def __init__(
@@ -112,6 +121,7 @@ class Runner(Generic[Arriving, Departing]):
         *,
         interruptible: bool = True,
         told_at: Callable[[], float] = never_told,
+        rooms: Callable[[], list[MemoryRoom]] = read_rooms,
     ) -> None:
         self.name = name
         self.channel = channel
@@ -119,6 +129,7 @@ class Runner(Generic[Arriving, Departing]):
         self.on_ended = on_ended
         self.interruptible = interruptible
         self.told_at = told_at
+        self.rooms = rooms
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
@@ -180,6 +191,7 @@ class _Execution(Generic[Arriving, Departing]):
     def __init__(self, runner: Runner[Arriving, Departing], nursery: trio.Nursery) -> None:
         self._interruptible = runner.interruptible
         self._told_at = runner.told_at
+        self._rooms = runner.rooms
         self._on_ended = runner.on_ended
         self._name = runner.name
         self._channel = runner.channel
@@ -188,6 +200,8 @@ class _Execution(Generic[Arriving, Departing]):
         # The runs under way, and what cancels each.
         self._runs: dict[Attempt, PooledNursery | trio.CancelScope] = {}
         self._idle: list[PooledNursery] = []
+        # Each run begins with these variables, whatever the one before it has set.
+        self._context = copy_context()
         self._waiting: WaitingRuns[Arriving | None] = WaitingRuns()
         self._threads = library_threads()
         # By run: the cores that count for numeric libraries.
@@ -196,12 +210,16 @@ class _Execution(Generic[Arriving, Departing]):
         self._unsent: list[tuple[Ended, Departing | None]] = []
         self._until_sent: trio.CancelScope | None = None
         self._leaving = False
-        # The gangs of which a run here is the root.
+        # The gangs of which a run here is the root; and the runs that are a part of one.
         self._gangs: dict[Attempt, RootPart] = {}
+        self._parts: set[Attempt] = set()
         # Each has one call at a time, whose run has the attempt of the lane.
         self._lanes: dict[Attempt, LaneRun] = {}
         self._questions: dict[Attempt, _Question] = {}
         self._end_of_worker = WorkerEnd(self._report_warned)
+        self._programs = ProgramCount(self._on_program)
+        # Of the watch over the node's memory, if there is one.
+        self._watch: trio.CancelScope | None = None
 
     # ---- orders
 
@@ -246,9 +264,33 @@ class _Execution(Generic[Arriving, Departing]):
         with suppress(trio.BrokenResourceError):  # the other end has left
             self._channel.post([(answer, None)])
 
+    def _on_program(self) -> None:
+        """Watch the memory of the node, as a program begins."""
+        if self._watch is None:
+            self._watch = trio.CancelScope()
+            self._nursery.start_soon(self._watch_memory, self._watch)
+
+    async def _watch_memory(self, scope: trio.CancelScope) -> None:
+        from grain.worker.runner.programs import watch_memory  # many runners have no programs
+
+        with scope:
+            await watch_memory(
+                lambda: self._programs.count > 0, self._may_end, self._end_now, self._rooms
+            )
+        self._watch = None
+
+    def _may_end(self, attempt: Attempt) -> bool:
+        """Return True for a run of a task on one worker."""
+        return attempt in self._runs and attempt not in self._lanes and attempt not in self._parts
+
+    def _end_now(self, attempt: Attempt) -> None:
+        if attempt in self._runs:
+            self._runs[attempt].cancel()
+
     def leave(self) -> None:
         """Begin nothing any more; the nursery ends when the runs under way have ended."""
         self._leaving = True
+        self._end_watch()
         # Now, or each run that ends meanwhile would start its successor.
         self._waiting.clear()
         for lane in self._lanes.values():
@@ -265,12 +307,20 @@ class _Execution(Generic[Arriving, Departing]):
         self._cores.clear()
 
     def _start(self, run: StartRun, payload: Arriving | None) -> None:
-        attempt = run.attempt
         if run.function == LANE:
             self._open_lane(run, payload)
             return
+        decoded = self._decoded(run, payload)
+        if decoded is not None:
+            self._context.run(self._start_call, run, *decoded)
+
+    def _decoded(
+        self, run: StartRun, payload: Arriving | None
+    ) -> tuple[Call, Resource, RunSettings | None] | None:
+        """Return the call of a run that is to begin, with its surroundings; None if it does not."""
+        attempt = run.attempt
         if attempt in self._runs:
-            return  # delivered twice
+            return None  # delivered twice
         try:
             call, res, settings = self._translation.decode(run, payload)
         except PayloadError as error:
@@ -278,14 +328,20 @@ class _Execution(Generic[Arriving, Departing]):
             # would find the rest of the batch not taken yet.
             self._runs[attempt] = trio.CancelScope()
             self._nursery.start_soon(self._refuse, run, error)
-            return
+            return None
         if run.gang is not None:
+            self._parts.add(attempt)
             call = self._part_of(run.gang, attempt, call)
+        return call, res, settings
+
+    def _start_call(
+        self, run: StartRun, call: Call, res: Resource, settings: RunSettings | None
+    ) -> None:
         if self._idle:
-            pooled = self._runs[attempt] = self._idle.pop()
+            pooled = self._runs[run.attempt] = self._idle.pop()
             pooled.start(self._run_pooled, run, call, res, settings)
         else:
-            scope = self._runs[attempt] = trio.CancelScope()
+            scope = self._runs[run.attempt] = trio.CancelScope()
             self._nursery.start_soon(
                 self._run_in_scope, run, call, res, settings, scope, name=call.fn
             )
@@ -380,9 +436,49 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         pooled: PooledNursery,
     ) -> None:
+        """Execute a run, and those that follow it: a task for each would cost more than they do."""
+        context, given = copy_context(), GVAR.surroundings
+        until = trio.current_time() + _TURN
+        while True:
+            await self._run_one(run, call, res, settings, pooled)
+            # One that has set variables for itself is the last here.
+            as_before = GVAR.is_all_but(context) and GVAR.surroundings is (settings or given)
+            if not as_before or pooled.cancelled or self._leaving or not self._waiting.chains:
+                break
+            if trio.current_time() >= until:
+                await trio.lowlevel.checkpoint()
+                until = trio.current_time() + _TURN
+            successor = self._waiting.pop_successor(run)
+            decoded = None if successor is None else self._decoded(*successor)
+            if successor is None or decoded is None:
+                self._rest(pooled)
+                return
+            run = successor[0]
+            call, res, settings = decoded
+            self._runs[run.attempt] = pooled
+        self._rest(pooled)
+        if self._waiting.chains:
+            self._start_successor(run)
+
+    def _rest(self, pooled: PooledNursery) -> None:
+        """Keep a nursery for a later run, if there is to be one."""
+        if self._leaving:
+            # `leave` has cancelled only the idle ones; this one would never end.
+            pooled.cancel()
+        elif not pooled.cancelled:
+            self._idle.append(pooled)
+
+    async def _run_one(
+        self,
+        run: StartRun,
+        call: Call,
+        res: Resource,
+        settings: RunSettings | None,
+        pooled: PooledNursery,
+    ) -> None:
         ended: Outcome | None = None
         returned = ""
-        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker, self._programs)
         try:
             ended = await self._call(run, call, res, settings, None, account)
             returned = await self._handed_back(account, ended)
@@ -391,13 +487,6 @@ class _Execution(Generic[Arriving, Departing]):
             if not pooled.cancelled or has_interrupt(error):
                 raise
         self._end(run, ended, call, account, returned=returned)
-        if self._leaving:
-            # `leave` has cancelled only the idle ones; this one would never end.
-            pooled.cancel()
-        elif not pooled.cancelled:
-            self._idle.append(pooled)
-        if self._waiting.chains:
-            self._start_successor(run)
 
     async def _run_in_scope(
         self,
@@ -407,7 +496,7 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         scope: trio.CancelScope,
     ) -> None:
-        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker, self._programs)
         ended = await self._call(run, call, res, settings, scope, account)
         returned = await self._handed_back(account, ended)
         self._end(run, ended, call, account, returned=returned)
@@ -488,8 +577,10 @@ class _Execution(Generic[Arriving, Departing]):
         """
         attempt = run.attempt
         del self._runs[attempt]
+        self._end_watch()
         if run.gang is not None:
             self._gangs.pop(attempt, None)
+            self._parts.discard(attempt)
         if attempt in self._cores:
             self._threads.end_run(self._cores.pop(attempt))
         lost = ended.error if type(ended) is outcome.Error else None
@@ -501,15 +592,19 @@ class _Execution(Generic[Arriving, Departing]):
             self._send(Ended(attempt, "returned", error=why, absent=lost.index), None)
             return
         report: object = b""
+        short = ""
         if account is not None:
             account.close()
+            short = account.short
             memory = account.res.get(Memory) if lost is not None else None
             if isinstance(memory, Memory) and lost is not None:
                 note_memory(lost, memory.M)
             report = self._translation.encode_report(account, ended)
         if self._on_ended is not None:
             self._on_ended(attempt)
-        if ended is None or returned:
+        if short and type(ended) is not outcome.Value:
+            self._send(Ended(attempt, "cancelled", crash=short, report=report), None)
+        elif ended is None or returned:
             self._send(Ended(attempt, returned or "cancelled", report=report), None)
         else:
             payload, failed = self._translation.encode(ended, call)
@@ -518,6 +613,11 @@ class _Execution(Generic[Arriving, Departing]):
                 crash, error = crash_behind(ended.error), failure_text(ended.error)
                 worker = lost_worker(ended.error)
             self._send(Ended(attempt, "done", failed, crash, report, error, worker), payload)
+
+    def _end_watch(self) -> None:
+        """End what would keep a runner that leaves from its end."""
+        if self._leaving and not self._runs and self._watch is not None:
+            self._watch.cancel()
 
     def _send(self, ended: Ended, payload: Departing | None) -> None:
         """Send an end; where runs wait in a chain, with the ends that follow soon."""

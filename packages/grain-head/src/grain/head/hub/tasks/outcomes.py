@@ -22,7 +22,8 @@ from grain.head.errors import TaskOutlivesWorkers
 from grain.head.hub.state import FailedTask, TaskCourse, TaskRecord
 from grain.head.messages import Crash, Crashed, Resolved, Retracted, after_crash
 from grain.head.scheduler.outlived import given_up
-from grain.worker.messages import LANE, STOPPED_SOFTLY, TIME_OVER, one_more
+from grain.inputs.warning import STOPPED_SOFTLY
+from grain.worker.messages import LANE, TIME_OVER, one_more
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,109 @@
+"""Columns over rows, and their writers: tables as text, and fields of formats. Pure.
+
+A display says which columns it has; a writer lays the same figures out. So a figure has one name
+and one form in all displays, and a new one is one column.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from grain.cli.show import NARROW, Row, one_line, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+R = TypeVar("R")
+
+_NOTHING = ("", "-")  # of which no line under a row speaks
+
+
+class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
+    """A figure of a row.
+
+    Attributes:
+        name: its head.
+        value: returns the figure of a row.
+        text: formats it.
+        narrow: True if the column goes where the table is too wide for a narrow terminal, or, if
+            it is elastic, for any.
+        under: where it goes then, as in ``"took {}"``: under the row; "" for away.
+        elastic: True if it is shortened before others.
+        width: characters in a format, negative for a value at the left; None for as wide as it is.
+        cut: the end of a value that is cut; None if values stay whole, whatever the width.
+        after: the text behind it in a format.
+    """
+
+    name: str
+    value: Callable[[R], Any]
+    text: Callable[[Any], str] = str
+    narrow: bool = False
+    under: str = ""
+    elastic: bool = False
+    width: int | None = None
+    cut: str | None = ""
+    after: str = ""
+
+    def shown(self, row: R) -> str:
+        """Return the figure of a row as text."""
+        return self.text(self.value(row))
+
+    def laid(self, text: str, cut: str | None) -> str:
+        """Return a text in this column of a format; `cut` as of the column."""
+        if self.width is None:
+            return text + self.after
+        size = abs(self.width)
+        if cut is not None and len(text) > size:
+            text = text[: max(size - len(cut), 0)] + cut * (size > 0)
+        return (text.ljust(size) if self.width < 0 else text.rjust(size)) + self.after
+
+
+def fields(
+    columns: Sequence[Column[R]], rows: Iterable[R], *, heads: bool, rule: bool = False
+) -> Iterator[str]:
+    """Yield lines of a format that programs read: each value in its width.
+
+    Args:
+        heads: True for a line of heads.
+        rule: True for a line of dashes below it.
+    """
+    if heads:
+        yield "".join(column.laid(column.name, column.cut or "") for column in columns)
+    if heads and rule:
+        yield "".join(column.laid("-" * abs(column.width or 0), "") for column in columns)
+    for row in rows:
+        yield "".join(column.laid(one_line(column.shown(row)), column.cut) for column in columns)
+
+
+def rows_text(
+    title: str,
+    columns: Iterable[Column[R]],
+    rows: Iterable[R],
+    most: int | None = None,
+    below: Callable[[R], Sequence[str]] = lambda _: (),
+) -> str:
+    """Format rows as a table; see `grain.cli.show.table`.
+
+    Args:
+        below: returns what stands under a row, a sentence each.
+    """
+    listed, given = list(columns), list(rows)
+    cells = [[column.shown(row) for column in listed] for row in given]
+    lines = [[column.name for column in listed], *cells]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(listed))]
+    room = math.inf if most is None else most
+    tight = sum(widths) + 2 * (len(widths) - 1) > room
+    away = [one.narrow and tight and (one.elastic or room < NARROW) for one in listed]
+    shown = [at for at, gone in enumerate(away) if not gone]
+    under = [at for at, gone in enumerate(away) if gone and listed[at].under]
+    rows_shown = []
+    for row, line in zip(given, cells, strict=True):
+        first = ", ".join(
+            listed[at].under.format(line[at]) for at in under if line[at] not in _NOTHING
+        )
+        rows_shown.append(Row([line[at] for at in shown], [*[first] * bool(first), *below(row)]))
+    elastic = [place for place, at in enumerate(shown) if listed[at].elastic]
+    return table(title, [listed[at].name for at in shown], rows_shown, most, elastic)
