@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from heapq import heappop
-from itertools import chain, islice, takewhile
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
 from grain.head.needs.groups import Needs
-from grain.head.scheduler.cluster import ClusterPool, unowned
+from grain.head.scheduler.bars import Bars
+from grain.head.scheduler.cluster import ClusterPool
+from grain.head.scheduler.guard.starvation_guard import StarvationGuard
 from grain.head.scheduler.numbered import Numbered
-from grain.head.scheduler.places import WHOLE, FailingPlaces, RunPlace, bar, places_of
+from grain.head.scheduler.places import FailingPlaces, places_of
 from grain.head.scheduler.queues import QueueTable
-from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.scheduler.state import (
     Alternative,
     Start,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from grain.head.needs.groups import MemoryUse
     from grain.head.scheduler.apart import ApartWorkers
+    from grain.head.scheduler.places import RunPlace
     from grain.head.scheduler.queues import QueueKey
     from grain.resource import Resource
 
@@ -42,9 +43,6 @@ _LONG_QUEUE = 64
 # Between two ages that follow each other, for tasks that are tried again.
 _AGES = 1 << 20
 
-# The queues whose tasks avoid places: each costs what another request costs.
-_AVOIDING = 64
-
 
 class Scheduler:
     """The scheduler: the ``on_...`` methods take events, `dispatch` returns what starts.
@@ -52,7 +50,7 @@ class Scheduler:
     Args:
         max_overtakes: how often a task may be overtaken before a worker is reserved for it, where
             run times are not known, less than 1 counting as 1; by default as often as
-            `grain.head.scheduler.starvation_guard` says.
+            `grain.head.scheduler.guard.starvation_guard` says.
         guard: the class of what limits overtaking.
         cluster: what the scheduler owns for the whole cluster; by default nothing.
 
@@ -82,16 +80,11 @@ class Scheduler:
         self.taken: dict[int, Alternative] = {}
         self._queues = QueueTable(self.run_times, self.needs, self.cluster)
         self._guard = guard(self.workers, self._queues, max_overtakes)
+        self._bars = Bars(self.workers, self._queues, self._guard, self.places)
         self._last_age = 0
         self._last_again = 0
         self._last_seat = 0
         self._waiting = 0
-        # True if a place is set aside, or may be barred for a queue.
-        self._some_barred = False
-        # The last time that is known, and the one from which workers may have too little time left
-        # to serve a queue in place of those that are barred.
-        self._now = -math.inf
-        self._bars_lapse = math.inf
         # The number of running tasks whose end is known (`Task.until`): while there are none, no
         # reservation can have a known start.
         self._bounded = 0
@@ -142,8 +135,7 @@ class Scheduler:
         self._guard.on_worker_open()
         self._on_shapes()
         self._require(self._queues.outlived.values())
-        self._now = now
-        self._bar()
+        self._bars.renew(now)
 
     def on_worker_draining(self, worker: int) -> None:
         """Start no more tasks on a worker; its running tasks go on."""
@@ -151,7 +143,7 @@ class Scheduler:
         draining.draining = True
         self._queues.withdraw(draining)
         self._guard.lose(draining.reservation)
-        self._bar()
+        self._bars.renew()
 
     def on_worker_back(self, worker: int) -> None:
         """Start tasks on a worker again that was draining; without effect on any other."""
@@ -160,7 +152,7 @@ class Scheduler:
             back.draining = False
             self._queues.open_to_all(back)
             self._guard.on_worker_open()
-            self._bar()
+            self._bars.renew()
 
     def on_apart(self, one: int, other: int, why: str, now: float) -> None:
         """Put two workers into no gang together for a time, as they did not reach each other.
@@ -207,7 +199,7 @@ class Scheduler:
         self._on_shapes()
         self._require(self._queues.outlived.values())
         self.places.forget_worker(worker)
-        self._bar()
+        self._bars.renew()
         again = sorted(lost.tasks.values(), key=lambda task: task.age)
         for task in reversed(again):
             self.taken.pop(task.id, None)
@@ -249,20 +241,9 @@ class Scheduler:
                 they do not.
         """
         queue = self._queues.get(request, priority, share, interpreter, seen)
-        if avoid or self._some_barred:
-            queue = self._elsewhere(queue, avoid)
+        queue = self._bars.queue_for(queue, avoid)
         if seen:
             self._require((queue,))
-        return queue
-
-    def _elsewhere(self, queue: TaskQueue, avoid: tuple[RunPlace, ...]) -> TaskQueue:
-        """Return the queue for tasks of a queue that avoid some places."""
-        if queue.rank is None:
-            self._bar_queue(queue)
-        # What is set aside now will be tried again, so that makes no difference.
-        if avoid and self._queues.avoiding < _AVOIDING and self._barred(queue, avoid, {}):
-            queue = self._queues.avoiding_queue(queue, avoid)
-            self._bar_queue(queue)
         return queue
 
     def current(self, queue: TaskQueue) -> TaskQueue:
@@ -291,71 +272,12 @@ class Scheduler:
             return
         what = ran.queue.share, function, places_of(ran.worker.id, ran.held), now - ran.started
         if self.places.on_failed(*what, now) if failed else self.places.on_succeeded(*what):
-            self._now = now
-            self._bar()
+            self._bars.renew(now)
 
     def on_owner_left(self, share: int) -> None:
         """Forget where the tasks of an owner have failed."""
         if self.places.forget_owner(share):
-            self._bar()
-
-    def _bar(self) -> None:
-        """Keep tasks from the places that are set aside, or that they avoid, and from no others."""
-        if self._some_barred or self.places.some_aside or self._queues.avoiding:
-            self._some_barred = self.places.some_aside
-            self._bars_lapse = math.inf
-            for queue in self._queues.by_request.values():
-                self._bar_queue(queue)
-
-    def _bar_queue(self, queue: TaskQueue) -> None:
-        aside = self.places.barred(queue.share) if self.places.some_aside else {}
-        barred = self._barred(queue, queue.avoid, aside)
-        self._some_barred |= barred is not None
-        if barred != queue.barred:
-            before, queue.barred = queue.barred, barred
-            self._queues.untried |= queue.open & self._queues.nonempty
-            self._guard.on_barred(queue, before)
-
-    def _barred(
-        self, queue: TaskQueue, avoid: Sequence[RunPlace], aside: Mapping[int, int]
-    ) -> Mapping[int, int] | None:
-        """Return what is barred for the tasks of a queue: as much as others can serve without.
-
-        A task that has failed on two GPUs of a worker avoids all of it, if other workers are here.
-        """
-        choices = [aside]
-        if avoid:
-            devices, workers = dict(aside), dict(aside)
-            times = Counter(place.worker for place in avoid)
-            for place in avoid:
-                if place.worker in self.workers:
-                    bar(workers, place if times[place.worker] == 1 else RunPlace(place.worker))
-                    if place.gpu != WHOLE:
-                        bar(devices, place)
-            choices = [workers, devices, aside]
-        for barred in choices:
-            if not barred or self._some_serve(queue, barred):
-                return barred or None
-        return None
-
-    def _some_serve(self, queue: TaskQueue, barred: Mapping[int, int]) -> bool:
-        """Return True if workers can serve the tasks of a queue without what is barred.
-
-        They have time for them now; when that of one of them is too short, it is asked again.
-        """
-        for by in queue.alternatives:
-            able = (
-                worker.end - by.need
-                for worker in self.workers.values()
-                if not worker.draining
-                and worker.has_time(by, self._now)
-                and worker.could_serve(by, barred)
-            )
-            ends = list(islice(able, by.count))
-            if len(ends) == by.count:
-                self._bars_lapse = min(self._bars_lapse, *ends)
-                return True
-        return False
+            self._bars.renew()
 
     def _require(self, queues: Iterable[TaskQueue]) -> None:
         """Set what tasks need that have outlived workers, by the lives of the workers here."""
@@ -384,8 +306,8 @@ class Scheduler:
 
         Args:
             task: an id that no waiting or running task has.
-            queue: the queue of its request. `TaskQueue.serving_shapes` and `why_never` say whether
-                any worker can ever serve it.
+            queue: the queue of its request. `TaskQueue.serving_shapes` and `why_never` of
+                ``explain`` say whether any worker can ever serve it.
             age: its place among the tasks of its priority, ascending, which no other task has;
                 by default behind all others. A caller that gives one gives one to all.
             urgency: the larger, the earlier among the tasks of the queue. The places in the order
@@ -685,85 +607,10 @@ class Scheduler:
         """Return that number for the tasks of a queue: gangs get their workers earlier."""
         return self._guard.due_after(queue)
 
-    def why_never(self, request: Resource, now: float, interpreter: str = "") -> str | None:
-        """Say why no worker that is here could ever run such a task; None if one could.
-
-        For a gang, why there are not enough workers.
-        """
-        probe = self._probe(request, interpreter)
-        never = self.never_in_cluster(probe)
-        if never is not None:
-            return never
-        several = probe.only is None
-        reasons = []
-        able: Counter[tuple[int, str]] = Counter()
-        for worker in self.workers.values():
-            if not probe.runs_on(worker.shape.interpreter):
-                reasons.append(f"{worker.name}: {probe.why_not_on(worker.shape.interpreter)}")
-                continue
-            clauses = [self._why_never(one, worker, now) for one in probe.alternatives]
-            why = [
-                f"for {one.request.ask()} {clause}" if several else clause
-                for one, clause in zip(probe.alternatives, clauses, strict=True)
-                if clause is not None
-            ]
-            if len(why) < len(clauses):
-                if not worker.draining:
-                    ways = zip(probe.alternatives, clauses, strict=True)
-                    able.update(
-                        (one.index, worker.in_common(one.same)) for one, no in ways if no is None
-                    )
-                    if any(n >= probe.alternatives[index].count for (index, _), n in able.items()):
-                        return None
-                    continue
-                why = ["it takes no more tasks"]
-            reasons.append(f"{worker.name}: {', and '.join(why)}")
-        lacking = unowned(request, self.cluster, (w.supply.total for w in self.workers.values()))
-        if lacking and not probe.only:
-            lacking = []  # another alternative may do without
-        return "; ".join([*_too_few(probe, able), *lacking, *reasons]) or "no worker is here"
-
-    def never_in_cluster(self, queue: TaskQueue) -> str | None:
-        """Say why the whole cluster will never have enough for a task; None if it may."""
-        never = [self.cluster.why_never(one) for one in queue.alternatives]
-        if not all(never):
-            return None
-        return ", and ".join(dict.fromkeys(why for why in never if why is not None))
-
-    def _probe(self, request: Resource, interpreter: str = "") -> TaskQueue:
-        """Return a queue that is only asked what fits where."""
-        bits = [0] * len(request.alternatives())
-        return TaskQueue(
-            request, 0, bits, self.run_times, self.needs, self.cluster.kinds,
-            interpreter=interpreter,
-        )  # fmt: skip
-
-    def _why_never(self, one: Alternative, worker: WorkerAccount, now: float) -> str | None:
-        """Return why a worker can never run a task by an alternative; None if it could."""
-        why = self.cluster.why_never(one)
-        if why is not None:
-            return why
-        left = worker.end - now
-        if not worker.supply.total.request(one.space):
-            return worker.supply.why_never(one.space)
-        if left < 0:
-            return "its time is over"
-        if not worker.has_time(one, now):
-            return f"{left:.0f} s are left, {one.need:.0f} s needed"
-        return None
-
     def workers_for(self, by: Alternative) -> int:
         """Return the number of workers that have enough in all for a task, or a member of it."""
         shapes = self._queues.shapes.values()
         return sum(shape.workers for shape in shapes if shape.mask & by.bit)
-
-    def needs_larger(self, request: Resource) -> bool:
-        """Return True if workers are here, and each has too little in all for a request."""
-        spaces = [one.space for one in self._probe(request).alternatives]
-        totals = [worker.supply.total for worker in self.workers.values()]
-        return bool(totals) and not any(
-            total.request(space) for total in totals for space in spaces
-        )
 
     def held_by(self, task: Task) -> Resource:
         """Return all that a running task holds, of its worker and of the cluster."""
@@ -778,9 +625,7 @@ class Scheduler:
         workers in place of such a one, which have too little time from then on. ``math.inf`` if
         there are none.
         """
-        # A second later, so that no rounding leaves them the time.
-        lapse = self._bars_lapse + 1.0 if self._some_barred else math.inf
-        return min(self._queues.next_opening(), self.places.due, lapse)
+        return min(self._queues.next_opening(), self._bars.due)
 
     @property
     def queues(self) -> Mapping[QueueKey, TaskQueue]:
@@ -820,9 +665,7 @@ class Scheduler:
         queues = self._queues
         if now >= queues.apart.next_end and queues.apart.on_time(now):
             self._try_gangs()
-        self._now = now
-        if self._some_barred and (self.places.try_again(now) or now > self._bars_lapse):
-            self._bar()
+        self._bars.on_time(now)
         if queues.patient:
             self._open_alternatives(now)
         if self.cluster.changed:
@@ -1068,7 +911,7 @@ class Scheduler:
             self._share_out(now)
         trials = self.places.trials
         if trials and self.places.on_started(queue.share, places_of(worker.id, held), now):
-            self._bar()
+            self._bars.renew()
         return Start(
             worker.id,
             task.id,
@@ -1152,7 +995,7 @@ class Scheduler:
     def _on_limits_changed(self) -> None:
         """Take in that tasks may need other times now."""
         self._guard.on_limits_changed()
-        self._bars_lapse = -math.inf
+        self._bars.lapse()
 
     def _uncount_run(self, task: Task) -> None:
         """Count a run no more."""
@@ -1162,20 +1005,6 @@ class Scheduler:
             task.queue.seats -= 1
         else:
             task.queue.running -= 1
-
-
-def _too_few(queue: TaskQueue, able: Counter[tuple[int, str]]) -> list[str]:
-    """Return a clause for each gang of a queue for which some workers could be members."""
-    clauses = []
-    for one in queue.alternatives:
-        most = max((n for (index, _), n in able.items() if index == one.index), default=0)
-        if most:
-            of_one = "" if one.same == "group" else " of one job"
-            clauses.append(
-                f"{one.request.ask()} needs {one.count} workers{of_one} at once, and only {most} "
-                f"that {'is' if most == 1 else 'are'} here would do"
-            )
-    return clauses
 
 
 def _cores(held: Resource) -> float:

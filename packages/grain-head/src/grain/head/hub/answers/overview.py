@@ -305,7 +305,7 @@ class Overview:
                 RunRow(
                     task.mission.number,
                     call.task,
-                    task.mission.function_names.get(call.function, ""),
+                    task.mission.shown.function_names.get(call.function, ""),
                     wall + call.began,
                     "" if task.queue is None else task.queue.asked,
                 )
@@ -317,7 +317,7 @@ class Overview:
     def _mission(
         self, mission: MissionRecord, own: dict[int, str], running: Counter[int] | None
     ) -> MissionRow:
-        outlook = mission.outlook
+        outlook = mission.on_link.outlook
         return MissionRow(
             number=mission.number,
             id=mission.id,
@@ -326,14 +326,14 @@ class Overview:
             host=mission.host,
             connected=mission.link is not None,
             paused=mission.paused,
-            since=self._registry.wall_time(mission.since),
-            done=mission.done,
-            failed=mission.failed,
-            retried=mission.retried,
+            since=self._registry.wall_time(mission.shown.since),
+            done=mission.shown.done,
+            failed=mission.shown.failed,
+            retried=mission.shown.retried,
             left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes, 0),
             running=None if running is None else running[mission.number] - mission.idle_lanes,
             outlook=None if outlook is None else self._outlook(mission.number, outlook),
-            rate=mission.pace.rate,
+            rate=mission.shown.pace.rate,
         )
 
     def _outlook(self, mission: int, outlook: Outlook) -> MissionOutlook:
@@ -418,7 +418,7 @@ class Overview:
             mission=own.get(mission.number) or mission.name or mission.id[:8],
             mission_id=mission.id,
             task=task.number,
-            function=mission.function_names.get(task.function, ""),
+            function=mission.shown.function_names.get(task.function, ""),
             worker=worker,
             began=self._registry.wall_time(began),
             ended=self._registry.wall_time(at),

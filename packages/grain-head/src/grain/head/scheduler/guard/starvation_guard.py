@@ -1,6 +1,6 @@
 """The starvation guard: limits on overtaking, and the tasks that get, keep and lose reservations.
 
-`grain.head.scheduler.reservation` finds the worker and the time; this is the policy around it.
+`reservation` beside it finds the worker and the time; this is the policy around it.
 
 A task is *overtaken* by each younger task that starts, while it waits, on a worker that could serve
 it. The rules:
@@ -44,7 +44,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from grain.head.scheduler.reservation import beside_task, best_reservation, reservation_on
+from grain.head.scheduler.guard.reservation import beside_task, best_reservation, reservation_on
 from grain.head.scheduler.state import Reservation, serving_gang
 
 if TYPE_CHECKING:
