@@ -423,7 +423,7 @@ def _check_tasks(scheduler: Scheduler) -> None:
         assert by.learns or running[number].held.request(by.space)
         shared = scheduler.cluster.held.get(number)
         assert by.shared is None or (shared is not None and shared.request(by.shared))
-    assert scheduler._bounded == sum(t.until != math.inf for t in running.values())
+    assert scheduler._table.bounded == sum(t.until != math.inf for t in running.values())
     for task in running.values():
         assert task.worker is not None
         assert task.worker.tasks[task.id] is task

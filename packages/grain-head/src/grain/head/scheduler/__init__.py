@@ -13,7 +13,7 @@ The policy:
 2.  A queue whose oldest task does not fit anywhere is passed over: younger tasks of other queues
     may use what it cannot. Before that can starve it, it gets a reservation (``guard/``).
 3.  Among the workers on which a task fits the tightest fit wins, and among equally tight ones the
-    one with the least time left that suffices (`Scheduler._find`, by ``index``).
+    one with the least time left that suffices (`StartDecisions.find`, by ``index``).
 4.  A task that has bytecode needs workers with the interpreter that made it. That is not a
     resource, as nothing of it is used up: queues and workers have it as a label.
 5.  Workers of which one did not join a gang of the other are in no gang together for a time
@@ -48,7 +48,8 @@ Invariants, which ``check_scheduler`` in `grain.head.testing` asserts after ever
 
 Map:
 
-- ``scheduler``: the events, and the decisions that follow from them
+- ``scheduler``: the events, and questions about its state
+- ``dispatch``: which task starts on which worker, and what it holds then
 - ``state``: the records: tasks, queues and their alternatives, workers, levels, reservations
 - ``queues``: all queues, their order and their bits
 - ``index``: the workers by what they have free

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from heapq import heappop
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from grain.head.needs.groups import Needs
 from grain.head.scheduler.bars import Bars
 from grain.head.scheduler.cluster import ClusterPool
+from grain.head.scheduler.dispatch import StartDecisions, TaskTable
 from grain.head.scheduler.guard.starvation_guard import StarvationGuard
-from grain.head.scheduler.numbered import Numbered
 from grain.head.scheduler.places import FailingPlaces, places_of
 from grain.head.scheduler.queues import QueueTable
 from grain.head.scheduler.state import (
@@ -20,13 +19,12 @@ from grain.head.scheduler.state import (
     Task,
     TaskQueue,
     WorkerAccount,
-    serving_gang,
     split_time,
 )
 from grain.resource import ZERO, Cores, RunTimes, Supply, learned
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from grain.head.needs.groups import MemoryUse
     from grain.head.scheduler.apart import ApartWorkers
@@ -75,19 +73,18 @@ class Scheduler:
         self.places = FailingPlaces()
         self.run_times = RunTimes()
         self.needs = Needs()
-        self.tasks: Numbered[Task] = Numbered()
         self.workers: dict[int, WorkerAccount] = {}
-        self.taken: dict[int, Alternative] = {}
         self._queues = QueueTable(self.run_times, self.needs, self.cluster)
         self._guard = guard(self.workers, self._queues, max_overtakes)
         self._bars = Bars(self.workers, self._queues, self._guard, self.places)
+        self._table = TaskTable(self._guard, self.cluster, self.run_times)
+        self.tasks, self.taken = self._table.tasks, self._table.taken
+        self._decisions = StartDecisions(
+            *(self._table, self._queues, self._guard, self._bars, self.cluster, self.places),
+            self.workers,
+        )
         self._last_age = 0
         self._last_again = 0
-        self._last_seat = 0
-        self._waiting = 0
-        # The number of running tasks whose end is known (`Task.until`): while there are none, no
-        # reservation can have a known start.
-        self._bounded = 0
 
     # ---- workers
 
@@ -163,17 +160,12 @@ class Scheduler:
         self._queues.apart.on_failed(one, other, why, now)
         for worker in (self.workers[one], self.workers[other]):
             self._guard.on_apart(worker)
-        self._try_gangs()
+        self._guard.try_gangs()
 
     def on_together(self, workers: Iterable[int]) -> None:
         """Forget that members of a gang that has begun did not reach each other before."""
         if self._queues.apart.on_begun(workers):
-            self._try_gangs()
-
-    def _try_gangs(self) -> None:
-        """Let gangs look for workers again: other ones than before may be together."""
-        self._queues.untried |= self._queues.gangs & self._queues.nonempty
-        self._guard.on_worker_open()
+            self._guard.try_gangs()
 
     @property
     def apart(self) -> ApartWorkers:
@@ -194,7 +186,7 @@ class Scheduler:
         self._guard.lose(lost.reservation)
         self._queues.leave(lost)
         if self._queues.apart.on_left(worker):
-            self._try_gangs()
+            self._guard.try_gangs()
         self._guard.on_worker_left()
         self._on_shapes()
         self._require(self._queues.outlived.values())
@@ -204,7 +196,7 @@ class Scheduler:
         for task in reversed(again):
             self.taken.pop(task.id, None)
             self.cluster.give_back(task.id)
-            self._uncount_run(task)
+            self._table.on_run_over(task)
             if task.id < 0:
                 del self.tasks[task.id]
                 continue
@@ -325,7 +317,7 @@ class Scheduler:
         if urgency or queue.urgent is not None:
             queue.enter_urgent(new)
         queue.tasks.append(new)
-        self._waiting += 1
+        self._table.waiting += 1
         if queue.rank is None:
             self._queues.enter(queue, new)
             self._queues.untried |= queue.open
@@ -355,20 +347,16 @@ class Scheduler:
         Raises:
             ValueError: something runs on one of them.
         """
-        root = Task(task, by.queue, age)
-        parts = [root]
-        for _ in workers[1:]:
-            self._last_seat -= 1
-            parts.append(Task(self._last_seat, by.queue, age))
+        root = self.tasks[task] = Task(task, by.queue, age)
+        parts = [root, *(self._table.new_seat(by.queue, age) for _ in workers[1:])]
         uses = []
         for part, number in zip(parts, workers, strict=True):
             worker = self.workers[number]
             whole = worker.supply.total
             worker.give_back()
             worker.supply.reclaim(whole)
-            self.tasks[part.id] = part
-            self._occupy(part, by, worker, now, whole)
-            uses.append(self._with_limits(part.id, Supply(whole).alloc(by.space), by))
+            self._table.occupy(part, by, worker, now, whole)
+            uses.append(self._table.with_limits(part.id, Supply(whole).alloc(by.space), by))
         seats = zip(workers[1:], (part.id for part in parts[1:]), uses[1:], strict=True)
         return Start(workers[0], task, uses[0], by.limits.hard, tuple(seats))
 
@@ -411,7 +399,7 @@ class Scheduler:
         new.until = until
         if queue.only is None:
             self.taken[task] = by or queue.taken_by(held)
-        self._bounded += until != math.inf
+        self._table.bounded += until != math.inf
         where.tasks[task] = new
         queue.running += 1
         if not where.draining:
@@ -424,7 +412,7 @@ class Scheduler:
         running.queue.running -= 1
         running.queue = queue
         if queue.only is None:
-            self.taken[task] = queue.taken_by(self.held_by(running))
+            self.taken[task] = queue.taken_by(self._table.held_by(running))
         else:
             self.taken.pop(task, None)
         running.age = age
@@ -450,7 +438,7 @@ class Scheduler:
             self.cluster.give_back(task)
         if not worker.tasks:
             worker.idle_since = now
-        self._uncount_run(ended)
+        self._table.on_run_over(ended)
         if worker.reservation is not None:
             worker.reservation.on_finished(task)
         if not worker.draining:
@@ -514,11 +502,11 @@ class Scheduler:
         del self.tasks[task]
         unwanted.cancelled = True
         unwanted.record = None
-        self._waiting -= 1
+        self._table.waiting -= 1
         queue = unwanted.queue
         queue.cancelled += 1
         if queue.rank is not None and queue.rank[1] == unwanted.age:
-            self._rerank(queue)
+            self._guard.rerank(queue)
             return None
         if len(queue.tasks) > _LONG_QUEUE and queue.tasks[-1].cancelled:
             # A caller that cancels all tasks, the youngest first, leaves an empty queue behind.
@@ -541,7 +529,7 @@ class Scheduler:
         Args:
             queue: one without alternatives, gangs and what the whole cluster has.
         """
-        return queue.only is not None and self._find(queue.only, now) is not None
+        return queue.only is not None and self._decisions.find(queue.only, now) is not None
 
     def sole_queue(self) -> TaskQueue | None:
         """Return the queue of all waiting tasks, if it is one, without a reservation; else None."""
@@ -561,42 +549,26 @@ class Scheduler:
         """
         taken: list[Task] = []
         while len(taken) < count:
-            head = self.first_of(queue)
+            head = self._table.first_of(queue)
             if head is None:
                 break
             queue.tasks.popleft()
             self.tasks.pop(head.id)
             taken.append(head)
         if taken:
-            self._waiting -= len(taken)
-            self._rerank(queue)
+            self._table.waiting -= len(taken)
+            self._guard.rerank(queue)
         return taken
 
     # ---- questions
 
     def first_of(self, queue: TaskQueue) -> Task | None:
         """Return the task of a queue that starts next: the oldest, in which the most urgent is."""
-        head = queue.head()
-        if head is None or queue.urgent is None:
-            return head
-        while True:
-            urgency, _, most = queue.urgent[0]
-            best = self.tasks.get(most)
-            if (
-                best is not None
-                and best.worker is None
-                and best.queue is queue
-                and best.urgency == -urgency
-            ):
-                break
-            heappop(queue.urgent)
-        if best is not head:
-            # The two exchange their places, and thereby all that the places mean to others.
-            self.tasks[best.id], self.tasks[head.id] = head, best
-            best.id, head.id = head.id, best.id
-            best.urgency, head.urgency = head.urgency, best.urgency
-            best.record, head.record = head.record, best.record
-        return head
+        return self._table.first_of(queue)
+
+    def held_by(self, task: Task) -> Resource:
+        """Return all that a running task holds, of its worker and of the cluster."""
+        return self._table.held_by(task)
 
     @property
     def max_overtakes(self) -> int:
@@ -611,11 +583,6 @@ class Scheduler:
         """Return the number of workers that have enough in all for a task, or a member of it."""
         shapes = self._queues.shapes.values()
         return sum(shape.workers for shape in shapes if shape.mask & by.bit)
-
-    def held_by(self, task: Task) -> Resource:
-        """Return all that a running task holds, of its worker and of the cluster."""
-        shared = self.cluster.held.get(task.id)
-        return task.held if shared is None else task.held & shared
 
     @property
     def next_time(self) -> float:
@@ -640,12 +607,12 @@ class Scheduler:
     @property
     def waiting(self) -> int:
         """The number of waiting tasks."""
-        return self._waiting
+        return self._table.waiting
 
     @property
     def running(self) -> int:
         """The number of running tasks."""
-        return len(self.tasks) - self._waiting
+        return len(self.tasks) - self._table.waiting
 
     def cores(self) -> tuple[float, float]:
         """Return how many cores of the workers are in use, and how many there are."""
@@ -660,310 +627,7 @@ class Scheduler:
 
     def dispatch(self, now: float) -> list[Start]:
         """Start every task that can start, the oldest first."""
-        starts: list[Start] = []
-        self._guard.on_dispatch(now)
-        queues = self._queues
-        if now >= queues.apart.next_end and queues.apart.on_time(now):
-            self._try_gangs()
-        self._bars.on_time(now)
-        if queues.patient:
-            self._open_alternatives(now)
-        if self.cluster.changed:
-            self._share_out(now)
-        unplaced = queues.unplaced
-        while True:
-            if len(unplaced) == 1 and not queues.untried:
-                # The usual case in a long queue: one run ended, and the waiting tasks found no room
-                # elsewhere. What starts is decided without a look at the other workers.
-                self._refill(unplaced.popitem()[1], starts, now)
-            else:
-                for worker in unplaced.values():
-                    self._place(worker)
-                unplaced.clear()
-            if queues.untried:
-                self._serve_first(starts, now)
-            elif not unplaced:
-                self._guard.on_dispatched(now)
-                if not unplaced:
-                    return starts
-
-    def _open_alternatives(self, now: float) -> None:
-        """Open the alternatives for which tasks have waited long enough."""
-        self._queues.date(now)
-        for queue in list(self._queues.patient.values()):
-            head = queue.head()
-            assert head is not None
-            if self._queues.set_open(queue, head):
-                self._guard.on_opened(queue)
-            else:
-                self._guard.on_closed(queue)
-
-    def _share_out(self, now: float) -> None:
-        """Close the alternatives for which the cluster has not enough free, and open others."""
-        while self.cluster.changed:
-            self.cluster.changed = False
-            for queue, closed in self.cluster.share_out(self._queues.order):
-                head = queue.head()
-                if closed == queue.closed or head is None:
-                    continue
-                queue.closed = closed
-                if self._queues.set_open(queue, head):
-                    # Now, or the next younger task would take what became free.
-                    self._guard.on_opened(queue)
-                    self._guard.reserve_due(queue, now)
-                else:
-                    self._guard.on_closed(queue)
-
-    def _refill(self, worker: WorkerAccount, starts: list[Start], now: float) -> None:
-        """Start on one worker what fits there, the oldest first."""
-        if not worker.open_to_all and self._hand_over(worker, starts, now):
-            return  # its place in the index has not changed
-        worker.give_back()
-        worker.open_to_all = False
-        queues = self._queues
-        while True:
-            level, mask = queues.startable(worker)
-            fitting = mask & queues.nonempty
-            if fitting & queues.gangs:
-                # A gang may have room on this worker and others together.
-                queues.settle(worker, level, mask)
-                queues.untried |= fitting
-                return
-            chosen = self._first(fitting, worker, now) if fitting else None
-            if chosen is None:
-                queues.settle(worker, level, mask)
-                return
-            starts.append(self._start(chosen, worker, now))
-            if queues.unplaced or queues.untried:
-                # A reservation ended, or an alternative opened, which may concern other workers.
-                queues.open_to_all(worker)
-                return
-
-    def _hand_over(self, worker: WorkerAccount, starts: list[Start], now: float) -> bool:
-        """Let the first tasks take over what ended runs of their own queue held.
-
-        Nothing is then given back and allocated again, and no other task gets room. The first tasks
-        are the oldest that the worker could serve if it were empty, or on a reserved worker the
-        tasks that it is reserved for.
-
-        Returns:
-            True if all that was returned was taken over, or the rest waits in ``unplaced``.
-        """
-        while worker.returned and self._queues.order:
-            by, held = worker.returned[-1]
-            for _, _, first in self._queues.order:
-                # Where ends are known, those that are passed over look for a start on others.
-                if first.bits & worker.shape.mask or self._bounded:
-                    break
-            reservation = worker.reservation
-            if reservation is not None:
-                if not reservation.sticky or first.priority > reservation.queue.priority:
-                    return False
-                first = reservation.queue
-            # Where tasks have alternatives, the first may be possible that another run returned.
-            # A gang needs what its other members have, too.
-            if first.only is not by or by.count > 1 or not worker.has_time(by, now):
-                return False
-            if not by.bit & first.open or first.barred is not None:
-                return False
-            worker.returned.pop()
-            starts.append(self._start(by, worker, now, held))
-            if worker.reservation is not reservation:
-                self._queues.open_to_all(worker)
-                return True
-            # A reservation elsewhere ended, of the task or of one that waits for licences now.
-            if self._queues.unplaced:
-                self._queues.unplaced[worker.id] = worker
-                return True
-        return not worker.returned
-
-    def _first(self, fitting: int, worker: WorkerAccount, now: float) -> Alternative | None:
-        """Return the first of a bit mask by which the oldest task of a queue may start on a worker.
-
-        No other worker has room for this task, or it would have started there: so the first
-        alternative that fits here is the first that fits anywhere.
-        """
-        for _, _, queue in self._queues.order:
-            if fitting & queue.bits:
-                for by in queue.alternatives:
-                    if (
-                        fitting & by.bit
-                        and worker.has_time(by, now)
-                        and (
-                            (worker.reservation is None and queue.barred is None)
-                            or self._guard.permits(by, worker, now)
-                        )
-                    ):
-                        return by
-            if self._bounded:
-                self._guard.on_passed_over(queue, now)
-        return None
-
-    def _serve_first(self, starts: list[Start], now: float) -> None:
-        """Try the first untried queue: start its oldest task on the worker that it fits best."""
-        for _, _, queue in self._queues.order:
-            if self._queues.untried & queue.bits:
-                break
-            if self._bounded:
-                self._guard.on_passed_over(queue, now)
-        for by in queue.opened():
-            members = self._find_members(by, now)
-            if members:
-                starts.append(self._start(by, members[0], now, members=members))
-                for worker in members:
-                    self._queues.place(worker)
-                return
-        self._queues.untried &= ~queue.bits
-
-    def _place(self, worker: WorkerAccount) -> None:
-        """Put a worker where what it has free belongs; the queues that fit there are tried."""
-        worker.give_back()
-        worker.open_to_all = False
-        self._queues.place(worker)
-
-    def _find(self, by: Alternative, now: float) -> WorkerAccount | None:
-        """Return the worker on which a queue's oldest task is to start by a request, if any."""
-        best: WorkerAccount | None = None
-        tightest = 0.0
-        for level in self._queues.levels.fitting(by):
-            slack = level.slack[by.bit]
-            if best is not None and slack > tightest:
-                break
-            for worker in level.candidates(by, now):
-                if self._guard.permits(by, worker, now):
-                    # Equally tight fits at several levels are compared as `Level.candidates` does.
-                    if best is None or (worker.end < best.end) == by.spares_time:
-                        best, tightest = worker, slack
-                    break
-            if best is not None and not by.has_equal_levels():
-                break
-        return best or self._queues.reserved.find(by, now)
-
-    def _find_members(self, by: Alternative, now: float) -> Sequence[WorkerAccount]:
-        """Return the workers on which a queue's oldest task is to start by a request, or none.
-
-        The members of a gang are the tightest fits that have in common what they must. The first is
-        the root.
-        """
-        if by.count == 1:
-            worker = self._find(by, now)
-            return () if worker is None else (worker,)
-        apart = self._queues.apart
-        found: dict[str, list[WorkerAccount]] = {}
-        # Those that are reserved for it go first: they may serve no one else.
-        for worker in chain(self._queues.reserved.find_all(by, now), self._free(by, now)):
-            able = found.setdefault(worker.in_common(by.same), [])
-            able.append(worker)
-            if len(able) == by.count and not apart.known:
-                return able
-        if not apart.known:
-            return ()
-        serving = serving_gang(by, self.workers.values(), now)
-        for common, able in found.items():
-            members = apart.choose(able, by.count, lambda one: one.id, serving[common])
-            if len(members) == by.count:
-                return members
-        return ()
-
-    def _free(self, by: Alternative, now: float) -> Iterator[WorkerAccount]:
-        """Yield the workers with room for an alternative and without a sticky reservation."""
-        for level in self._queues.levels.fitting(by):
-            for worker in level.candidates(by, now):
-                if self._guard.permits(by, worker, now):
-                    yield worker
-
-    def _start(
-        self,
-        by: Alternative,
-        worker: WorkerAccount,
-        now: float,
-        held: Resource | None = None,
-        members: Sequence[WorkerAccount] = (),
-    ) -> Start:
-        """Start the first task of a queue, with ``held`` or with what is allocated for it.
-
-        Args:
-            members: all workers of a gang, of which `worker` is the first.
-        """
-        queue = by.queue
-        if queue.urgent is not None:
-            self.first_of(queue)
-        task = queue.tasks.popleft()
-        limit = by.limits.hard
-        if held is None:
-            # Most often nothing is barred, and each call counts here.
-            free = queue.barred is None
-            held = worker.supply.alloc(by.space) if free else worker.allocate(by)
-        self._waiting -= 1
-        reservation = worker.reservation
-        self._occupy(task, by, worker, now, held)
-        seats = [self._seat(task, by, member, now) for member in members[1:]]
-        if self._queues.order[0][2] is not queue:
-            # Only now: a new reservation of this worker must account for the run that begins.
-            self._guard.on_overtaken(task, worker, now)
-        if by.count > 1:
-            self._guard.on_gang_started(queue, members)
-        self._rerank(queue)
-        if by.count == 1 and reservation is not None and reservation.queue is queue:
-            self._guard.on_reserved_start(reservation, now)
-        allocation = self._with_limits(task.id, task.held, by)
-        if self.cluster.changed:
-            self._share_out(now)
-        trials = self.places.trials
-        if trials and self.places.on_started(queue.share, places_of(worker.id, held), now):
-            self._bars.renew()
-        return Start(
-            worker.id,
-            task.id,
-            allocation,
-            limit,
-            tuple(
-                (member.id, seat.id, self._with_limits(seat.id, seat.held, by))
-                for member, seat in zip(members[1:], seats, strict=True)
-            ),
-        )
-
-    def _seat(self, root: Task, by: Alternative, worker: WorkerAccount, now: float) -> Task:
-        """Give a member of a gang its allocation, by a task of its own."""
-        self._last_seat -= 1
-        seat = self.tasks[self._last_seat] = Task(self._last_seat, by.queue, root.age)
-        self._occupy(seat, by, worker, now, worker.allocate(by))
-        return seat
-
-    def _occupy(
-        self, task: Task, by: Alternative, worker: WorkerAccount, now: float, held: Resource
-    ) -> None:
-        """Note that a task runs on a worker, and what that means for the worker's reservation."""
-        queue = by.queue
-        if queue.only is None:
-            self.taken[task.id] = by
-        if by.shared is not None:
-            self.cluster.take(task.id, by.shared)
-        task.worker = worker
-        task.held = held
-        task.started = now
-        limit = by.limits.hard
-        if limit != math.inf:
-            task.until = now + limit
-            self._bounded += 1
-        worker.tasks[task.id] = task
-        if task.id < 0:
-            queue.seats += 1
-        else:
-            queue.running += 1
-        reservation = worker.reservation
-        if reservation is not None and reservation.queue is not queue:
-            if reservation.allows(by, now):
-                reservation.on_started(task.id, by, now)
-            else:
-                # A task of higher priority took the room, or an older one before a known start.
-                self._guard.lose(reservation)
-
-    def _with_limits(self, task: int, held: Resource, by: Alternative) -> Resource:
-        """Return what a run may use: of its worker, and of the cluster, and its time limits."""
-        if by.shared is not None:
-            held = held & self.cluster.held[task]
-        return held if by.wtime is None else held & by.wtime.resolved(self.run_times)
+        return self._decisions.dispatch(now)
 
     # ---- small things
 
@@ -979,32 +643,17 @@ class Scheduler:
             task.started = math.inf
             self._queues.unseen.append(task)
         queue.tasks.insert(place, task)
-        self._waiting += 1
+        self._table.waiting += 1
         self._guard.on_older(queue)
         if queue.rank is None or queue.rank[1] != queue.tasks[0].age:
-            self._rerank(queue)
+            self._guard.rerank(queue)
             # Being older, the task may start where a reservation forbids it to a younger one.
             self._queues.untried |= queue.open
-
-    def _rerank(self, queue: TaskQueue) -> None:
-        """Put a queue at the place of its new oldest task."""
-        if self._queues.rerank(queue):
-            self._guard.on_opened(queue)
-        self._guard.on_head_changed(queue)
 
     def _on_limits_changed(self) -> None:
         """Take in that tasks may need other times now."""
         self._guard.on_limits_changed()
         self._bars.lapse()
-
-    def _uncount_run(self, task: Task) -> None:
-        """Count a run no more."""
-        if task.until != math.inf:
-            self._bounded -= 1
-        if task.id < 0:
-            task.queue.seats -= 1
-        else:
-            task.queue.running -= 1
 
 
 def _cores(held: Resource) -> float:

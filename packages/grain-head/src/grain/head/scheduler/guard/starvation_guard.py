@@ -240,6 +240,17 @@ class StarvationGuard:
             if reservation.worker.reservation is reservation:
                 self.lose(reservation)
 
+    def rerank(self, queue: TaskQueue) -> None:
+        """Put a queue at the place of its new oldest task."""
+        if self._queues.rerank(queue):
+            self.on_opened(queue)
+        self.on_head_changed(queue)
+
+    def try_gangs(self) -> None:
+        """Let gangs look for workers again: other ones than before may be together."""
+        self._queues.untried |= self._queues.gangs & self._queues.nonempty
+        self.on_worker_open()
+
     def on_head_changed(self, queue: TaskQueue) -> None:
         """Bring the counts and reservations of a queue in line with its new oldest task, if any."""
         queue.reservation_sought = False
