@@ -30,6 +30,7 @@ from grain.eventlog.schema import (
     WorkerLeft,
 )
 from grain.eventlog.usage import Usage
+from grain.facts.rows import Causes
 from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
 
@@ -131,10 +132,10 @@ def test_failures_of_a_function_without_a_name_are_told_without_one() -> None:
     assert ["One task failed: ValueError: a."] == said(*lines[:3], end())
 
 
-def test_a_task_that_failed_without_an_exception_is_said_to_have_crashed() -> None:
+def test_a_task_that_failed_without_an_exception_was_given_up_after_crashes() -> None:
     crashed = failures("it was killed", outcome="crashed", error="")
 
-    assert ["One task of f failed: crashed: it was killed."] == said(*crashed, end())
+    assert ["One task of f failed: given up after crashes: it was killed."] == said(*crashed, end())
 
 
 def test_a_failure_that_a_further_attempt_made_up_for_is_none() -> None:
@@ -526,7 +527,7 @@ def test_sentences_come_in_the_order_of_the_rules() -> None:
     assert ["1", "One", "A"] == beginnings()
     report.left_waiting.clear()
     assert ["One", "A", "f"] == beginnings()
-    report.totals.failures.clear()
+    report.totals.causes = Causes()
     assert ["A", "f", "Tasks"] == beginnings()
     report.overtime.clear()
     assert ["f", "Tasks", "Tasks"] == beginnings()

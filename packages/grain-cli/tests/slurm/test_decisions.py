@@ -318,7 +318,7 @@ def test_states_and_reasons(standing: Standing, cancelled: bool, shown: str, rea
 
 def facts(standing: Standing, **given: str) -> SlurmTask:
     """Return what lists show of a task, 100 seconds after the begin of time."""
-    return SlurmTask(Entry(7, made(given)), None, standing, now=100.0, queue="queue")
+    return SlurmTask(Entry(7, made(given)), None, standing, 100.0, queue="queue")
 
 
 def test_times_of_what_waits_runs_and_has_ended() -> None:

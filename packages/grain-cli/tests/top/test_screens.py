@@ -28,10 +28,10 @@ from grain.edge.questions import (
     LossRow,
     ProgramsAnswer,
     ProgramState,
-    RunRow,
     RunsAnswer,
     WhyAnswer,
 )
+from grain.facts.rows import Run
 from grain_testkit.overviews import (
     AT,
     failure,
@@ -627,7 +627,7 @@ def test_a_worker_that_is_opened_has_all_its_runs(alone: Path) -> None:
         assert "opt:77" in text
         assert "no log of w093015-0 was written" in text
 
-    run = RunRow(1, 77, "optimise", 0.0, "Cores(4)")
+    run = Run(mission="mission0", task=77, function="optimise", started=0.0, asked="Cores(4)")
     use(look, runs=RunsAnswer([run], more=69, at=60.0))
 
 

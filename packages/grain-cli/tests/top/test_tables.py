@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.edge.questions import (
-        FailureRow,
         FunctionRow,
         MissionOutlook,
         OverviewAnswer,
         WorkerRow,
     )
+    from grain.facts.rows import Run
 
 
 def made(
@@ -187,7 +187,7 @@ def test_a_program_that_cannot_be_looked_at_has_no_figures() -> None:
 def test_a_run_of_a_mission_that_has_left_is_shown_without_a_name() -> None:
     table = made(replace(overview(workers=1, runs=1), missions=[]), "running")
 
-    assert (["mission 1:1"], None) == (column(table, "TASK"), table.rows[0].about)
+    assert (["mission mission0:1"], None) == (column(table, "TASK"), table.rows[0].about)
 
 
 def test_the_title_says_how_many_run_and_how_many_are_listed() -> None:
@@ -233,7 +233,7 @@ def test_a_request_that_fits_nowhere_stands_out() -> None:
 
 
 def test_the_last_failure_is_the_first() -> None:
-    crashed = failure(9, how="crashed", why="SIGKILL")
+    crashed = failure(9, state="crashed", message="SIGKILL")
     table = made(replace(overview(), failures=[failure(0), crashed]), "failures")
 
     assert ["opt:49", "opt:40"] == column(table, "TASK")
@@ -242,7 +242,7 @@ def test_the_last_failure_is_the_first() -> None:
 
 def test_a_failure_that_is_tried_again_is_none_for_good() -> None:
     tasks = replace(overview().tasks, failed=1, retried=2)
-    again = failure(1, why="ValueError: no", retried=True)
+    again = failure(1, error="ValueError", message="no", again=True)
     table = made(replace(overview(), tasks=tasks, failures=[failure(0), again]), "failures")
 
     assert "FAILURES  1, and 2 that were tried again; the last 2 here" == table.title
@@ -253,11 +253,11 @@ def test_a_failure_that_is_tried_again_is_none_for_good() -> None:
 
 
 def test_failures_of_one_cause_are_one_row_with_the_line_that_says_why_first() -> None:
-    def scf(n: int, cycles: int = 250, code: int = 128) -> FailureRow:
-        why = f"xtb m{n}.xyz: exit code {code}: SCF did not converge in {cycles} cycles"
-        return failure(n, why=f"ExternalError: {why}")
+    def scf(n: int, cycles: int = 250, code: int = 128) -> Run:
+        text = f"xtb m{n}.xyz: exit code {code}: SCF did not converge in {cycles} cycles"
+        return failure(n, error="ExternalError", message=text)
 
-    one = [scf(0), scf(1), failure(2, how="crashed", why="SIGKILL")]
+    one = [scf(0), scf(1), failure(2, state="crashed", message="SIGKILL")]
     table = made(replace(overview(), failures=one), "failures")
     assert ["exit 128: SCF did not converge in 250 cycles", "given up after crashes: SIGKILL"] == (
         column(table, "HOW")
@@ -272,7 +272,7 @@ def test_failures_of_one_cause_are_one_row_with_the_line_that_says_why_first() -
 
 
 def test_the_failures_of_one_cause_can_be_listed_one_by_one() -> None:
-    failures = [failure(n, why="OSError: disk") for n in range(2)] + [failure(5)]
+    failures = [failure(n, error="OSError", message="disk") for n in range(2)] + [failure(5)]
     answer = replace(overview(), failures=failures)
     key = made(answer, "failures").rows[0].key
     table = failures_table(answer, key)
@@ -381,7 +381,7 @@ def test_names_cannot_control_the_terminal() -> None:
         _with(worker(0, 1, label="w\x1b[2J", host="n\u202e1")),
         missions=[mission(0, label="o\npt", outlook=outlook(functions=(function("f\x1b[2J"),)))],
         queues=[queue(0, request="Cores(1)\x07", why="\x9b31m")],
-        failures=[failure(0, function="\x1b]0;x\x07", why="\r")],
+        failures=[failure(0, function="\x1b]0;x\x07", error="\r")],
     )
     cells = [
         cell.text if isinstance(cell, Gauge) else cell

@@ -16,6 +16,7 @@ from grain.worker.agent.listener import RunnerDeath
 from grain.worker.messages import (
     AGENT,
     LANE,
+    NODE_SHORT,
     PRINTED,
     TIME_OVER,
     AckRuns,
@@ -228,6 +229,17 @@ def test_a_run_that_stopped_softly_is_handed_back_and_has_not_outlived_the_worke
 
     [ended] = sent(session, RunEnded)
     assert ("returned", STOPPED_SOFTLY, None) == (ended.status, ended.detail, ended.outlived)
+
+
+@pytest.mark.parametrize(("mission", "status"), [("m", "crashed"), ("lasting-m", "returned")])
+def test_a_run_that_was_ended_for_the_nodes_memory_has_crashed_but_a_job_has_receipts(
+    mission: str, status: str
+) -> None:
+    session = joined_session()
+    session.on_message(structs.replace(lease(1), mission=mission), b"", 0.0)
+    session.on_ended(Ended((1, 1), "cancelled", crash=NODE_SHORT, report=b"ran"), None, 9.0)
+    [ended] = sent(session, RunEnded)
+    assert (status, NODE_SHORT) == (ended.status, ended.detail)
 
 
 def test_a_lane_that_is_handed_back_at_the_end_of_the_time_has_not_outlived_the_worker() -> None:

@@ -5,7 +5,7 @@ A command imports what it needs when it runs, so that the command starts fast.
 Map:
 
 - ``app``: the group of all commands, which imports a command to run it
-- ``columns``: columns over rows, and what writes them as tables, fields and data
+- ``columns``: columns over rows, and what writes them as tables and as fields
 - ``completion``: names for a shell's completion
 - ``options``: options that several commands share
 - ``plugin``: the helpers of commands, for those of other packages too

@@ -1,4 +1,4 @@
-"""Columns over rows, and their writers: tables as text, fields of formats, plain data. Pure.
+"""Columns over rows, and their writers: tables as text, and fields of formats. Pure.
 
 A display says which columns it has; a writer lays the same figures out. So a figure has one name
 and one form in all displays, and a new one is one column.
@@ -6,6 +6,7 @@ and one form in all displays, and a new one is one column.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+_NOTHING = ("", "-")  # of which no line under a row speaks
+
 
 class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A figure of a row.
 
     Attributes:
-        name: the key in plain data, and the head.
-        value: returns the figure of a row, as plain data.
+        name: its head.
+        value: returns the figure of a row.
         text: formats it.
-        narrow: True if the column goes where the terminal is narrow.
+        narrow: True if the column goes where the table is too wide for a narrow terminal, or, if
+            it is elastic, for any.
         under: where it goes then, as in ``"took {}"``: under the row; "" for away.
         elastic: True if it is shortened before others.
         width: characters in a format, negative for a value at the left; None for as wide as it is.
@@ -57,11 +61,6 @@ class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
         return (text.ljust(size) if self.width < 0 else text.rjust(size)) + self.after
 
 
-def data(columns: Iterable[Column[R]], row: R) -> dict[str, Any]:
-    """Return a row as plain data."""
-    return {column.name: column.value(row) for column in columns}
-
-
 def fields(
     columns: Sequence[Column[R]], rows: Iterable[R], *, heads: bool, rule: bool = False
 ) -> Iterator[str]:
@@ -91,12 +90,20 @@ def rows_text(
     Args:
         below: returns what stands under a row, a sentence each.
     """
-    narrow = most is not None and most < NARROW
-    shown = [column for column in columns if not (narrow and column.narrow)]
-    under = [column for column in columns if narrow and column.narrow and column.under]
-    lines = []
-    for row in rows:
-        away = ", ".join(one.under.format(one.shown(row)) for one in under)
-        lines.append(Row([one.shown(row) for one in shown], [*[away] * bool(away), *below(row)]))
-    elastic = [at for at, column in enumerate(shown) if column.elastic]
-    return table(title, [column.name for column in shown], lines, most, elastic)
+    listed, given = list(columns), list(rows)
+    cells = [[column.shown(row) for column in listed] for row in given]
+    lines = [[column.name for column in listed], *cells]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(listed))]
+    room = math.inf if most is None else most
+    tight = sum(widths) + 2 * (len(widths) - 1) > room
+    away = [one.narrow and tight and (one.elastic or room < NARROW) for one in listed]
+    shown = [at for at, gone in enumerate(away) if not gone]
+    under = [at for at, gone in enumerate(away) if gone and listed[at].under]
+    rows_shown = []
+    for row, line in zip(given, cells, strict=True):
+        first = ", ".join(
+            listed[at].under.format(line[at]) for at in under if line[at] not in _NOTHING
+        )
+        rows_shown.append(Row([line[at] for at in shown], [*[first] * bool(first), *below(row)]))
+    elastic = [place for place, at in enumerate(shown) if listed[at].elastic]
+    return table(title, [listed[at].name for at in shown], rows_shown, most, elastic)

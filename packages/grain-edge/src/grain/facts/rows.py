@@ -1,12 +1,13 @@
-"""The rows: what every display knows of tasks and their runs."""
+"""The rows: what every display knows of tasks, of their runs, and of why these failed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from grain.eventlog.causes import cause_of, headline, pattern_of
 from grain.eventlog.usage import RunMember, Usage
 
 VALUE = "value"
@@ -33,11 +34,14 @@ class Run(_Row, frozen=True, kw_only=True):
     """A run of a task, or a task that ended before any run.
 
     Attributes:
+        mission: the id of its mission; empty in what one log says.
+        name: its task's, as commands take it: ``opt@2:17``; empty where nothing needs it.
         task: the number of its task.
         retry_of: the task of which its task is a further attempt; 0 if it is the first.
         attempt: how many runs of the task have begun, this one included.
         state: as `grain.eventlog.schema.RunEnded.outcome`; or ``"waiting"`` or ``"running"``.
         final: True if the task is over with it.
+        again: True if its mission tries it again all the same, by a task of another number.
         members: its workers, as far as they are known; the first one ran it.
         workers: how many it has at once.
         alternative: which of the alternatives of its request it took, from 0; None if it has none.
@@ -59,12 +63,15 @@ class Run(_Row, frozen=True, kw_only=True):
         call: of a failed run, the function with its arguments, where that is known.
     """
 
+    mission: str = ""
+    name: str = ""
     task: int
     retry_of: int = 0
     function: str = ""
     attempt: int = 1
     state: str = VALUE
     final: bool = True
+    again: bool = False
     members: tuple[RunMember, ...] = ()
     workers: int = 1
     alternative: int | None = None
@@ -216,3 +223,130 @@ class Task(_Row, frozen=True, kw_only=True):
             ended=at,
             seconds=0.0 if self.started is None else at - self.started,
         )
+
+
+# ---- failures
+
+
+class FailedCall(_Row, frozen=True, kw_only=True):
+    """A task that failed for good.
+
+    Attributes:
+        task: the number of its last attempt.
+        call: as of `Run`.
+    """
+
+    task: int
+    call: str
+
+
+_HOW = {"crashed": "given up after crashes", "error": "it raised an exception"}
+
+
+class Cause(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Runs whose failures are alike. It grows with each of them.
+
+    Attributes:
+        function: what they called; empty for the causes that are not kept apart.
+        outcome: the state of the runs.
+        pattern: the message of the first, with its numbers and paths replaced.
+        how: what they have in common, in a few words, the line that says why first.
+        runs: how many there are.
+        final: how many of them ended their task for good; the others were tried again.
+        workers: how many ended on which worker.
+        calls: those that ended their task, in their order, by the first attempt.
+    """
+
+    mission: str = ""
+    function: str = ""
+    outcome: str = ""
+    error: str = ""
+    pattern: str = ""
+    how: str = ""
+    first: Run
+    runs: int = 0
+    final: int = 0
+    workers: dict[str, int] = {}
+    calls: dict[int, FailedCall] = {}
+
+    @property
+    def kind(self) -> str:
+        """The class of the exception; without any the outcome."""
+        return self.error or self.outcome
+
+    @property
+    def again(self) -> int:
+        """The number of runs after which the task was tried again."""
+        return self.runs - self.final
+
+    def count(self, run: Run) -> None:
+        """Count a run; the first was counted when the cause was made."""
+        self.runs += 1
+        self.final += run.final and not run.again
+        for member in run.members:
+            self.workers[member.worker] = self.workers.get(member.worker, 0) + 1
+        if run.message != self.first.message and headline(why(run)) != self.how:
+            self.how = cause_of(why(self.first))
+
+
+def why(run: Run) -> str:
+    """Return why a run failed, as text: the class of its exception, and what that says."""
+    if run.error:
+        return f"{run.error}: {run.message}" if run.message else run.error
+    kind = _HOW.get(run.state, run.state) if run.final else run.state
+    return f"{kind}: {run.message}" if run.message else kind
+
+
+_CAUSES = 500
+"""Causes that are kept apart; any further ones are counted as one."""
+
+OTHER_CAUSES = "other causes"
+"""The error of the causes that are not kept apart."""
+
+
+class Causes:
+    """Failed runs by their causes: those of one mission and function whose messages are alike."""
+
+    def __init__(self) -> None:
+        self._causes: dict[tuple[str, str, str, str], Cause] = {}
+
+    def __iter__(self) -> Iterator[Cause]:
+        return iter(self._causes.values())
+
+    def __len__(self) -> int:
+        return len(self._causes)
+
+    def frequent(self) -> list[Cause]:
+        """Return the causes, the most frequent first."""
+        return sorted(self, key=lambda cause: -cause.runs)
+
+    def add(self, run: Run) -> Cause:
+        """Count a run that failed; return its cause."""
+        key = self._key(run)
+        cause = self._causes.get(key)
+        if cause is None and len(self._causes) < _CAUSES:
+            cause = self._causes[key] = Cause(
+                mission=run.mission, function=run.function, outcome=run.state, error=run.error,
+                pattern=pattern_of(run.message), how=headline(why(run)), first=run,
+            )  # fmt: skip
+        elif cause is None:
+            key = ("", "", run.state, OTHER_CAUSES)
+            cause = self._causes.get(key)
+            if cause is None:
+                cause = self._causes[key] = Cause(
+                    outcome=run.state, error=OTHER_CAUSES, how=OTHER_CAUSES, first=run
+                )
+        cause.count(run)
+        return cause
+
+    def take_back(self, run: Run) -> None:
+        """Forget a run like this one, which was counted: a further attempt of its task follows."""
+        cause = self._causes.get(self._key(run))
+        if cause is not None:
+            cause.runs -= 1
+            cause.final -= 1
+            if not cause.runs:
+                del self._causes[self._key(run)]
+
+    def _key(self, run: Run) -> tuple[str, str, str, str]:
+        return run.mission, run.function, run.state, cause_of(why(run))

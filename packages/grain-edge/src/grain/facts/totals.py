@@ -9,28 +9,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-import msgspec
-
-from grain.eventlog.causes import pattern_of
 from grain.eventlog.schema import BriefTasks, CachedResults, TaskSubmitted
-from grain.facts.rows import VALUE
+from grain.facts.rows import VALUE, Causes, FailedCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from grain.eventlog.schema import AnyLine
     from grain.eventlog.usage import Usage
-    from grain.facts.rows import Run
+    from grain.facts.rows import Cause, Run
 
 _Number = TypeVar("_Number", int, float)
-
-_CAUSES = 500
-"""Causes that are kept apart; any further ones are counted as one."""
-
-OTHER_CAUSES = "other causes"
-"""The error of the causes that are not kept apart."""
 
 _REQUESTS = 100
 """Requests of one function that are kept apart."""
@@ -114,49 +105,6 @@ class Amounts:
         return self.counts.most_common(1)[0][0]
 
 
-class Cause(NamedTuple):
-    """A kind of failures that are alike: the messages differ in numbers and paths only.
-
-    Attributes:
-        outcome: as in `schema.RunEnded`.
-        pattern: the message, with its numbers and paths replaced.
-    """
-
-    function: str
-    outcome: str
-    error: str
-    pattern: str
-
-
-class FailedCall(msgspec.Struct, frozen=True):
-    """A task that failed for good.
-
-    Attributes:
-        task: the number of its last attempt.
-        call: as in `schema.RunEnded`: empty in the log of an older Grain.
-    """
-
-    task: int
-    call: str
-
-
-@dataclass(slots=True, eq=False)
-class Failures:
-    """The runs that failed for one cause.
-
-    Attributes:
-        final: how many of them ended their task; the others were tried again.
-        calls: those that ended their task, in their order, by the first attempt.
-    """
-
-    cause: Cause
-    first: Run
-    runs: int = 0
-    final: int = 0
-    workers: Counter[str] = field(default_factory=Counter)
-    calls: dict[int, FailedCall] = field(default_factory=dict)
-
-
 @dataclass(slots=True, eq=False)
 class FunctionTotals:
     """The runs of one function.
@@ -231,11 +179,11 @@ class Totals:
 
     def __init__(self) -> None:
         self.functions: dict[str, FunctionTotals] = {}
-        self.failures: dict[Cause, Failures] = {}
+        self.causes = Causes()
         self.runs = 0
         self.lost = 0
         # The failed tasks, by their first attempts: a further attempt takes the failure back.
-        self._failed: dict[int, tuple[FunctionTotals, Failures]] = {}
+        self._failed: dict[int, tuple[FunctionTotals, Cause]] = {}
 
     def feed(self, line: AnyLine, run: Run | None) -> None:
         """Count a line, and the run that ends with it, as `Fold.feed` has returned it."""
@@ -259,10 +207,10 @@ class Totals:
             return
         earlier = self._failed.pop(task.retry_of, None)
         if earlier is not None:
-            before, failures = earlier
+            before, cause = earlier
             before.failed -= 1
-            failures.final -= 1
-            failures.calls.pop(task.retry_of, None)
+            cause.final -= 1
+            cause.calls.pop(task.retry_of, None)
 
     def _brief(self, line: BriefTasks) -> None:
         """Count tasks that have no lines of their own; each counts with their mean."""
@@ -337,17 +285,9 @@ class Totals:
         if run.state == "returned":
             return  # unharmed, and its task runs again
         self.lost += run.state == "lost"
-        cause = Cause(run.function, run.state, run.error, pattern_of(run.message))
-        failures = self.failures.get(cause)
-        if failures is None:
-            if len(self.failures) >= _CAUSES:
-                cause = Cause("", run.state, OTHER_CAUSES, "")
-            failures = self.failures.setdefault(cause, Failures(cause, run))
-        failures.runs += 1
-        failures.workers.update(member.worker for member in run.members)
+        cause = self.causes.add(run)
         if run.final:
             function.failed += 1
-            failures.final += 1
             first = run.retry_of or run.task
-            self._failed[first] = function, failures
-            failures.calls[first] = FailedCall(run.task, run.call)
+            self._failed[first] = function, cause
+            cause.calls[first] = FailedCall(task=run.task, call=run.call)

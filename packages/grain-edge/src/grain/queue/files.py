@@ -18,7 +18,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
-from grain.eventlog.files import open_plain
+from grain.eventlog.files import open_plain, read_plain
 from grain.queue.errors import CannotWrite, NotSynced, Uncertain, Unusable
 
 if TYPE_CHECKING:
@@ -314,8 +314,7 @@ class LocalDisk:
 
     def read(self, name: str) -> bytes:
         """See `FileOperations`."""
-        with open_plain(self._root + name, links=False) as file:
-            return file.read()
+        return read_plain(self._root + name, links=False)
 
     def exists(self, name: str) -> bool:
         """See `FileOperations`."""

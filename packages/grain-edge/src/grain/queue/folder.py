@@ -61,7 +61,7 @@ It is before the bucket is packed, so that whoever packs it has read all wishes 
 _Record = TypeVar("_Record", Job, Wish, Begun, Ended)
 _UNREADABLE = "unreadable"  # an option, with the reason
 _FOLDERS = (INCOMING, "jobs", "wishes", "attempts", "live", "blobs", "dispatchers")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_NAME = r"(?a)[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _RECEIPT = re.compile(r"(\d+)(?:_(\d+))?\.(\d+)\.(begun|ended)", re.ASCII)
 
 
@@ -106,7 +106,7 @@ def queue_folder(name: str = DEFAULT, env: Mapping[str, str] = os.environ) -> Pa
         BadInput: the name cannot be that of a queue.
         RuntimeError: the user has no home directory.
     """
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise BadInput(
             f"{name!r} cannot be the name of a queue: it is made of letters, digits, dots, _ and "
             "-, begins with a letter or a digit, and has at most 64 characters"
@@ -185,6 +185,7 @@ class Queue:
 
     Attributes:
         files: its files.
+        format: its file ``format``.
         mission: the id of its mission, which all of its dispatchers use.
         folder: its directory.
         name: its name.
@@ -236,6 +237,7 @@ class Queue:
     def __init__(self, files: WholeFiles, format_: QueueFormat, folder: Path) -> None:
         """Use a queue that was opened; see `open`."""
         self.files = files
+        self.format = format_
         self.mission = format_.mission
         self.folder = folder
         self.name = folder.name

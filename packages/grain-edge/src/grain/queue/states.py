@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
-from grain.resource import from_data, learned
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -268,6 +266,8 @@ def next_memory(job: Job, runs: Iterable[Run], asked: Asked) -> Memory | None:
     """
     if "'group'" not in repr(job.request):  # most have none, and kinds may be unknown here
         return None
+    from grain.resource import from_data, learned
+
     request = from_data(job.request)
     memory = learned(request)
     for run in runs:

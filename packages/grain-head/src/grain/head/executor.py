@@ -31,7 +31,7 @@ from grain.head.events import (
 )
 from grain.head.needs.groups import MemoryUse
 from grain.head.scheduler.explain import Explanation, explain, why_never
-from grain.head.scheduler.outlived import CRASHES, SOLO
+from grain.head.scheduler.outlived import CRASHES, wants_worker
 from grain.head.scheduler.places import RunPlace, gpus_of, set_aside_texts
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.state import split_time
@@ -494,7 +494,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         if self._run_log is not None:
             self._run_log.started((task,), "", now)
         request = crashed.request
-        if count >= SOLO:
+        if wants_worker(crashed.crashes):
             crashed.alone = True
             total = self._scheduler.workers[_LOCAL].supply.total
             record = self._tasks[task]

@@ -54,6 +54,7 @@ from grain.remote_exer.lanes import MissionLanes
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
 from grain.resource import from_data, to_data
+from grain.resource.figures import size_text
 from grain.worker.call import call_text
 from grain.worker.errors import PayloadError
 from grain.worker.messages import DefineFunction
@@ -109,10 +110,10 @@ def differences(worker: str, host: str, theirs: Versions) -> list[Event]:
 def large_words(function: Function, parts: list[tuple[str, int]]) -> str:
     """Return the sentence on a function that is large, and on what makes it large."""
     named = [
-        f"{part[:-1]}, {size / 1e6:.0f} MB)" if part[-1] == ")" else f"{part} ({size / 1e6:.0f} MB)"
-        for part, size in parts
+        f"{part[:-1]}, {size_text(count)})" if part[-1] == ")" else f"{part} ({size_text(count)})"
+        for part, count in parts
     ]
-    what = " and ".join(named) or f"{function.name} ({len(function.payload) / 1e6:.0f} MB)"
+    what = " and ".join(named) or f"{function.name} ({size_text(len(function.payload))})"
     travel = "travels" if len(named) < 2 else "travel"
     it = "it" if len(named) < 2 else "them"
     along = f" with {function.name}" if named else ""

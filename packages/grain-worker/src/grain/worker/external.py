@@ -53,6 +53,7 @@ from grain.worker.errors import (
     last_lines,
 )
 from grain.worker.node.cgroup import read_cgroups
+from grain.worker.node.shortage import largest
 from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import USABLE, binding, environment, note_given
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
@@ -593,7 +594,9 @@ class ProgramCall:
             "grace": float(grace),
             "scratch": _temporary(variables) if scratch else None,
             "warned": warned,
-            "most": _most(self.memory) if enforce and self.memory is not None else None,
+            "most": None
+            if not enforce or self.memory is None
+            else largest(self.memory) * 1e9 / 1024,
             "shell": of_shell,
             "name": None if name is None else os.fsencode(name),
         }
@@ -794,11 +797,6 @@ class ProgramCall:
             stderr_path=self.stderr and str(directory / self.stderr),
             **facts,
         )
-
-
-def _most(amount: float) -> float:
-    """Return the KiB at which a program with an amount in GB is ended: a little more than that."""
-    return max(1.02 * amount, amount + 0.05) * 1e9 / 1024
 
 
 def _temporary(variables: Mapping[bytes, bytes]) -> bytes:

@@ -44,6 +44,10 @@ mission, one after the other (`grain.worker.lanes`)."""
 TIME_OVER = "its worker's time was over"
 """The detail, as text, of a run that its worker has handed back for that reason."""
 
+NODE_SHORT = "ended as its node was short of memory"
+"""The beginning of the detail of a run that its worker has ended for that reason. It counts as a
+crash, after which its task runs by itself."""
+
 
 class Outlived(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The seconds of a run that was not over when the time of its worker was.

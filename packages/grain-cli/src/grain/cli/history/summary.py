@@ -12,11 +12,12 @@ import msgspec
 
 from grain.eventlog.schema import LogEnded, LogStarted, Remark, WorkerJoined
 from grain.facts.fold import Fold
-from grain.facts.totals import FailedCall, Totals
+from grain.facts.rows import Cause
+from grain.facts.totals import Totals
 
 if TYPE_CHECKING:
     from grain.eventlog.schema import AnyLine
-    from grain.facts.totals import Failures, FunctionTotals
+    from grain.facts.totals import FunctionTotals
 
 _REMARKS = 5
 _WORKERS = 12  # that are named for a cause
@@ -74,28 +75,6 @@ class FunctionSummary(msgspec.Struct, kw_only=True):
 _LARGEST = {"longest", "peak_memory", "memory"}
 
 
-class CauseSummary(msgspec.Struct, kw_only=True):
-    """Runs whose failures are alike.
-
-    Attributes:
-        error: the class of the exception; if there is none, the outcome.
-        final: how many of these runs ended their task for good; the others were tried again.
-        first: the number of the first task.
-        workers: how many ended on which worker, of those with the most.
-        calls: the tasks that ended so for good, the first 200 of them.
-    """
-
-    function: str
-    error: str
-    pattern: str
-    runs: int
-    final: int
-    first: int
-    example: str
-    workers: dict[str, int]
-    calls: list[FailedCall] = []
-
-
 class LogSummary(msgspec.Struct, kw_only=True):
     """The counts of a log.
 
@@ -124,7 +103,7 @@ class LogSummary(msgspec.Struct, kw_only=True):
     workers: int = 0
     functions: dict[str, FunctionSummary] = {}
     lost_runs: int = 0
-    causes: list[CauseSummary] = []
+    causes: list[Cause] = []
     remarks: list[str] = []
     skipped: int = 0
     missing: int = 0
@@ -174,7 +153,6 @@ class Summariser:
             if open_.waiting or open_.running:
                 function = functions.setdefault(name, FunctionSummary())
                 function.waiting, function.running = open_.waiting, open_.running
-        failures = sorted(self._totals.failures.values(), key=lambda one: -one.runs)
         counts = LogSummary(
             began=self._fold.first or 0.0,
             last=self._fold.now,
@@ -182,7 +160,7 @@ class Summariser:
             workers=len(self._workers),
             functions=functions,
             lost_runs=self._totals.lost,
-            causes=list(map(_cause, failures)),
+            causes=list(map(_kept, self._totals.causes.frequent())),
             remarks=self._remarks,
             skipped=skipped,
             missing=missing,
@@ -217,16 +195,8 @@ def _function(totals: FunctionTotals) -> FunctionSummary:
     )
 
 
-def _cause(failures: Failures) -> CauseSummary:
-    cause, first = failures.cause, failures.first
-    return CauseSummary(
-        function=cause.function,
-        error=cause.error or cause.outcome,
-        pattern=cause.pattern,
-        runs=failures.runs,
-        final=failures.final,
-        first=first.task,
-        example=first.message,
-        workers=dict(failures.workers.most_common(_WORKERS)),
-        calls=list(islice(failures.calls.values(), _CALLS)),
-    )
+def _kept(cause: Cause) -> Cause:
+    """Return a cause with the workers of the most runs, and the first calls."""
+    workers = sorted(cause.workers.items(), key=lambda item: -item[1])[:_WORKERS]
+    calls = dict(islice(cause.calls.items(), _CALLS))
+    return msgspec.structs.replace(cause, workers=dict(workers), calls=calls)

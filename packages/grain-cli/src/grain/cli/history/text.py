@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from grain.cli.show import NARROW, Row, clean, folded, minute, table, typed
-from grain.eventlog.causes import headline
-from grain.resource.figures import clock, counted
+from grain.resource.figures import amount, clock, counted, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from grain.cli.history.summary import CauseSummary, FunctionSummary, LogSummary
+    from grain.cli.history.summary import FunctionSummary, LogSummary
+    from grain.facts.rows import Cause
 
 _SHORT_ID = 8
 _CAUSES = 20
@@ -88,6 +87,7 @@ def mission_data(state: str, summary: LogSummary) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(summary)
     return {
         **data,
+        "causes": list(map(cause_data, summary.causes)),
         "state": state,
         "seconds": summary.seconds,
         "total": msgspec.to_builtins(summary.total),
@@ -127,7 +127,7 @@ def failures_text(summary: LogSummary, most: int | None, word: str = "NAME") -> 
         causes = counted(len(rest), "other cause")
         more = f"{counted(count, 'more run')} failed for {causes}; --json has all of them"
         text += _paragraph([more], most)
-    if any(one.call for cause in summary.causes for one in cause.calls):
+    if any(one.call for cause in summary.causes for one in cause.calls.values()):
         # A command that is folded could not be copied.
         text += f"\nThe calls that failed, one in a line: grain history --calls {clean(word)}\n"
     return text
@@ -166,7 +166,7 @@ def _headline(state: str, summary: LogSummary) -> list[str]:
     if total.wasted_core_hours:
         used += f", {amount(total.wasted_core_hours)} of them in runs that returned no value"
     if total.cpu_hours and total.core_hours:
-        used += f"; programs computed in {total.cpu_hours / total.core_hours:.0%} of the time"
+        used += f"; programs computed in {percent(total.cpu_hours / total.core_hours)} of the time"
     lines.append(used)
     if summary.message:
         lines.append(f"  it ended with {summary.message}")
@@ -204,19 +204,28 @@ def _function(name: str, one: FunctionSummary, *, narrow: bool) -> Row:
     return Row((*cells, mean, longest, memory, hours), more)
 
 
-def _cause(cause: CauseSummary) -> Row:
+def _cause(cause: Cause) -> Row:
     # What matters first; the whole message stands below it.
-    more = [headline(f"{cause.error}: {cause.pattern}" if cause.pattern else cause.error)]
-    if cause.example not in (cause.pattern, more[0]):
-        more.append(f"as in: {cause.example[:_MESSAGE]}")
+    more = [cause.how]
+    if not cause.how.endswith(cause.first.message):
+        more.append(f"as in: {cause.first.message[:_MESSAGE]}")
     if len(cause.workers) == 1 and cause.runs > 1 and (worker := next(iter(cause.workers))):
         more.append(f"all of them on {worker}")
-    if calls := [one.call for one in cause.calls if one.call]:
+    if calls := [one.call for one in cause.calls.values() if one.call]:
         others = cause.final - min(len(calls), _CALLS)
         rest = f" and {others} more" if others else ""
         more.append(f"calls: {', '.join(calls[:_CALLS])}{rest}")
-    again = cause.runs - cause.final
-    return Row((cause.function or "(unknown)", cause.runs, again, cause.first), more)
+    return Row((cause.function or "(unknown)", cause.runs, cause.again, cause.first.task), more)
+
+
+def cause_data(cause: Cause) -> dict[str, Any]:
+    """Return a cause as plain data."""
+    return {
+        "function": cause.function, "error": cause.kind, "pattern": cause.pattern,
+        "runs": cause.runs, "final": cause.final, "first": cause.first.task,
+        "example": cause.first.message, "workers": cause.workers,
+        "calls": [{"task": one.task, "call": one.call} for one in cause.calls.values()],
+    }  # fmt: skip
 
 
 def _remarks(summary: LogSummary) -> list[str]:
@@ -242,12 +251,3 @@ def _paragraph(lines: Iterable[str], most: int | None) -> str:
         text = line.lstrip(" ")
         out += folded(clean(text), most, line[: len(line) - len(text)])
     return "".join(f"{line}\n" for line in out)
-
-
-def amount(number: float) -> str:
-    """Format an amount with three digits that count, and no exponent."""
-    if not number or not math.isfinite(number):
-        return "0" if not number else "?"
-    digits = max(0, 2 - math.floor(math.log10(abs(number))))
-    text = f"{number:.{min(digits, 6)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text

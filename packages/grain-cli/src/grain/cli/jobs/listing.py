@@ -94,7 +94,7 @@ def jobs(
         if len(chosen) == 1 and chosen[0].first == chosen[0].last:
             [entry] = entries
             rows = task_rows(book, entry, chosen[0], now, blocks)
-            text = tasks_text(entry.number, entry.job.name, rows, now, width)
+            text = tasks_text(entry.number, entry.job.name, rows, width)
         else:
             job_rows = [job_row(book, entry, now, blocks) for entry in entries]
             text = jobs_text(queue.name, job_rows, width)

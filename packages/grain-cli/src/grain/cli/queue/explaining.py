@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from grain.cli.queue.rows import TaskRow
+    from grain.cli.queue.tasks import TaskRow
     from grain.queue.book import Blocks, Book, Entry
     from grain.queue.folder import Queue
     from grain.queue.records import Job
@@ -74,8 +74,7 @@ def explained(
 def _job_lines(
     queue: Queue, book: Book, entry: Entry, one: Selected, ask: Ask, blocks: Blocks
 ) -> list[str]:
-    now = time.time()
-    rows = task_rows(book, entry, one, now, blocks)
+    rows = task_rows(book, entry, one, time.time(), blocks)
     lines = []
     if len(rows) > 1:
         counts = entry.counts
@@ -87,14 +86,12 @@ def _job_lines(
         # Those that are alike are not worth a line each.
         rows = list({(row.standing.state, row.standing.reason): row for row in rows}.values())
     for row in rows[:_LISTED]:
-        lines += _task_lines(queue, book, entry, row, ask, blocks, now)
+        lines += _task_lines(queue, book, row, ask, blocks)
     return lines
 
 
-def _task_lines(
-    queue: Queue, book: Book, entry: Entry, row: TaskRow, ask: Ask, blocks: Blocks, now: float
-) -> list[str]:
-    standing = row.standing
+def _task_lines(queue: Queue, book: Book, row: TaskRow, ask: Ask, blocks: Blocks) -> list[str]:
+    entry, standing = row.entry, row.standing
     name, task = row.name, row.task
     what = f"task {name}" if task is not None else f"job {name} ({entry.job.name})"
     block = blocks.of_task(entry, task) if standing.state == "PENDING" else None
@@ -115,8 +112,7 @@ def _task_lines(
     lines += _earlier_lines(entry.runs.get(task, ()), run)
     if run is not None and run.worker:
         verb = "ran" if run.how else "runs"
-        seconds = run.elapsed if run.how else now - run.began
-        times = f"from {moment(run.began)}, for {span(max(seconds, 0.0))}"
+        times = f"from {moment(run.began)}, for {span(row.seconds or 0.0)}"
         where = f"on worker {run.worker} ({run.host})"
         if run.others:
             where += f" and {counted(len(run.others), 'other')} ({hostlist(run.others)})"

@@ -23,7 +23,6 @@ from grain.cli.report.figures import (
     USUAL_ROWS,
     hours,
     left_out,
-    number,
     plus,
     share,
 )
@@ -32,9 +31,8 @@ from grain.cli.report.sufficient import NO_OVERTIME, sufficient
 from grain.cli.report.verdict import reasons_of_never, verdict
 from grain.cli.show import clean
 from grain.cli.verdict.texts import shortened
-from grain.eventlog.causes import headline
-from grain.facts.totals import OTHER_CAUSES
-from grain.resource.figures import counted, span
+from grain.facts.rows import OTHER_CAUSES
+from grain.resource.figures import amount, counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +41,8 @@ if TYPE_CHECKING:
     from grain.cli.report.critical_path import PathStep
     from grain.cli.report.figures import Rows
     from grain.cli.report.verdict import Finding
-    from grain.facts.totals import Failures, FunctionTotals
+    from grain.facts.rows import Cause
+    from grain.facts.totals import FunctionTotals
 
 _CAUSES = 20  # that are not folded
 _WORKERS_OF_A_CAUSE = 3  # likewise
@@ -259,7 +258,7 @@ class _View:
             "tasks, after all attempts"
             if totals.failed
             else "every failure was made up for"
-            if totals.failures
+            if totals.causes
             else "no run has failed",
             style="bad" if totals.failed else "",
         )
@@ -475,8 +474,8 @@ class _View:
             "wasted": share(one.wasted_core_seconds, one.core_seconds),
             "median": span(one.seconds.quantile(0.5)) if one.seconds.count else NOTHING,
             "longest": span(one.seconds.most) if one.seconds.count else NOTHING,
-            "memory": f"{number(one.memory.quantile(0.5))} GB" if one.memory.count else NOTHING,
-            "most_memory": f"{number(one.memory.most)} GB" if one.memory.count else NOTHING,
+            "memory": f"{amount(one.memory.quantile(0.5))} GB" if one.memory.count else NOTHING,
+            "most_memory": f"{amount(one.memory.most)} GB" if one.memory.count else NOTHING,
             "cpu": share(one.cpu_seconds, one.core_seconds) if one.cpu_seconds else NOTHING,
         }
 
@@ -497,7 +496,7 @@ class _View:
             amounts = sorted({asked.usual, asked.most}) if asked is not None else []
             title = (
                 f"Peaks of memory of {one.memory.count:,} runs of {name}: the largest is "
-                f"{number(one.memory.most)} GB"
+                f"{amount(one.memory.most)} GB"
             )
             memory_strip = charts.amount_strip(title, one.memory, amounts)
         return {
@@ -529,27 +528,24 @@ class _View:
             f"other inputs need. {more}"
         )
 
-    def _causes(self) -> list[Failures]:
-        return sorted(
-            self._report.totals.failures.values(), key=lambda one: (-one.final, -one.runs)
-        )
+    def _causes(self) -> list[Cause]:
+        return sorted(self._report.totals.causes, key=lambda one: (-one.final, -one.runs))
 
-    def _failure(self, one: Failures) -> dict[str, Any]:
+    def _failure(self, one: Cause) -> dict[str, Any]:
         first = one.first
         calls = [failed.call for failed in one.calls.values() if failed.call]
-        workers = [f"{name or 'no worker'}: {count:,}" for name, count in one.workers.most_common()]
+        by_number = sorted(one.workers.items(), key=lambda item: -item[1])
+        workers = [f"{name or 'no worker'}: {count:,}" for name, count in by_number]
         shown = workers[:_WORKERS_OF_A_CAUSE]
         folded = workers[_WORKERS_OF_A_CAUSE : self._rows.details]
         where = f" on {first.worker}" if first.worker else ""
         after = f", {span(max(0.0, self._since_start(first.ended)))} after the start"
-        kind, pattern = one.cause.error or one.cause.outcome, one.cause.pattern
-        # Of a program, how it ended and why; of an exception, its class: the message stands beside.
-        how = headline(f"{kind}: {pattern}")
         return {
             "runs": f"{one.runs:,}",
             "final": f"{one.final:,}",
-            "function": one.cause.function or _NAMELESS,
-            "cause": kind if how.startswith(f"{kind}: ") else how,
+            "function": one.function or _NAMELESS,
+            # Of a program, how it ended and why; of an exception, its class: the rest is beside.
+            "cause": one.kind if one.how.startswith(f"{one.kind}: ") else one.how,
             "first": f"task {first.task}{where}{after}",
             "message": first.message or "(it has no message)",
             "workers": shown,
@@ -562,7 +558,7 @@ class _View:
         }
 
     def _failures_note(self) -> str:
-        if all(cause.error != OTHER_CAUSES for cause in self._report.totals.failures):
+        if all(cause.error != OTHER_CAUSES for cause in self._report.totals.causes):
             return ""
         return (
             "There are very many causes: all beyond the first are counted together, as other "
@@ -585,19 +581,19 @@ class _View:
         own = max(0.0, report.span - ran - waited)
         shares = []
         at = 0.0
-        for style, name, amount in (
+        for style, name, seconds in (
             ("runs", "runs", ran),
             ("waits", "waiting for room", waited),
             ("own", "the mission's own time", own),
         ):
-            width = 100 * max(0.0, amount) / report.span
+            width = 100 * max(0.0, seconds) / report.span
             shares.append(
                 {
                     "style": style,
                     "name": name,
                     "at": f"{at:.2f}",
                     "width": f"{width:.2f}",
-                    "figure": f"{span(amount)} ({share(amount, report.span)})",
+                    "figure": f"{span(seconds)} ({share(seconds, report.span)})",
                 }
             )
             at += width

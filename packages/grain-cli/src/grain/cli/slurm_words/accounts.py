@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from grain.cli.columns import Column
-from grain.cli.slurm_words.facts import SlurmStep, SlurmTask
+from grain.cli.slurm_words.facts import SlurmStep, SlurmTask, hosts_text
 from grain.cli.slurm_words.formats import same
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.values import long_span
-from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,7 +211,7 @@ _OF_STEP: dict[str, Callable[[SlurmStep], object]] = {
     "JobName": lambda one: one.noted.name,
     "NCPUS": lambda one: one.noted.cpus,
     "NNodes": lambda one: len(one.noted.hosts),
-    "NodeList": lambda one: hostlist(one.noted.hosts),
+    "NodeList": lambda one: hosts_text(one.noted.hosts),
     "NTasks": lambda one: one.noted.tasks,
     "ReqCPUS": lambda one: one.noted.cpus,
     "ReqNodes": lambda one: len(one.noted.hosts),

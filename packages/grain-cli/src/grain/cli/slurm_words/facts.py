@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.cli.queue.tasks import TaskRow
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
 from grain.queue import patterns
@@ -12,6 +13,8 @@ from grain.queue.notes.steps import StepRecord
 from grain.queue.selectors import plain_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.queue.book import Block, Entry
     from grain.queue.records import Dependency
     from grain.queue.states import Run, Standing
@@ -21,14 +24,11 @@ _UNTIL = {"ok": "afterok", "fail": "afternotok", "any": "afterany", "begun": "af
           "each": "aftercorr"}  # fmt: skip
 
 
-class SlurmTask:
+class SlurmTask(TaskRow):
     """A task of an array, or a job without an array, as Slurm sees it.
 
     Args:
-        entry: its job.
-        task: its number; None for a job without an array.
-        standing: its state in the queue.
-        now: Unix seconds.
+        entry, task, standing, now: as of `TaskRow`.
         queue: the name of the queue, which is the partition of jobs that name none.
         uid: of the user.
         dispatched: True if the queue has a dispatcher.
@@ -41,20 +41,15 @@ class SlurmTask:
         entry: Entry,
         task: int | None,
         standing: Standing,
-        *,
         now: float,
+        *,
         queue: str,
         uid: int = 0,
         dispatched: bool = True,
         form: str = "",
         block: Block | None = None,
     ) -> None:
-        self.entry = entry
-        self.job = entry.job
-        self.number = entry.number
-        self.task = task
-        self.standing = standing
-        self.now = now
+        super().__init__(entry, task, standing, now)
         self.queue = queue
         self.uid = uid
         self.form = form
@@ -65,15 +60,7 @@ class SlurmTask:
     @property
     def run(self) -> Run | None:
         """The attempt that runs or was the last one; None if the task waits, or never began."""
-        run = self.standing.run
-        if run is None or self.state == "PENDING" or (run.how == "cancelled" and not run.worker):
-            return None
-        return run
-
-    @property
-    def name(self) -> str:
-        """The number by which commands name it, as ``12_3``."""
-        return str(self.number) if self.task is None else f"{self.number}_{self.task}"
+        return None if self.state == "PENDING" else super().run
 
     @property
     def plain(self) -> int:
@@ -108,12 +95,7 @@ class SlurmTask:
     @property
     def nodelist(self) -> str:
         """The nodes on which it runs or ran, as ``n[1-4]``; "" if it did not."""
-        names = [_short(host) for host in self.run.hosts] if self.run else []
-        if len(set(names)) < 2:
-            return names[0] if names else ""
-        from grain.resource.figures import hostlist  # with all kinds of resources
-
-        return hostlist(names)
+        return hosts_text([_short(host) for host in self.run.hosts] if self.run else [])
 
     @property
     def hosts(self) -> set[str]:
@@ -196,9 +178,7 @@ class SlurmTask:
     @property
     def elapsed(self) -> float:
         """The seconds for which it runs, or ran."""
-        if self.run is None:
-            return 0.0
-        return self.run.elapsed if self.run.how else max(self.now - self.run.began, 0.0)
+        return self.seconds or 0.0
 
     @property
     def limit(self) -> str:
@@ -334,6 +314,15 @@ class SlurmStep(NamedTuple):
     def elapsed(self) -> float:
         """The seconds for which it runs, or ran."""
         return max((self.ended or self.task.now) - self.noted.began, 0.0)
+
+
+def hosts_text(names: Sequence[str]) -> str:
+    """Return hosts as ``n[1-4]``."""
+    if len(set(names)) < 2:
+        return names[0] if names else ""
+    from grain.resource.figures import hostlist  # with all kinds of resources
+
+    return hostlist(names)
 
 
 def _part(one: Dependency) -> str:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_LETTER = re.compile(r"%(\.?)(\d{0,4})(.)", re.DOTALL)
-_NAME = re.compile(r"([A-Za-z_:-]*?[A-Za-z_-])(?::(\.?)(\d{0,4})(.*))?", re.DOTALL)
+_LETTER = r"(?s)%(\.?)(\d{0,4})(.)"
+_NAME = r"(?s)([A-Za-z_:-]*?[A-Za-z_-])(?::(\.?)(\d{0,4})(.*))?"
 _WIDE = "20"  # characters of a name without a width
 
 
@@ -40,7 +40,7 @@ def letters(form: str, known: Mapping[str, Column[R]], error: str) -> list[Colum
     Raises:
         BadUse: a letter means nothing.
     """
-    before, *parts = _LETTER.split(form)
+    before, *parts = re.split(_LETTER, form)
     found = [Column[R]("", same(""), after=before)] if before else []
     for at in range(0, len(parts), 4):
         right, width, letter, after = parts[at : at + 4]
@@ -56,7 +56,7 @@ def names(form: str, known: Mapping[str, Column[R]], error: str) -> list[Column[
     """
     found = []
     for part in form.split(","):
-        match = _NAME.fullmatch(part.strip())
+        match = re.fullmatch(_NAME, part.strip())
         name = match[1].lower() if match and len(match[1]) > 1 else ""
         right, width, after = match.group(2, 3, 4) if match else ("", "", "")
         width = _WIDE if width is None else width

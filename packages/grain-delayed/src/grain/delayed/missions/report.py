@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.delayed.display.failures import FailureCounts
+from grain.delayed.display.failures import count_failure
 from grain.delayed.display.lines import interruption, summary
 from grain.delayed.display.progress import NOTHING, Progress
 from grain.delayed.display.views import dimmed, view_here
+from grain.facts.rows import Causes
 from grain.head.events import (
     CanStart,
     Event,
@@ -93,7 +94,7 @@ class Reporter:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._wall = wall
-        self.failures = FailureCounts()
+        self.failures = Causes()
         self.log = ""
         # When the mission has ended: how many tasks have failed, and how long it took.
         self._failed = 0
@@ -176,7 +177,7 @@ class Reporter:
         """Report an event that concerns the user."""
         match event:
             case TaskFailed():
-                self.failures.add(event)
+                count_failure(self.failures, event)
             case TasksPrinted():
                 self._on_printed(event)
             case RunsLeft(tasks):
@@ -244,10 +245,12 @@ class Reporter:
                 # For each request that waits; and a scheduler that was replaced reports it again.
                 if not self._absent:
                     self._absent = True
-                    now = "any more" if self._had_workers or self._has_run() else "yet"
+                    had = self._had_workers or self._has_run()
                     self._had_workers = True  # when it is said again
+                    # A batch job may wait, which was submitted together with those that are over.
                     self.line(
-                        f"No workers are there {now}; tasks wait for them. "
+                        f"No workers are there {'any more' if had else 'yet'}; tasks wait for "
+                        f"them. {'Unless `grain ls` lists one that is to come, ' if had else ''}"
                         f"`{self._start_workers}` starts one, from any shell"
                         f"{self._elsewhere}.{self._meeting}"
                     )

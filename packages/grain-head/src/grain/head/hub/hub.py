@@ -48,7 +48,7 @@ from grain.head.scheduler.scheduler import Scheduler
 from grain.head.validation import check_message
 from grain.inputs.warning import soft_stop_text
 from grain.resource import Cores
-from grain.resource.figures import counted
+from grain.resource.figures import counted, size_text
 from grain.worker.messages import Disconnect
 
 if TYPE_CHECKING:
@@ -407,9 +407,9 @@ class Hub:
             return Explanation(task.number, "ended", (why,))
         if task.awaits == ITS_MISSION:
             mission = task.mission
-            size = mission.unconfirmed_bytes / 1e6
             why = (
-                f"its mission has not taken {mission.unconfirmed} outcomes of {size:.0f} MB; more "
+                f"its mission has not taken {mission.unconfirmed} outcomes of "
+                f"{size_text(mission.unconfirmed_bytes)}; more "
                 "of it starts when it has taken half of them: is its event loop blocked, or its "
                 "process stopped?"
             )
@@ -605,7 +605,7 @@ def _backlogs(workers: Iterable[WorkerRecord]) -> list[str]:
     """Return why workers that are here take no runs, where missions are the reason."""
     return [
         f"{worker.name} takes tasks again when missions have taken half of its "
-        f"{worker.backlog[0]} outcomes of {worker.backlog[1] / 1e6:.0f} MB"
+        f"{worker.backlog[0]} outcomes of {size_text(worker.backlog[1])}"
         for worker in workers
         if worker.backlog is not None
     ]

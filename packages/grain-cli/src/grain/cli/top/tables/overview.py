@@ -9,7 +9,7 @@ from grain.cli.show import clean, in_several_clusters, moment
 from grain.cli.top.tables.grid import Column, Gauge, Table, TableRow, Tile, natural
 from grain.cli.top.tables.tasks import Use, failures_table, running_table, waiting_table
 from grain.cli.verdict.rules import is_whole
-from grain.resource.figures import clock, counted, rate
+from grain.resource.figures import clock, counted, percent, rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -274,7 +274,7 @@ def _mission(mission: MissionRow) -> TableRow:
     state = "paused" if mission.paused else "connected" if mission.connected else "away"
     known = outlook is not None and outlook.total
     share = min(outlook.ended / outlook.total, 1.0) if outlook is not None and known else None
-    progress = "-" if share is None else f"{math.floor(100 * share)} %"
+    progress = "-" if share is None else percent(share, down=True)
     style = {"paused": "warn", "away": "bad"}.get(state, "")
     label = clean(mission.label)
     cells = (

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.cli.show import clean, moment
 from grain.cli.top.tables.grid import Column, RowTask, Table, TableRow
 from grain.eventlog.causes import cause_of, headline
+from grain.facts.rows import Causes, why
 from grain.resource.figures import clock, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from grain.edge.questions import (
-        FailureRow,
         MissionRow,
         OverviewAnswer,
         ProgramsAnswer,
         QueueRow,
-        RunRow,
     )
+    from grain.facts.rows import Cause, Run
 
 
 class Use(NamedTuple):
@@ -47,7 +47,7 @@ def running_table(answer: OverviewAnswer, uses: Mapping[tuple[str, int], Use]) -
 
 
 def runs_table(
-    runs: Iterable[tuple[str, RunRow]],
+    runs: Iterable[tuple[str, Run]],
     missions: Iterable[MissionRow],
     at: float,
     count: int,
@@ -58,8 +58,8 @@ def runs_table(
     Args:
         count: how many there are, with those that are left out.
     """
-    by_number = {mission.number: mission for mission in missions}
-    rows = [_run(run, worker, by_number.get(run.mission), at, uses) for worker, run in runs]
+    by_id = {mission.id: mission for mission in missions}
+    rows = [_run(run, worker, by_id.get(run.mission), at, uses) for worker, run in runs]
     rows.sort(key=lambda row: -row.values[3])
     columns: tuple[Column, ...] = RUNNING
     if not uses:  # no worker has reported on programs
@@ -85,14 +85,14 @@ _OF_PROGRAMS = ("CPU", "MEMORY", "PROGRAM")
 
 
 def _run(
-    run: RunRow,
+    run: Run,
     worker: str,
     mission: MissionRow | None,
     at: float,
     uses: Mapping[tuple[str, int], Use],
 ) -> TableRow:
-    label = clean(mission.label) if mission else f"mission {run.mission}"
-    seconds = max(at - run.began, 0.0)
+    label = clean(mission.label) if mission else f"mission {clean(run.mission[:8])}"
+    seconds = 0.0 if run.started is None else max(at - run.started, 0.0)
     name = f"{label}:{run.task}"
     use = uses.get((mission.id, run.task)) if mission else None
     program = program_text(use)
@@ -104,7 +104,7 @@ def _run(
         busy_text(use),
         memory_text(use),
         program,
-        clean(run.request),
+        clean(run.asked),
     )
     busy, memory = (-1.0, -1.0) if use is None else (use.busy, use.memory)
     values = (
@@ -210,44 +210,19 @@ def queue_key(queue: QueueRow) -> str:
 # ---- failures
 
 
-class CauseRow(NamedTuple):
-    """The failures of one cause.
-
-    Attributes:
-        key: by which it is recognised in the next answer.
-        how: what they have in common, the line that says why first.
-        failures: the latest last.
-    """
-
-    key: str
-    function: str
-    how: str
-    failures: list[FailureRow]
+def causes(answer: OverviewAnswer) -> list[tuple[Cause, list[Run]]]:
+    """Return the causes of failures, the most frequent first, each with its runs, the last last."""
+    found = Causes()
+    runs: dict[int, list[Run]] = {}
+    for run in answer.failures:
+        runs.setdefault(id(found.add(run)), []).append(run)
+    rows = [(cause, runs[id(cause)]) for cause in found]
+    return sorted(rows, key=lambda row: (-row[0].runs, -row[1][-1].ended))
 
 
-def causes(answer: OverviewAnswer) -> list[CauseRow]:
-    """Return the failures by cause, the most frequent first."""
-    by_cause: dict[str, list[FailureRow]] = {}
-    for failure in answer.failures:
-        by_cause.setdefault(_cause_key(failure), []).append(failure)
-    rows = []
-    for key, failures in by_cause.items():
-        hows = {_how(failure, headline) for failure in failures}
-        how = hows.pop() if len(hows) == 1 else _how(failures[0], cause_of)
-        rows.append(CauseRow(key, clean(failures[0].function), how, failures))
-    rows.sort(key=lambda row: (-len(row.failures), -row.failures[-1].ended))
-    return rows
-
-
-def _cause_key(failure: FailureRow) -> str:
-    return f"{failure.mission_id}\0{failure.function}\0{_how(failure, cause_of)}"
-
-
-def _how(failure: FailureRow, words: Callable[[str], str]) -> str:
-    """Return how a task has failed; `words` makes them of the text of an exception."""
-    if failure.how == "crashed":
-        return f"given up after crashes: {clean(failure.why)}"
-    return clean(words(failure.why)) if failure.why else "it raised an exception"
+def cause_key(cause: Cause) -> str:
+    """Return the key of the row of a cause, by which it is recognised in the next answer."""
+    return f"{cause.mission}\0{cause.function}\0{cause.outcome}\0{cause_of(why(cause.first))}"
 
 
 def failures_table(answer: OverviewAnswer, cause: str = "") -> Table:
@@ -257,16 +232,16 @@ def failures_table(answer: OverviewAnswer, cause: str = "") -> Table:
         cause: the key of the one whose tasks are listed one by one; empty for all.
     """
     rows = causes(answer)
-    one = next((row for row in rows if row.key == cause), None) if cause else None
+    one = next((runs for row, runs in rows if cause_key(row) == cause), None) if cause else None
     if one is not None:
-        listed = [_failure(failure, answer.at) for failure in reversed(one.failures)]
+        listed = [_failure(run, answer.at) for run in reversed(one)]
         title = f"FAILURES  {counted(len(listed), 'failure')} of one cause; Escape shows all"
         return Table(title, _FAILED, tuple(listed), "none")
     failed, retried = answer.tasks.failed, answer.tasks.retried
     again = f", and {retried} that were tried again" if retried else ""
     last = len(answer.failures)
     more = f"; the last {last} here" if last < failed + retried else ""
-    listed = [_cause(row, answer.at) for row in rows]
+    listed = [_cause(*row, answer.at) for row in rows]
     return Table(f"FAILURES  {failed}{again}{more}", _CAUSES, tuple(listed), "none")
 
 
@@ -289,26 +264,24 @@ _FAILED = (
 )
 
 
-def _cause(row: CauseRow, at: float) -> TableRow:
-    last, count = row.failures[-1], len(row.failures)
-    again = sum(failure.retried for failure in row.failures)
-    name = f"{clean(last.mission)}:{last.task}"
-    when, worker = moment(last.ended, at), clean(last.worker)
-    cells = (str(count), str(again or "-"), row.how, row.function, when, name, worker)
-    values = (count, again, row.how, row.function, last.ended, name, worker)
-    about = RowTask(last.mission_id, last.task, name, worker) if count == 1 else None
-    return TableRow(row.key, cells, values, "warn" if again == count else "bad", about)
+def _cause(cause: Cause, runs: Sequence[Run], at: float) -> TableRow:
+    last, count, again = runs[-1], cause.runs, cause.again
+    name, worker = clean(last.name), clean(last.worker)
+    how, function = clean(cause.how), clean(cause.function)
+    when = moment(last.ended, at)
+    cells = (str(count), str(again or "-"), how, function, when, name, worker)
+    values = (count, again, how, function, last.ended, name, worker)
+    about = RowTask(last.mission, last.task, name, worker) if count == 1 else None
+    return TableRow(cause_key(cause), cells, values, "warn" if again == count else "bad", about)
 
 
-def _failure(failure: FailureRow, at: float) -> TableRow:
-    name = f"{clean(failure.mission)}:{failure.task}"
-    function, worker = clean(failure.function), clean(failure.worker)
-    ran = max(failure.ended - failure.began, 0.0)
-    how = _how(failure, headline)
-    if failure.retried:
+def _failure(run: Run, at: float) -> TableRow:
+    name, function, worker = clean(run.name), clean(run.function), clean(run.worker)
+    how = clean(headline(why(run)))
+    if run.again:
         how = f"tried again: {how}"
-    cells = (moment(failure.ended, at), name, function, worker, clock(ran), how)
-    values = (failure.ended, name, function, worker, ran, how)
-    about = RowTask(failure.mission_id, failure.task, name, worker)
-    style = "warn" if failure.retried else "bad"
-    return TableRow(f"{name}:{failure.ended}", cells, values, style, about)
+    cells = (moment(run.ended, at), name, function, worker, clock(run.seconds), how)
+    values = (run.ended, name, function, worker, run.seconds, how)
+    about = RowTask(run.mission, run.task, name, worker)
+    style = "warn" if run.again else "bad"
+    return TableRow(f"{name}:{run.ended}", cells, values, style, about)

@@ -18,6 +18,7 @@ from grain.worker.agent.session.registration import WorkerRegistration
 from grain.worker.messages import (
     FUNCTIONS,
     LANE,
+    NODE_SHORT,
     TIME_OVER,
     AckRuns,
     Attempt,
@@ -326,7 +327,11 @@ class WorkerSession:
             return
         report = report_of(ended.report)
         # A run that was to end anyway has not crashed when it dies.
-        if ended.crash and run.wish is Wish.COMPLETE:
+        short = ended.crash.startswith(NODE_SHORT) and lasts(run.lease.mission)
+        if short and run.wish is Wish.COMPLETE:
+            # Its receipts say why, and how often it may run again.
+            self._end(run, "returned", None, now, report, ended.crash)
+        elif ended.crash and run.wish is Wish.COMPLETE:
             self._end(run, "crashed", None, now, report, ended.crash, ended.lost)
         elif ended.status == "done":
             status: Status = "error" if ended.failed else "value"
