@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from grain.cli.columns import Column, rows_text
-from grain.cli.show import NARROW, Row, clean, folded, minute, table, typed
-from grain.resource.figures import amount, clock, counted, percent
+from grain.cli.show import NARROW, Row, clean, folded, table, typed
+from grain.resource.figures import amount, clock, counted, minute, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
