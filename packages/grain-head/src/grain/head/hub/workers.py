@@ -160,11 +160,8 @@ class Workers:
             return
         if isinstance(message, LoopBlocked):
             self._outgoing.post(mission.link, Blocked(message.task, worker.name, message.code))
-        elif mission.prints.take(len(message.text), now):
-            lost, mission.prints_lost = mission.prints_lost + message.lost, 0
+        elif (lost := mission.prints.admit(message, now)) is not None:
             self._outgoing.post(mission.link, Printed(worker.name, message.text, lost))
-        else:
-            mission.prints_lost += message.lost + message.text.count("\n")
 
     def _on_readiness(self, worker: WorkerRecord, message: Backlog | Draining, now: float) -> None:
         """Start nothing on a worker that drains, or while too many outcomes wait there."""

@@ -205,7 +205,7 @@ class Outcomes:
             self._backlogs[mission] = None
         if ending == "value" and task.function is not LANE:
             self.done += 1
-            mission.done += 1
+            mission.shown.done += 1
         if task.claimed:
             self.deliver(task)
 
@@ -325,10 +325,10 @@ class Outcomes:
         """Count a task that has failed, for good or not."""
         if not retried:
             self.failed += 1
-            task.mission.failed += 1
+            task.mission.shown.failed += 1
             return
         self.retried += 1
-        task.mission.retried += 1
+        task.mission.shown.retried += 1
         for one in reversed(self._registry.failed_tasks):
             if one.ended[0] is task:
                 one.retried = True
@@ -339,9 +339,9 @@ class Outcomes:
         self.done += count.done
         self.failed += count.failed
         self.retried += count.retried
-        mission.done += count.done
-        mission.failed += count.failed
-        mission.retried += count.retried
+        mission.shown.done += count.done
+        mission.shown.failed += count.failed
+        mission.shown.retried += count.retried
         runs = count.done + count.failed + count.retried
         if runs:
             self.on_runs_ended(mission, count.function, count.seconds, runs)
@@ -351,7 +351,7 @@ class Outcomes:
     ) -> None:
         """Note for how long runs have taken that ended by themselves, added up."""
         if self.on_run_time is not None:
-            self.on_run_time(mission.function_names.get(function, ""), seconds, runs)
+            self.on_run_time(mission.shown.function_names.get(function, ""), seconds, runs)
 
     # ---- missions that do not take their outcomes
 
