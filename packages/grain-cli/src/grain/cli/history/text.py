@@ -13,8 +13,8 @@ from grain.resource.figures import amount, clock, counted, minute, percent
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from grain.cli.history.summary import FunctionSummary, LogSummary
-    from grain.facts.rows import Cause
+    from grain.cli.history.summary import LogSummary
+    from grain.facts.rows import Cause, Function
 
 _SHORT_ID = 8
 _CAUSES = 20
@@ -103,9 +103,10 @@ def mission_data(state: str, summary: LogSummary) -> dict[str, Any]:
     return {
         **data,
         "causes": list(map(cause_data, summary.causes)),
+        "functions": {name: function_data(one) for name, one in summary.functions.items()},
         "state": state,
         "seconds": summary.seconds,
-        "total": msgspec.to_builtins(summary.total),
+        "total": function_data(summary.total),
     }
 
 
@@ -188,29 +189,42 @@ def _headline(state: str, summary: LogSummary) -> list[str]:
     return lines
 
 
-def _from_cache(one: FunctionSummary) -> str:
+def function_data(one: Function) -> dict[str, Any]:
+    """Return the sums of a function as plain data."""
+    return {
+        "tasks": one.tasks, "done": one.done, "cached": one.cached, "failed": one.failed,
+        "cancelled": one.cancelled, "running": one.running, "waiting": one.waiting,
+        "retried": one.retried, "runs": one.seconds.count, "seconds": one.seconds.total,
+        "longest": one.seconds.most, "waited": one.waited.total + one.never_ran.total,
+        "core_hours": one.core_hours, "wasted_core_hours": one.wasted_core_hours,
+        "cpu_hours": one.cpu_hours,
+        "peak_memory": one.peak_memory, "memory": one.most_memory,
+    }  # fmt: skip
+
+
+def _from_cache(one: Function) -> str:
     return f" ({one.cached} from the cache)" if one.cached else ""
 
 
 _FUNCTION_HEADS = ("FUNCTION", "DONE", "FAILED", "MEAN", "LONGEST", "MEMORY", "CORE-HOURS")
 
 
-def _function(name: str, one: FunctionSummary, *, narrow: bool) -> Row:
+def _function(name: str, one: Function, *, narrow: bool) -> Row:
     others = (
         (one.cancelled, "cancelled"), (one.running, "running"), (one.waiting, "waiting"),
     )  # fmt: skip
     other = ", ".join(f"{count} {word}" for count, word in others if count)
     more = [f"{one.cached} of those done are from the cache"] if one.cached else []
     more += [f"and {other}"] if other else []
-    peak, asked = one.peak_memory, one.memory
+    peak, asked = one.peak_memory, one.most_memory
     used = "?" if peak is None else amount(peak)
     if asked is not None:
         memory = f"{used} of {amount(asked)} GB"
     else:
         memory = "-" if peak is None else f"{used} GB"
     mean, longest = "-", "-"
-    if one.runs:
-        mean, longest = clock(one.seconds / one.runs), clock(one.longest)
+    if one.seconds.count:
+        mean, longest = clock(one.seconds.mean), clock(one.seconds.most)
     hours = amount(one.core_hours)
     cells = (name or "(unknown)", one.done, one.failed)
     if narrow:
