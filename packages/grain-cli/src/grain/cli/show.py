@@ -144,10 +144,6 @@ def folded(text: str, most: int | None, indent: str = "") -> list[str]:
     )
 
 
-NARROW = 60
-"""Columns below which a table has fewer of them, if it can."""
-
-
 def terminal_width() -> int:
     """Return the columns of the terminal, 40 at least; 80 where there is none."""
     import shutil
