@@ -12,7 +12,6 @@ from textual.color import Color
 from textual.widgets import Input
 
 from grain.cli.batch import JobRecord, JobRecords
-from grain.cli.show import moment
 from grain.cli.top.app import Arrived, Top
 from grain.cli.top.details import TaskScreen, WorkerScreen
 from grain.cli.top.link import Seen
@@ -32,6 +31,7 @@ from grain.edge.questions import (
     WhyAnswer,
 )
 from grain.facts.rows import Run
+from grain.resource.figures import moment
 from grain_testkit.overviews import (
     AT,
     failure,
