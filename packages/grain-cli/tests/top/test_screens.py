@@ -311,7 +311,7 @@ def test_a_low_screen_has_one_sentence_and_a_high_one_whole_sentences(
 def test_a_high_screen_has_all_sentences_though_one_takes_two_lines() -> None:
     gpus = queue(0, request="GPUs(9)", why="no worker here has enough for it")
     lost = LossRow("n02", "n", heard=AT - 100, at=AT - 90, tasks=2)
-    failures = [failure(n, why="ValueError: " + "too many cycles " * 5) for n in (1, 2)]
+    failures = [failure(n, error="ValueError", message="too many cycles " * 5) for n in (1, 2)]
     answer = replace(overview(lost=[lost]), queues=[gpus], failures=failures)
     got = picture(Seen(answer), size=(80, 40), keys=("5",))
 

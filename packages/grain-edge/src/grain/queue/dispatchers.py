@@ -264,8 +264,8 @@ class Dispatchers:
             return LiveDispatcher(number, dispatcher, fate == "runs")
         return None
 
-    def has_died(self) -> bool:
-        """Return True if the dispatcher in charge was killed, as far as can be seen.
+    def is_missing(self) -> bool:
+        """Return True if the dispatcher in charge was killed, as far as can be seen, or none began.
 
         One that a user has ended, or that had nothing left to do, has said farewell.
 
@@ -273,7 +273,9 @@ class Dispatchers:
             OSError: it cannot be read.
         """
         last = self.last()
-        if last is None or self.alive() is not None:
+        if last is None:  # the process was killed that has submitted the first job
+            return True
+        if self.alive() is not None:
             return False
         return not self._files.disk.exists(f"dispatchers/{last[0]}.gone")
 

@@ -95,9 +95,9 @@ class _Listed(NamedTuple):
 
 
 _COLUMNS: tuple[Column[_Listed], ...] = (
-    Column("NAME", lambda one: one.data["label"], elastic=True),
-    Column("BEGAN", lambda one: one.data["started"], minute, narrow=True, under="began {}"),
-    Column("TOOK", lambda one: one.took, narrow=True, under="took {}"),
+    Column("NAME", lambda one: one.data["label"], least=5),
+    Column("BEGAN", lambda one: one.data["started"], minute, rank=1, under="began {}"),
+    Column("TOOK", lambda one: one.took, rank=1, under="took {}"),
     Column("STATE", lambda one: one.data["state"]),
     Column("HOST", lambda one: one.data["host"] or "-"),
 )
