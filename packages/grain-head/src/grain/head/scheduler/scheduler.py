@@ -23,7 +23,7 @@ from grain.head.scheduler.state import (
     serving_gang,
     split_time,
 )
-from grain.resource import ZERO, Cores, RunTimes, Supply, learned
+from grain.resource import ZERO, Cores, Memory, RunTimes, Supply, learned
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -542,13 +542,10 @@ class Scheduler:
         ):
             self._queues.estimate(wtime.group)
             self._on_limits_changed()
-        if by.learns:
-            # What it held is not for the next one, which may ask for another amount.
-            worker.open_to_all = True
-            if use is not None:
-                group = self.needs.on_ended(by.stated, ended.held, use, now - ended.started)
-                if group is not None:
-                    self._on_learned(group)
+        if by.learns and use is not None:
+            group = self.needs.on_ended(by.stated, ended.held, use, now - ended.started)
+            if group is not None:
+                self._on_learned(group)
 
     def learning(self) -> dict[str, Resource]:
         """Return by group a request that names it, of the queues that are here."""
@@ -923,6 +920,9 @@ class Scheduler:
                 return False
             if not by.bit & first.open or first.barred is not None:
                 return False
+            # Where its group has learned meanwhile, the next one asks for another amount.
+            if by.learns and _memory(held) != _memory(by.space):
+                return False
             worker.returned.pop()
             starts.append(self._start(by, worker, now, held))
             if worker.reservation is not reservation:
@@ -1176,6 +1176,11 @@ def _too_few(queue: TaskQueue, able: Counter[tuple[int, str]]) -> list[str]:
                 f"that {'is' if most == 1 else 'are'} here would do"
             )
     return clauses
+
+
+def _memory(held: Resource) -> float:
+    memory = held.get(Memory)
+    return memory.M if isinstance(memory, Memory) else 0
 
 
 def _cores(held: Resource) -> float:
