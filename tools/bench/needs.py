@@ -6,8 +6,8 @@ repository dos-group/sizey. `GRAIN_TRACES` names that directory; without it they
 go through the real scheduler in virtual time, on four workers with 128 GB and 32 cores; all jobs
 are there at the begin, and an attempt with too little fails after 10 to 100 % of its time.
 
-The *oracle* knows each need to two digits, and *fixed* is what the authors of the workflows have asked for, or
-the need where that was too little.
+The *oracle* knows each need to two digits, and *fixed* is what the authors of the workflows have
+asked for, or the need where that was too little.
 """
 
 from __future__ import annotations
