@@ -33,7 +33,8 @@ _OPTIONS = options("""
 """)
 _USAGE = """\
 Usage: scontrol [OPTIONS] show job [ID] | show config | show hostnames [LIST] | show partition
-                          show step [ID] | show node [LIST] | ping | hold IDS | release IDS | requeue IDS
+                          show step [ID] | show node [LIST] | ping | hold IDS | release IDS
+                          requeue IDS
 
 Speaks to the queue of Grain, as scontrol of Slurm does to a cluster.
 """
@@ -129,17 +130,8 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
     if entity == "config":
         values = _config(here)
         return SlurmAnswer(config_text(time.time(), values, here.host))
-    if entity == "hostnames":
-        text = ",".join(rest) or here.environment.get("SLURM_JOB_NODELIST", "")
-        text = text or here.environment.get("SLURM_NODELIST", "")
-        if not text:
-            raise CommandFailed("scontrol: error: host list is empty")
-        return SlurmAnswer("".join(f"{name}\n" for name in hosts(text)))
-    if entity in ("hostlist", "hostlistsorted"):
-        from grain.resource.figures import hostlist
-
-        names = hosts(",".join(rest))
-        return SlurmAnswer(f"{hostlist(sorted(names) if entity != 'hostlist' else names)}\n")
+    if entity in ("hostnames", "hostlist", "hostlistsorted"):
+        return _show_hosts(entity, ",".join(rest), here)
     if entity in ("partitions", "partitionname"):
         name = _queue_name(here)
         if rest and rest[0] != name:
@@ -158,6 +150,20 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
     if entity:
         raise CommandFailed(f"scontrol: error: (Grain) `scontrol show {entity}` is not supported")
     raise CommandFailed(f"invalid entity:{word} for keyword:show ")
+
+
+def _show_hosts(entity: str, text: str, here: Here) -> SlurmAnswer:
+    """Show a list of hosts in its other form."""
+    if entity == "hostnames":
+        text = text or here.environment.get("SLURM_JOB_NODELIST", "")
+        text = text or here.environment.get("SLURM_NODELIST", "")
+        if not text:
+            raise CommandFailed("scontrol: error: host list is empty")
+        return SlurmAnswer("".join(f"{name}\n" for name in hosts(text)))
+    from grain.resource.figures import hostlist
+
+    names = hosts(text)
+    return SlurmAnswer(f"{hostlist(sorted(names) if entity != 'hostlist' else names)}\n")
 
 
 def _show_nodes(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
