@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.cli.slurm_words.numbers import Meant
-
     from grain.queue.book import Block, Entry
     from grain.queue.records import Dependency
     from grain.queue.states import Run, Standing
