@@ -2,8 +2,8 @@
 
 Level Zero specification, "Environment Variables" of the core programming guide: ZE_AFFINITY_MASK
 lists devices by their numbers, or parts of them as ``0.1``. An empty list means all of them. The
-driver passes over the number of a device that there is not (`ExecutionEnvironment::parseAffinityMask`
-of Intel's compute-runtime), so such a number by itself means none.
+driver passes over numbers of devices that there are not (`parseAffinityMask` of Intel's
+compute-runtime), so such a number by itself means none.
 """
 
 from __future__ import annotations
