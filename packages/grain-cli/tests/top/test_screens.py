@@ -12,7 +12,6 @@ from textual.color import Color
 from textual.widgets import Input
 
 from grain.cli.batch import JobRecord, JobRecords
-from grain.cli.show import moment
 from grain.cli.top.app import Arrived, Top
 from grain.cli.top.details import TaskScreen, WorkerScreen
 from grain.cli.top.link import Seen
@@ -32,6 +31,7 @@ from grain.edge.questions import (
     WhyAnswer,
 )
 from grain.facts.rows import Run
+from grain.resource.figures import moment
 from grain_testkit.overviews import (
     AT,
     failure,
@@ -321,7 +321,7 @@ def test_a_low_screen_has_one_sentence_and_a_high_one_whole_sentences(
 def test_a_high_screen_has_all_sentences_though_one_takes_two_lines() -> None:
     gpus = queue(0, request="GPUs(9)", why="no worker here has enough for it")
     lost = LossRow("n02", "n", heard=AT - 100, at=AT - 90, tasks=2)
-    failures = [failure(n, why="ValueError: " + "too many cycles " * 5) for n in (1, 2)]
+    failures = [failure(n, error="ValueError", message="too many cycles " * 5) for n in (1, 2)]
     answer = replace(overview(lost=[lost]), queues=[gpus], failures=failures)
     got = picture(Seen(answer), size=(80, 40), keys=("5",))
 

@@ -101,7 +101,8 @@ async def test_a_connection_is_served_though_there_was_no_file_for_it_at_first(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     name, listener = listen()
-    accept, failed = listener.accept, []
+    accept = listener.accept
+    failed: list[bool] = []
 
     async def once_without_files() -> trio.SocketStream:
         if not failed:

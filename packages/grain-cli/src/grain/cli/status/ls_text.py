@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grain.cli.columns import Column, rows_text
-from grain.cli.show import clean, folded, in_several_clusters, moment, resources, table
-from grain.resource.figures import clock, percent, size_text, span
+from grain.cli.show import clean, folded, in_several_clusters, resources, table
+from grain.resource.figures import clock, moment, percent, size_text, span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -105,9 +105,9 @@ def _mission_state(mission: MissionState) -> str:
 
 
 _WORKERS: tuple[Column[WorkerState], ...] = (
-    Column("NAME", lambda one: one.label, elastic=True),
+    Column("NAME", lambda one: one.label, least=5),
     Column("CLUSTER", lambda one: one.cluster or "-"),
-    Column("HOST", lambda one: one.host, narrow=True, under="on {}"),
+    Column("HOST", lambda one: one.host, rank=1, under="on {}"),
     Column("STATE", lambda one: one.state),
     Column("LEFT", lambda one: one.left, clock),
     Column("RUNNING", lambda one: one.running),
@@ -120,27 +120,27 @@ _GROUPS: tuple[Column[list[WorkerState]], ...] = (
     Column("RUNNING", lambda group: sum(one.running for one in group)),
 )
 _MISSIONS: tuple[Column[MissionState], ...] = (
-    Column("NAME", lambda one: one.label, elastic=True),
-    Column("HOST", lambda one: one.host, narrow=True, under="on {}"),
+    Column("NAME", lambda one: one.label, least=5),
+    Column("HOST", lambda one: one.host, rank=1, under="on {}"),
     Column("STATE", _mission_state),
     Column("RUNNING", lambda one: one.running),
     Column("WAITING", lambda one: one.waiting),
-    Column("DONE", lambda one: one.done, narrow=True, under="{} done"),
-    Column("FAILED", lambda one: one.failed, narrow=True, under="{} failed"),
-    Column("RETRIED", lambda one: one.retried, narrow=True, under="{} retried"),
+    Column("DONE", lambda one: one.done, rank=1, under="{} done"),
+    Column("FAILED", lambda one: one.failed, rank=1, under="{} failed"),
+    Column("RETRIED", lambda one: one.retried, rank=1, under="{} retried"),
 )
 _TASKS: tuple[Column[QueueState], ...] = (
-    Column("MISSION", lambda one: one.mission, elastic=True),
-    Column("PRIORITY", lambda one: one.priority, narrow=True, under="priority {}"),
+    Column("MISSION", lambda one: one.mission, least=5),
+    Column("PRIORITY", lambda one: one.priority, rank=1, under="priority {}"),
     Column("RUNNING", lambda one: one.running),
     Column("WAITING", lambda one: one.waiting),
-    Column("OLDEST", lambda one: one.oldest or "-", narrow=True, under="oldest: {}"),
-    Column("ASKING FOR", lambda one: one.request, resources, elastic=True),
+    Column("OLDEST", lambda one: one.oldest or "-", rank=1, under="oldest: {}"),
+    Column("ASKING FOR", lambda one: one.request, resources, least=5),
 )
 _LAST_MISSIONS: tuple[Column[EndedMission], ...] = (
-    Column("NAME", lambda one: one.name, elastic=True),
-    Column("HOST", lambda one: one.host, narrow=True, under="on {}"),
-    Column("ENDED", lambda one: one.at, moment, narrow=True, under="ended at {}"),
+    Column("NAME", lambda one: one.name, least=5),
+    Column("HOST", lambda one: one.host, rank=1, under="on {}"),
+    Column("ENDED", lambda one: one.at, moment, rank=1, under="ended at {}"),
     Column("DONE", lambda one: one.done),
     Column("FAILED", lambda one: one.failed),
     Column("RETRIED", lambda one: one.retried),
@@ -213,12 +213,12 @@ def jobs_text(
 
 
 _JOBS: tuple[Column[OwnJob], ...] = (
-    Column("NAME", lambda job: job.record.name, elastic=True),
+    Column("NAME", lambda job: job.record.name, least=5),
     Column("JOB", lambda job: job.record.id),
     Column("STATE", lambda job: job.state.phase.value),
-    Column("SUBMITTED", lambda job: time.time() - job.record.submitted, clock, narrow=True,
+    Column("SUBMITTED", lambda job: time.time() - job.record.submitted, clock, rank=1,
            under="submitted {} ago"),
-    Column("REASON", lambda job: job.state.reason or "-", elastic=True),
+    Column("REASON", lambda job: job.state.reason or "-", least=5),
 )  # fmt: skip
 
 
@@ -288,10 +288,10 @@ def _shape_remark(shape: dict[str, Any]) -> str:
 
 
 _SHAPES: tuple[Column[dict[str, Any]], ...] = (
-    Column("SHAPE", lambda shape: shape["name"], elastic=True),
+    Column("SHAPE", lambda shape: shape["name"], least=5),
     Column("PENDING", lambda shape: shape["jobs"].get("pending", 0)),
     Column("RUNNING", lambda shape: shape["jobs"].get("running", 0)),
-    Column("LOST", lambda shape: shape["jobs"].get("lost", 0), narrow=True, under="{} lost"),
+    Column("LOST", lambda shape: shape["jobs"].get("lost", 0), rank=1, under="{} lost"),
     Column("MAX", lambda shape: "-" if shape["max"] is None else shape["max"]),
-    Column("REMARK", _shape_remark, elastic=True),
+    Column("REMARK", _shape_remark, least=5),
 )
