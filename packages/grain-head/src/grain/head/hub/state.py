@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.eventlog.usage import Report
-    from grain.head.messages import Crash, Ending, Outlook, Unschedulable
+    from grain.head.messages import Crash, Ending, HeldCalls, Outlook, Unschedulable
     from grain.head.scheduler.places import RunPlace
     from grain.head.scheduler.state import TaskQueue
     from grain.worker.messages import Attempt
@@ -203,8 +203,10 @@ class MissionRecord(PeerRecord):
     # The largest number of a task that the mission has reported, as the hub does not see those of
     # calls in lanes.
     last_task: int = 0
-    # Lanes that are over and not confirmed, whose calls were submitted on this link.
-    left_lanes: set[int] = field(default_factory=set)
+    # The calls that the mission holds, as it has last reported.
+    held: tuple[HeldCalls, ...] = ()
+    # How many tasks whose numbers need not ascend were submitted on this link.
+    last_late: int = 0
     # The tasks of these that the mission submitted on this link all the same.
     refused: set[int] = field(default_factory=set)
     # Of a lasting mission, the tasks that it has retracted: a worker that was away may still
@@ -215,6 +217,15 @@ class MissionRecord(PeerRecord):
         self.lasts = lasts(self.id)
         if self.lasts:  # until one of its processes says it again, which may be hours later
             self.name = lasting_name(self.id)
+
+    @property
+    def held_calls(self) -> int:
+        """The number of calls that it holds for lanes, as it has last reported."""
+        return sum(held.calls for held in self.held)
+
+    def holds(self, task: int) -> bool:
+        """Return True if it may hold a call of a number."""
+        return any(held.first <= task <= held.last for held in self.held)
 
     def may_submit(self, task: int) -> bool:
         """Return True if the mission has yet to submit a task, or to be synced without it.
@@ -277,6 +288,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     kept_by: tuple[str, Attempt] | None = None
     gpus: tuple[int, ...] = ()
     past: PastAttempts | None = None
+    slices: bool = False
 
 
 NO_COURSE = TaskCourse()

@@ -330,7 +330,8 @@ class Overview:
             done=mission.done,
             failed=mission.failed,
             retried=mission.retried,
-            left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes, 0),
+            left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes, 0)
+            + mission.held_calls,
             running=None if running is None else running[mission.number] - mission.idle_lanes,
             outlook=None if outlook is None else self._outlook(mission.number, outlook),
             rate=mission.pace.rate,
