@@ -90,7 +90,11 @@ class Members:
         return self.processes[index].communicate(timeout=PATIENCE)[0]
 
     def pids(self, index: int, name: str = "") -> list[int]:
-        """Return the processes on a host that have a word on their command line."""
+        """Return the processes on a host that have a word on their command line; no part of one.
+
+        A port, a key or the name of a temporary folder may hold any digits.
+        """
+        whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)".encode())
         found = []
         for pid in self.hosts[index].processes():
             try:
@@ -99,7 +103,7 @@ class Members:
             except OSError:
                 continue
             # A cat keeps the host alive.
-            if state != "Z" and words[0] != b"cat" and any(name.encode() in word for word in words):
+            if state != "Z" and words[0] != b"cat" and any(map(whole.search, words)):
                 found.append(pid)
         return found
 

@@ -67,7 +67,7 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
     assert {"Cores": 1.0, "Memory": 0.75} == busy["used"]
     assert [f"opt:{jobs[0]}"] == busy["tasks"]
     words = " ".join(listed.stdout.split())
-    assert "given Cores 100%, Memory 75% of Cores(2) & Memory(8)" in words
+    assert "given Cores 100 %, Memory 75 % of Cores(2) & Memory(8)" in words
     assert "no worker here can run it: " in words
     assert f"configuration is {site.folder}/grain.toml.\n" in listed.stdout
     assert f"task opt:{jobs[0]} is running\n" in runs.stdout

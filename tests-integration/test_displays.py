@@ -281,7 +281,7 @@ def test_jobs_are_shown_as_ever(jobs: SlurmSite) -> None:
     one = task_rows(book, book.entries[1], Selected(1, 1), now, blocks)
 
     same("jobs.txt", at_widths(lambda columns: jobs_text("queue", rows, columns)))
-    same("job.txt", at_widths(lambda columns: tasks_text(1, "array", one, now, columns)))
+    same("job.txt", at_widths(lambda columns: tasks_text(1, "array", one, columns)))
     table = list(csv.reader(io.StringIO(grain("jobs", "--all", "--csv"))))
     same("jobs.csv", "\n".join(",".join(row[:9]) for row in table))
     data = json.loads(grain("jobs", "--all", "--json"))

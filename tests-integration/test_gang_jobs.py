@@ -145,6 +145,6 @@ async def _pids(tool: Tool, count: int) -> list[int]:
 def _runs(pid: int) -> bool:
     """Return True if a process still sleeps, and not another one of its number."""
     try:
-        return b"4711" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"4711" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False

@@ -273,7 +273,7 @@ TO_A_WORKER = [
         await (delayed(leaf) @ Cores(1))()
         """,
         (
-            "warning: table (a variable of main.<locals>.leaf, 4 MB) travels with "
+            "warning: table (a variable of main.<locals>.leaf, 4.4 MB) travels with "
             "main.<locals>.leaf to every worker, and every new runner loads it: load it inside of "
             "the function, or pass a path\n"
         ),

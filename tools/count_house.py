@@ -48,7 +48,7 @@ FORMS = {
     ),
     "queue": ("QueueState", "QueueRow", "ClassDemand", "facts.rows.Queue"),
     "job": (
-        "Standing", "ListedJob", "JobRow", "TaskRow", "SlurmTask", "AccountLine",
+        "Standing", "ListedJob", "JobRow", "TaskRow", "SlurmTask", "AccountLine", "SlurmStep",
         "facts.rows.Job",
     ),
 }  # fmt: skip

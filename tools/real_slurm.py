@@ -6,9 +6,10 @@
     tools/real_slurm.py --install ...    install slurm-wlm by apt first if it is missing
 
 munged, slurmctld and the slurmds (nodes n1, n2, ...) are children of this process and listen on
-127.0.0.1 only. Partition `main` has all nodes, `short` has n1 and a limit of 2 minutes. There are
-no cgroups, so a job's memory is watched, not confined. Whatever the way in which this process
-ends, its children end with it; in the ordinary ways, jobs and their processes too.
+127.0.0.1 only. Partition `main` has all nodes, `short` has n1 and a limit of 2 minutes. A job's
+memory is watched, and with --confine confined by control groups of version 1. Whatever the way in
+which this process ends, its children end with it; in the ordinary ways, jobs and their processes
+too.
 """
 
 from __future__ import annotations
@@ -63,9 +64,16 @@ BatchStartTimeout=60
 MaxArraySize={array}
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=2
-JobAcctGatherParams=OverMemoryKill
 AccountingStorageType=accounting_storage/none
 """
+
+CONFINED = """\
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/sys/fs/cgroup
+CgroupAutomount=no
+ConstrainRAMSpace=yes
+"""
+MEMORY = Path("/sys/fs/cgroup/memory")
 
 
 class Failed(Exception):
@@ -87,12 +95,17 @@ def main() -> int:
         help="what becomes of jobs whose place one of the partition `urgent` takes, as REQUEUE",
     )
     parser.add_argument("--task", default="none", help="TaskPlugin, as affinity")
+    parser.add_argument(
+        "--confine", action="store_true", help="jobs to their memory, by control groups"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     # A TERM takes the way of a KeyboardInterrupt, through every `finally`.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         prepare(install=asked.install)
+        if asked.confine and not os.access(MEMORY, os.W_OK):
+            raise Failed(f"--confine: there are no groups of version 1 in {MEMORY}")
         with tempfile.TemporaryDirectory(prefix="grain-slurm-") as name:
             folder = Path(name)
             folder.chmod(0o755)
@@ -189,7 +202,12 @@ def write_conf(folder: Path, asked: argparse.Namespace) -> Path:
     (folder / "state").mkdir()
     here = socket.gethostname().split(".")[0]
     values = {"ports": ports, "array": asked.array, "kill_wait": asked.kill_wait}
-    lines = [CONF.format(folder=folder, task=asked.task, **values)]
+    task = "cgroup" if asked.confine else asked.task
+    lines = [CONF.format(folder=folder, task=task, **values)]
+    if asked.confine:
+        (folder / "cgroup.conf").write_text(CONFINED)
+    else:
+        lines.append("JobAcctGatherParams=OverMemoryKill\n")
     lines += [
         f"NodeName=n{number} NodeHostname={here} NodeAddr=127.0.0.1 Port={ports[number]}"
         f" CPUs={asked.cores} Boards=1 SocketsPerBoard=1 CoresPerSocket={asked.cores}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.edge.bridge.leader import Leader
@@ -10,7 +11,9 @@ from grain.head.hub.hub import Hub, Parts, epoch_at
 from grain.head.scheduler.cluster import ClusterPool
 from grain.remote_exer import MissionSession
 from grain.remote_exer.lanes import MissionLanes
+from grain.remote_exer.session.registration import Registration
 from grain.worker.agent.session import WorkerSession
+from grain.worker.agent.session.delayed import ArrivedLeases
 from grain.worker.lanes.calls import LaneCalls
 
 if TYPE_CHECKING:
@@ -36,9 +39,19 @@ class Cast(NamedTuple):
     leader: type[Leader] = Leader
 
 
+_OWNERS: dict[type, type] = {Registration: MissionSession, ArrivedLeases: WorkerSession}
+"""The classes whose objects make parts of the others' for themselves."""
+
+
 def faulty(kind: type, **methods: Callable[..., Any]) -> Cast:
     """Return a world in which other methods are in the places of those of a class."""
     wrong: Any = type("Faulty", (kind,), methods)
+    if kind in _OWNERS:
+        # The owner finds the class of its part by name.
+        init: Any = vars(_OWNERS[kind])["__init__"]
+        names = {**init.__globals__, kind.__name__: wrong}
+        again = FunctionType(init.__code__, names, "__init__", init.__defaults__)
+        return faulty(_OWNERS[kind], __init__=again)
     of_cast = {right: name for name, right in Cast._field_defaults.items()}
     if kind in of_cast:
         return Cast(**{of_cast[kind]: wrong})

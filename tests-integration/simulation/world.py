@@ -164,7 +164,7 @@ class World(Setting):
             self.clock.now + offset,
             chain_patience=self.chain_patience,
         )
-        session.max_kept = self.max_kept
+        session.kept.most = self.max_kept
         worker = SimulatedWorker(self, session, offset)
         self.workers.append(worker)
         self.log(f"worker w{number} starts with {total!r}")
@@ -289,7 +289,7 @@ class World(Setting):
             and not any(mission.alive for mission in self.missions)
             and all(files.over for files in self.files.values())
             and not any(
-                w.session.runs or w.session.kept or list(w.session.functions)
+                w.session.runs or w.session.kept.by_attempt or list(w.session.functions)
                 for w in self.workers
                 if w.alive
             )

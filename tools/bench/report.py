@@ -13,7 +13,7 @@ from grain.cli.report.collecting import collect
 from grain.cli.report.page import render
 from grain.cli.report.trace import trace
 from grain.eventlog.reader import read
-from grain.eventlog.runs import clocks_of
+from grain.facts.clocks import clocks_of
 from grain_testkit.event_logs import SyntheticMission, write_log
 from tools.bench import say
 

@@ -199,7 +199,7 @@ def test_jobs_of_two_queues_are_listed_and_cancelled(jobs: JobCommands, typed: T
     found = SCHEDULER._parse_joblist_output(*typed(SCHEDULER._get_joblist_command(ids)))
     assert sorted(ids) == sorted(one.job_id for one in found)
     assert SCHEDULER._parse_kill_output(*typed(SCHEDULER._get_kill_command("night:1")))
-    assert "cancelled: by " in jobs.done("jobs", "night:1")
+    assert "  by " in jobs.done("jobs", "night:1")
     assert SCHEDULER._parse_kill_output(*typed(SCHEDULER._get_kill_command("night:1")))
 
 

@@ -118,7 +118,7 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
     assert ["w1", "n17", "serving", "00:42:10", "3"] in lines
     assert "runs opt:3 opt:5 ...\n" in done.output
     assert (
-        "given Cores 75%, Memory 67%, Streams ? of Cores(16) & Memory(59.5) & "
+        "given Cores 75 %, Memory 67 %, Streams ? of Cores(16) & Memory(59.5) & "
         'Streams({"orca": 3}); free Cores(4) & Memory(19.5) & Streams({"orca": 1}) '
     ) in words
     assert ["opt", "login1", "connected", "3", "13", "120", "2", "4"] in lines
@@ -226,7 +226,7 @@ def test_ls_shows_a_mission_that_is_paused() -> None:
     paused = replace(OPT, paused=True, unconfirmed=7, unconfirmed_bytes=1_100_000_000)
     text = state_text(replace(STATE, missions=[paused]))
     assert "paused" in text
-    assert "opt has not taken 7 outcomes, 1100 MB: no more of it starts until it has." in " ".join(
+    assert "opt has not taken 7 outcomes, 1.1 GB: no more of it starts until it has." in " ".join(
         text.split()
     )
 

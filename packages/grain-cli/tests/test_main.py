@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from grain.cli import main, plugins
 from grain.cli.app import OWN
-from grain.cli.version import named_version
+from grain.cli.plugins import named_version
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from grain.cli.app import OWN
 from grain.cli.plugin import report_errors
 from grain.cli.streams import file_trouble, sentence
 from grain_testkit.every_command import COMMANDS, available
+from grain_testkit.program_trees import processes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,10 +72,13 @@ PLACES = {
 # It forks for each command, since to start Python for each takes ten times as long. A child ends as
 # the process of a command does, with what Python does at its exit.
 PROGRAM = """
-import json, os, sys
+import json, os, pwd, sys
 import grain.cli.query, grain.config, grain.edge.public, trio
 from grain.cli import main
 
+# Without $HOME, commands look here for the home, which is not to be the real one.
+home, account = os.environ["TRIED_HOME"], pwd.getpwuid(os.getuid())
+pwd.getpwuid = lambda uid: pwd.struct_passwd((*account[:5], home, account[6]))
 with open(os.environ["TRIED"]) as file:
     tried = json.load(file)
 children = {}
@@ -141,12 +146,14 @@ def try_commands(tried: dict[str, dict[str, list[str]]], alone: Path) -> None:
             folders[str(folder)] = command, words, there.gone, there.env
     list_of_commands = alone / "tried.json"
     list_of_commands.write_text(json.dumps(folders))
-    (alone / "home").mkdir()
+    home = alone / "home"
+    home.mkdir()
     env = {
         **os.environ,
         "PATH": str(alone / "bin"),
-        "HOME": str(alone / "home"),
+        "HOME": str(home),
         "TRIED": str(list_of_commands),
+        "TRIED_HOME": str(home),
         **before.env,
     }
 
@@ -155,6 +162,9 @@ def try_commands(tried: dict[str, dict[str, list[str]]], alone: Path) -> None:
         env={name: value for name, value in env.items() if value is not None},
         stdin=subprocess.DEVNULL, capture_output=True, timeout=600, check=False,
     )  # fmt: skip
+
+    for pid in processes_with(f"TRIED={list_of_commands}"):  # such as a dispatcher
+        os.kill(pid, signal.SIGTERM)
 
     printed = (done.stdout + done.stderr).decode(errors="replace")
     for word in ("Traceback", "Exception ignored", "defect", "Fatal Python error", "it came back"):

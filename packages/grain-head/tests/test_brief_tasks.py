@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
     BriefTasks,
     FunctionStanding,
@@ -16,8 +15,9 @@ from grain.eventlog.schema import (
     TaskSubmitted,
     WorkerLeft,
 )
-from grain.eventlog.totals import Totals
 from grain.eventlog.usage import RunReport, encode_report
+from grain.facts.fold import Fold
+from grain.facts.totals import Totals
 from grain.head import run_log
 from grain.head.base import CallKind, CallKindNow
 from grain.head.log_words import RequestWords
@@ -238,9 +238,9 @@ def test_of_very_many_tasks_that_wait_some_are_listed_each_second(
     log.close()
     assert [1, 2, 3, 4, 5, 6, 8] == listed(written, TaskSubmitted)
     assert [("f", 1)] == counts(written)
-    assembly = RunAssembly()
-    runs = [assembly.feed(line) for line in written.lines]
-    (late,) = [run for run in runs if run is not None and run.line.task == tasks[7]]
+    fold = Fold()
+    runs = [fold.feed(line) for line in written.lines]
+    (late,) = [run for run in runs if run is not None and run.task == tasks[7]]
     assert HELD == late.waited
 
 
@@ -286,14 +286,14 @@ def test_readers_add_counted_and_listed_tasks_up(
         clock.reading += 0.1
         kept.end(task, 0.1)
     log.close()
-    assembly, totals = RunAssembly(), Totals()
+    fold, totals = Fold(), Totals()
     for line in written.lines:
-        totals.feed(line, assembly.feed(line))
+        totals.feed(line, fold.feed(line))
     function = totals.functions["f"]
     assert (LISTED + 10, LISTED + 10, 10) == (function.tasks, function.done, function.brief)
     assert 2.0 == pytest.approx(function.core_seconds)
     assert {"Cores(2)": LISTED + 10} == function.requests
-    assert [] == list(assembly.open_tasks())
+    assert [] == list(fold.open_tasks())
 
 
 def test_while_tasks_are_counted_few_of_those_that_wait_are_listed(

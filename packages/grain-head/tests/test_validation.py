@@ -33,6 +33,7 @@ from grain.head.messages import (
 from grain.head.service import HubService
 from grain.head.validation import check_message, request_of, resources_of
 from grain.remote_exer import RemoteExecutor
+from grain.remote_exer.session.registration import Registration
 from grain.resource import Cores, Memory
 from grain.worker.messages import (
     BlockingCode,
@@ -397,9 +398,8 @@ async def test_a_mission_under_the_id_of_another_leaves_both_with_an_answer(
             on_event=lambda event: remarks.append(getattr(event, "text", "")),
         )
         if impostor:
-            executor._session.id = opened[0]
-            executor._session._registration = RegisterMission(opened[0], "copy")
-            executor._session._connections = 5
+            message = RegisterMission(opened[0], "copy")
+            executor._session.registration = Registration(message, generation=1)
         async with executor:
             executor.submit(Cores(1), nothing)
 

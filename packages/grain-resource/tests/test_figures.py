@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.resource.figures import clock, counted, rate, signal_name, span
+from grain.resource.figures import (
+    amount,
+    clock,
+    counted,
+    percent,
+    rate,
+    signal_name,
+    size_text,
+    span,
+)  # fmt: skip
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
@@ -83,3 +93,15 @@ def test_counts_have_their_noun_and_signals_a_name() -> None:
 )
 def test_rates_have_the_unit_that_suits_them(per_second: float, text: str) -> None:
     assert text == rate(per_second)
+
+
+def test_parts_amounts_and_sizes_have_the_digits_that_count() -> None:
+    shares = (0, 0.0004, 0.004, 0.5, 0.999)
+    assert ["0 %", "< 1 %", "0.4 %", "50 %", "100 %"] == [percent(share) for share in shares]
+    assert ["99 %", "100 %"] == [percent(share, down=True) for share in (0.999, 1.0)]
+    amounts = (0, 1234, 1234.5, 4.8, 0.12345, 12.0, 1e-9, math.inf)
+    texts = ["0", "1,234", "1,234", "4.8", "0.123", "12", "0", "?"]
+    assert texts == [amount(number) for number in amounts]
+    sizes = (999, 1400, 25e3, 3.2e6, 999.6e6, 7e9)
+    texts = ["999 B", "1.4 kB", "25 kB", "3.2 MB", "1.0 GB", "7.0 GB"]
+    assert texts == [size_text(count) for count in sizes]

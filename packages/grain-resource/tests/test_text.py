@@ -100,7 +100,10 @@ def test_memory_of_a_group_has_its_name_before_the_most() -> None:
     assert Cores(4) & Memory(32, group="opt") == from_text("Cores=4,Memory=opt:32")
     assert Memory(0.5, group="auto") == from_text("Memory=auto:.5")
     assert Memory(group="h-bonds.2") == from_text("Memory=h-bonds.2:")
-    for wrong in ("Memory=opt", "Memory=opt:lots", "Memory=8:opt", "Memory=:8"):
+    for wrong in ("Memory=opt", "Memory=opt:lots"):
+        with pytest.raises(ValueError, match="write opt:32 to have the memory learned"):
+            from_text(wrong)
+    for wrong in ("Memory=8:opt", "Memory=:8", "Memory=opt:0"):
         with pytest.raises(ValueError, match="Memory"):
             from_text(wrong)
 

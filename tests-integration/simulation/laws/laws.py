@@ -413,7 +413,9 @@ class Laws:
         if not run.refused:
             self.endurance.on_begun(run)
         there = list(worker.runs.values())
-        self.demand("no more is used than there is", fits(worker.session.total, there), there)
+        self.demand(
+            "no more is used than there is", fits(worker.session.registration.total, there), there
+        )
         if any(other.lease.alone for other in there):
             self.demand("a run that is to be alone is alone", len(there) == 1, there)
 
@@ -449,7 +451,11 @@ class Laws:
         self.demand("a worker left while something ran on it", not worker.runs)
         law = "a worker waits for a while until its outcomes have arrived"
         # A lease that arrives behind the order to leave is returned, which no head has to read.
-        kept = [ended for ended, *_ in worker.session.kept.values() if ended.status != "returned"]
+        kept = [
+            ended
+            for ended, *_ in worker.session.kept.by_attempt.values()
+            if ended.status != "returned"
+        ]
         self.demand(law, not kept or seconds > FLUSH - 0.001, worker.session.name)
 
     def on_resolved(self, mission: SimulatedMission, resolution: Resolution) -> None:
@@ -593,7 +599,9 @@ class Laws:
             if worker.alive:
                 self.demand("nothing runs for nobody", not worker.runs, worker.session.name)
                 self.demand(
-                    "nothing is kept for nobody", not worker.session.kept, worker.session.kept
+                    "nothing is kept for nobody",
+                    not worker.session.kept.by_attempt,
+                    worker.session.kept.by_attempt,
                 )
                 left = tuple(worker.session.functions)
                 self.demand("no function is kept for nobody", not left, left)

@@ -1,5 +1,7 @@
 """The law on overtaking: a task that was overtaken as often as the limit has a worker reserved.
 
+A gang has its workers after two thirds of the limit, as they have to empty.
+
 A task is overtaken by each one behind it in the order of service that starts, while it waits, on a
 worker that could serve it if nothing else ran there.
 """
@@ -37,10 +39,11 @@ class Overtaking:
     def on_dispatched(self, mail: Iterable[tuple[Link, Mail]]) -> None:
         """Count what the head has started since the last call, and check those overtaken by it."""
         scheduler = self._head.hub.scheduler
-        limit = self._world.max_overtakes or scheduler.max_overtakes
+        promised = self._world.max_overtakes or scheduler.max_overtakes
         takers = list(self._started(mail))
         before, self._counts = self._counts, {}
         for _, _, queue in scheduler.in_order_of_service:
+            limit = promised - promised // 3 if queue.gangs else promised
             passed = [one for one in takers if one.queue is not queue and _could_serve(one, queue)]
             waiting = (task for task in queue.tasks if not task.cancelled)
             for place, task in enumerate(waiting):

@@ -114,7 +114,7 @@ class Promptness:
             else:
                 law = "a run that nobody wants is told to end"
                 yield Passing(law, self._trip, (*own, owner.wire_number, lease.attempt))
-        for _, _, lease in worker.session.kept.values():
+        for _, _, lease in worker.session.kept.by_attempt.values():
             owner = missions[lease.mission]
             if self.world.settled(owner) is head:
                 law = "an outcome is acknowledged soon"
@@ -185,7 +185,7 @@ class Promptness:
         session = worker.session
         record = head.hub.registry.workers.get(session.id)
         leases = {} if record is None else record.leases
-        for attempt in leases.keys() - session.runs.keys() - session.kept.keys():
+        for attempt in leases.keys() - session.runs.keys() - session.kept.by_attempt.keys():
             law = "what a head has leased is on its worker"
             yield Passing(law, self._trip, (*own, attempt))
         for attempt in session.runs.keys() - leases.keys():
@@ -196,7 +196,7 @@ class Promptness:
             yield Passing(law, self._trip, (*own, worker.leases_read))
         if record is not None and record.told_to_drain is not None and not session.draining:
             yield Passing("a worker leaves that is asked to", self._trip, own)
-        if record is not None and (record.backlog is not None) != session.paused:
+        if record is not None and (record.backlog is not None) != session.kept.paused:
             law = "a head knows which workers keep too many outcomes"
             # A worker whose runs take whole seconds may begin another pause at each look.
             yield Passing(law, self._trip, (*own, worker.backlogs_sent))

@@ -33,14 +33,14 @@ def free_when_link_is_lost(self: Workers, link: object, now: float, *, ended: bo
 
 
 def begin_again(self: WorkerSession, lease: Any, arguments: Payload, now: float) -> None:
-    self._last_attempts.clear()
+    self._arrived.last.clear()
     WorkerSession._begin(self, lease, arguments, now)
 
 
 def send_and_forget(self: WorkerSession, lease: Any, *args: Any, **kwargs: Any) -> None:
     WorkerSession._report_end(self, lease, *args, **kwargs)
     if self.connected:
-        del self.kept[lease.attempt]
+        del self.kept.by_attempt[lease.attempt]
 
 
 def acknowledge_at_once(
@@ -181,7 +181,7 @@ def register_worker_late(self: Workers, link: object, message: Any, now: float) 
 
 
 def submit_again(self: Missions, record: MissionRecord, *args: Any) -> None:
-    record.last_submitted = -1
+    record.on_link.last_submitted = -1
     Missions._submit(self, record, *args)
 
 

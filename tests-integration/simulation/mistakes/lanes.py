@@ -142,7 +142,7 @@ LANE_SLIPS: dict[str, Slip] = {
         LaneTable, "start_asked", "self._scheduler.has_room(queue, now)", "True"
     ),
     "a call leaves its lane as often as that comes": Slip(
-        Missions, "_comes_twice", "message.late <= mission.last_late", "False"
+        Missions, "_comes_twice", "message.late <= mission.on_link.last_late", "False"
     ),
     "a call that leaves its lane has to ascend": Slip(
         Missions, "_comes_twice", "if message.late:", "if False:"
@@ -156,6 +156,5 @@ LANE_SLIPS: dict[str, Slip] = {
         "(*record.crashes, *crashes)",
         "(*record.crashes, *crashes, *crashes)",
     ),
-    # ---- windows, and lanes that wait
 }
 """Each slip by what it does."""

@@ -25,9 +25,11 @@ from grain.head.hub.tasks.runs import Runs
 from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
 from grain.head.scheduler.cluster import ClusterPool
-from grain.head.scheduler.starvation_guard import StarvationGuard
+from grain.head.scheduler.guard.starvation_guard import StarvationGuard
 from grain.remote_exer import MissionSession
+from grain.remote_exer.session.registration import Registration
 from grain.worker.agent.session import WorkerSession
+from grain.worker.agent.session.delayed import ArrivedLeases
 from simulation.cast import faulty
 
 if TYPE_CHECKING:
@@ -212,11 +214,11 @@ SLIPS: dict[str, Slip] = {
     ),
     "a mission forgets where its tasks run": Slip(
         MissionSession,
-        "on_connected",
-        "p.worker",
+        "_send_task",
+        "record.worker",
         '""',
     ),
-    "a mission forgets crashes": Slip(MissionSession, "on_connected", "p.crashes", "()"),
+    "a mission forgets crashes": Slip(MissionSession, "_send_task", "record.crashes", "()"),
     "a mission ignores where its tasks run": Slip(
         MissionSession, "_started", "record.worker = message.worker", "pass"
     ),
@@ -232,28 +234,28 @@ SLIPS: dict[str, Slip] = {
     "a mission retracts only its first task again": Slip(
         MissionSession,
         "on_connected",
-        "self._send_in_parts(Retract, retracted)",
-        "self._send_in_parts(Retract, retracted[:1])",
+        "retracted[at : at + AT_ONCE]",
+        "retracted[:1]",
     ),
     "a worker does not send its outcomes again": Slip(
         WorkerSession,
         "on_connected",
-        "for ended, payload, _ in self.kept.values():",
+        "for ended, payload, _ in self.kept.by_attempt.values():",
         "for ended, payload, _ in ():",
     ),
     "a worker does not report the outcomes that it keeps": Slip(
         WorkerSession,
         "on_connected",
-        "for *_, lease in self.kept.values()]",
+        "for *_, lease in self.kept.by_attempt.values()]",
         "for *_, lease in ()]",
     ),
     "a worker does not report what it runs": Slip(
         WorkerSession, "on_connected", "for r in self.runs.values()]\n", "for r in ()]\n"
     ),
     "a worker counts leases of its last connection": Slip(
-        WorkerSession, "on_connected", "self._arrived = 0", "pass"
+        WorkerSession, "on_connected", "self._arrived.restart()", "pass"
     ),
-    "a worker does not count leases": Slip(WorkerSession, "_begin", "self._arrived += 1", "pass"),
+    "a worker does not count leases": Slip(ArrivedLeases, "take", "self.count += 1", "pass"),
     "a revoked run that dies counts as crashed": Slip(
         WorkerSession, "on_runner_crashed", "if run.wish is not Wish.COMPLETE:", "if False:"
     ),
@@ -261,7 +263,10 @@ SLIPS: dict[str, Slip] = {
         WorkerSession, "drain", "self._recall(self._chains.waiting())", "pass"
     ),
     "a worker leaves before its outcomes have arrived": Slip(
-        WorkerSession, "on_tick", "if not self.kept or now >= self._flush_until:", "if True:"
+        WorkerSession,
+        "on_tick",
+        "if not self.kept.by_attempt or now >= self._flush_until:",
+        "if True:",
     ),
     "a worker that drains keeps its runs for ever": Slip(
         WorkerSession, "on_tick", "self.to_runner.append((Cancel(attempt), None))", "pass"
@@ -462,7 +467,10 @@ SLIPS: dict[str, Slip] = {
         Runs, "confirm", "lease.session = worker.session", "pass"
     ),
     "a mission that comes back submits to nobody": Slip(
-        Missions, "_register", "mission.last_submitted = -1", "pass"
+        Missions,
+        "_register",
+        "MissionOnLink()",
+        "MissionOnLink(last_submitted=mission.on_link.last_submitted)",
     ),
     "what waits stays in the queue when a connection is replaced": Slip(
         Missions, "_register", "self._detach(mission)", "pass"
@@ -525,12 +533,12 @@ SLIPS: dict[str, Slip] = {
         Runs, "_choose_run", "lease.began < other.began", "lease.began > other.began"
     ),
     "a worker that may take runs again does not say so": Slip(
-        WorkerSession, "_acknowledge", "self._send(Backlog())", "pass"
+        WorkerSession, "_acknowledge", "self._review_backlog()", "self.kept.review()"
     ),
     "a worker that keeps too many outcomes does not say so again": Slip(
         WorkerSession,
         "on_connected",
-        "self._send(Backlog(len(self.kept), self.kept_bytes))",
+        "self._send(self.kept.backlog())",
         "pass",
     ),
     "a worker that keeps too many outcomes is sent more": Slip(
@@ -637,7 +645,10 @@ SLIPS: dict[str, Slip] = {
         Leader, "on_message", "self.calling < MOST_CALLS", "not self.calling"
     ),
     "a task that was overtaken as often as the limit gets no worker": Slip(
-        StarvationGuard, "_due", "len(overtakers) < self.limit", "len(overtakers) <= self.limit"
+        StarvationGuard,
+        "_due",
+        "len(overtakers) < self.due_after(queue)",
+        "len(overtakers) <= self.due_after(queue)",
     ),
     "of a queue only the first task is ever due": Slip(
         StarvationGuard,
@@ -685,7 +696,7 @@ SLIPS: dict[str, Slip] = {
         "if False:",
     ),
     "the connections of each process of a lasting mission are counted from 1": Slip(
-        MissionSession, "__init__", "generation * _CONNECTIONS", "0"
+        Registration, "__init__", "generation * _CONNECTIONS", "0"
     ),
     "outcomes that no process of a lasting mission fetches are kept for ever": Slip(
         Missions, "_outlast", "if before.get(task.number) ==", "if None is"

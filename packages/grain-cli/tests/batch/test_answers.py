@@ -43,7 +43,7 @@ Job Id: 2.pbs
 
 Job Id: 3.pbs
     job_state = E
-    exec_host = n3/1
+    exec_host = n3/0*2+n3/1*2+n4/0*2
 
 Job Id: 4.pbs
     job_state = ?
@@ -76,7 +76,7 @@ def test_qstat_joins_folded_lines_and_reports_node_and_comment() -> None:
         "0.pbs": JobState(JobPhase.RUNNING, "", "pbs"),
         "1.pbs": JobState(JobPhase.STUCK, never),
         "2.pbs": JobState(JobPhase.GONE, "Job run at Sat and finished", "pbs"),
-        "3.pbs": JobState(JobPhase.ENDING, "", "n3"),
+        "3.pbs": JobState(JobPhase.ENDING, "", "n3,n4"),
         "4.pbs": JobState(JobPhase.UNKNOWN, "", "n3"),
         "99.pbs": JobState(JobPhase.GONE),
     }

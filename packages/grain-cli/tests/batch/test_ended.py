@@ -21,10 +21,13 @@ if TYPE_CHECKING:
         (JobState(JobPhase.GONE, "TIMEOUT", "n17"), "TIMEOUT"),
         (JobState(JobPhase.GONE, "OUT_OF_MEMORY (x)", "N17.example.org"), "OUT_OF_MEMORY (x)"),
         (JobState(JobPhase.GONE, "", "n17"), ""),
+        (JobState(JobPhase.GONE, "TIMEOUT", "n[17-18]"), "TIMEOUT"),
+        (JobState(JobPhase.GONE, "", "m1,n[016-017],n[1-3,17]"), ""),
+        (JobState(JobPhase.GONE, "", "n16.example.org,n17.example.org"), ""),
     ],
 )
 def test_a_job_that_is_listed_as_ended_on_the_host_is_over(state: JobState, end: str) -> None:
-    """The name of the node may have a domain or none."""
+    """The name of the node may have a domain or none, and the job several nodes."""
     assert end == end_of(state, "n17.other")
 
 
@@ -34,7 +37,9 @@ def test_a_job_that_is_listed_as_ended_on_the_host_is_over(state: JobState, end:
         None,
         JobState(JobPhase.GONE),  # it is not listed
         JobState(JobPhase.GONE, "TIMEOUT", "n18"),
-        JobState(JobPhase.GONE, "TIMEOUT", "n[17-18]"),
+        JobState(JobPhase.GONE, "TIMEOUT", "n[1-16,18]"),
+        JobState(JobPhase.GONE, "TIMEOUT", "n[017-018]"),
+        JobState(JobPhase.GONE, "TIMEOUT", "n[17-"),
         JobState(JobPhase.GONE, "NODE_FAIL", "n17"),
         JobState(JobPhase.GONE, "NODE_FAIL (NodeDown)", "n17"),
         JobState(JobPhase.GONE, "ZOMBI", "n17"),

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from grain.cli import main
 from grain.cli.mission_records import End, MissionStart, make, missions_folder, write
 from grain.files.processes import start_time
+from grain.inputs.warning import MANY, STOPPED_SOFTLY, soft_stop_text
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.records import Begun, Dependency, Ended
@@ -37,6 +38,20 @@ def test_a_job_that_has_ended_says_how_and_where(jobs: JobCommands) -> None:
     assert ["  it ended so: exit status 3", f"  its output is in {jobs.home}/job-1.out"] == lines[
         2:
     ]
+
+
+def test_a_job_names_its_earlier_attempts_and_how_they_ended(jobs: JobCommands) -> None:
+    jobs.submit()
+    for _ in range(MANY):
+        jobs.begin(1)
+        jobs.end(1, how="returned", message=STOPPED_SOFTLY)
+    jobs.begin(1)
+
+    lines = jobs.done("why", "1").splitlines()
+    ran = "ran on worker w1, for 1 min 30 s"
+    assert [f"  attempt {n} {ran}: {soft_stop_text(n)}" for n in (8, 9, 10)] == lines[1:4]
+    assert "it never ends" in lines[3]
+    assert lines[4].startswith("  attempt 11 runs on worker w1 (n17)")
 
 
 def test_an_array_that_has_failed_says_so_in_a_sentence(jobs: JobCommands) -> None:
@@ -80,7 +95,7 @@ def test_a_job_that_runs_says_that_it_is_to_be_cancelled(jobs: JobCommands) -> N
         "job 1 (opt) is running",
         "  it runs until it is cancelled",
     ] == jobs.done("why", "1").splitlines()[:2]
-    assert "running until it is cancelled" in jobs.done("jobs")
+    assert jobs.done("jobs").splitlines()[2].endswith("  until it is cancelled")
 
 
 def test_a_task_says_what_its_input_is(jobs: JobCommands) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -267,7 +266,7 @@ def test_of_alternatives_the_first_one_says_how_many_nodes() -> None:
 
 def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory() -> None:
     """As a line of a script has them, where no shell fills them in."""
-    around = replace(HERE, environment={"HOME": "/home/ann", "SCRATCH": "/scratch/ann"})
+    around = HERE._replace(environment={"HOME": "/home/ann", "SCRATCH": "/scratch/ann"})
     given = {
         "stdout": "~/logs/%j", "stderr": "$SCRATCH/%j.err", "stdin": "${SCRATCH}/in", "cwd": "~",
     }  # fmt: skip

@@ -25,8 +25,8 @@ from grain.eventlog.schema import (
     WorkerJoined,
     WorkerLeft,
 )
-from grain.eventlog.totals import Histogram
 from grain.eventlog.usage import Usage
+from grain.facts.amounts import Histogram
 from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grain.cli.report.trace import trace
-from grain.eventlog.runs import clocks_of
 from grain.eventlog.schema import (
     ClockChanged,
     LogEnded,
@@ -22,6 +21,7 @@ from grain.eventlog.schema import (
     WorkerJoined,
 )
 from grain.eventlog.usage import RunMember
+from grain.facts.clocks import clocks_of
 from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
 

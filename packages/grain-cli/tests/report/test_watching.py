@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from grain.cli import main
+from grain.cli.plugins import installed_version
 from grain.cli.report.collecting import collect
 from grain.cli.report.figures import USUAL_ROWS
 from grain.cli.report.page import render
 from grain.cli.report.watching import EVERY, PageOfNow
-from grain.cli.version import installed_version
 from grain.eventlog.reader import read
 from grain.eventlog.schema import LogEnded, encode
 from grain_testkit.browser import browser, chromium

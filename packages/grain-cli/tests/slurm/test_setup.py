@@ -55,6 +55,27 @@ def test_a_command_takes_no_module_from_the_working_directory(site: SlurmSite) -
         assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
 
 
+@pytest.mark.parametrize(
+    ("command", "words"), [("squeue", ()), ("sacct", ()), ("sbatch", ("--wrap=x",))]
+)
+def test_commands_that_tools_call_every_second_import_little(
+    site: SlurmSite, command: str, words: tuple[str, ...]
+) -> None:
+    grain(site, "slurm")
+    site.submit("--wrap=x")
+    done = subprocess.run(
+        [folder(site) / command, *words], cwd=site.folder, capture_output=True, text=True,
+        env={**site.environment, "PYTHONPROFILEIMPORTTIME": "1"}, check=True,
+    )  # fmt: skip
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "grain.queue.folder" in imported
+    slow = {"click", "trio", "inspect", "dataclasses", "importlib.metadata", "asyncio"}
+    slow |= {"grain.eventlog.schema", "grain._gvar"}
+    # Amounts of resources are checked by their kinds.
+    slow |= set() if command == "sbatch" else {"grain.resource", "hashlib"}
+    assert imported & slow == set()
+
+
 def test_commands_speak_to_one_queue_though_a_tool_hides_where_it_is(site: SlurmSite) -> None:
     grain(site, "slurm")
     hidden = {name: site.environment[name] for name in ("HOME", "PATH")}
@@ -67,7 +88,7 @@ def test_commands_speak_to_one_queue_though_a_tool_hides_where_it_is(site: Slurm
 def shown(tmp_path: Path) -> Callable[..., dict[str, str]]:
     """Return a function that runs a command's file, and returns the environment it has."""
     (tmp_path / "show.py").write_text(
-        "import json, os, sys\nprint(json.dumps([sys.argv, dict(os.environ)]))\n"
+        "import json, os\ndef main(words): print(json.dumps([words, dict(os.environ)]))\n"
     )
 
     def run(text: str, **environment: str) -> dict[str, str]:
@@ -76,7 +97,7 @@ def shown(tmp_path: Path) -> Callable[..., dict[str, str]]:
             [str(tmp_path / "command"), "b c"],
             env={"PYTHONPATH": str(tmp_path)} | environment, stdout=subprocess.PIPE, check=True,
         )  # fmt: skip
-        (_, *words), variables = json.loads(done.stdout)
+        words, variables = json.loads(done.stdout)
         assert ["a", "b c"] == words
         return dict(variables)
 

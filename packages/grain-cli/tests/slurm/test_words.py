@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -325,7 +324,7 @@ def test_directives_that_grain_submit_cannot_obey(line: str, text: str) -> None:
 )
 def test_limits_of_the_shell_go_along(given: dict[str, str], expected: dict[str, int]) -> None:
     limits = {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}
-    around = replace(HERE, limits=limits)
+    around = HERE._replace(limits=limits)
     assert expected == make_job(submit_options(given, around), around, words=[]).limits
 
 
@@ -335,7 +334,7 @@ def test_a_limit_that_there_is_not_is_refused_as_by_sbatch() -> None:
 
 
 def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory() -> None:
-    around = replace(HERE, environment={"HOME": "/home/ann", "SCRATCH": "/scratch"})
+    around = HERE._replace(environment={"HOME": "/home/ann", "SCRATCH": "/scratch"})
     given = {"output": "~/logs/%j", "error": "$SCRATCH/%j", "input": "${SCRATCH}/in", "chdir": "~"}
     job = make_job(submit_options(given, around), around, words=[])
     assert ("/home/ann/logs/%j", "/scratch/%j") == (job.stdout, job.stderr)
@@ -348,5 +347,5 @@ def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory() -> None:
 
 def test_a_variable_in_a_directive_is_filled_in_once() -> None:
     script = "#!/bin/sh\n#SBATCH -o $A/x\n#SBATCH -D $A\n"
-    options = asked(script, replace(HERE, environment={"A": "/$HOME"}))
+    options = asked(script, HERE._replace(environment={"A": "/$HOME"}))
     assert ("/$HOME/x", "/$HOME") == (options.stdout, options.directory)

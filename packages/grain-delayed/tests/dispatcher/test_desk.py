@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("true",))
 FIRST = TaskAttempt(1, None, 1)
-GONE, DOUBT = 60.0, 120.0  # a minute, and the two minutes of docs/queue-files.md
+GONE, DOUBT, SOON = 60.0, 120.0, 3.0  # a minute, and more of docs/queue-files.md
 
 
 class Clock:
@@ -60,12 +59,12 @@ def begun(**fields: Any) -> Begun:
     return msgspec.structs.replace(mine, **fields)
 
 
-def dead() -> Begun:
+def dead(**fields: Any) -> Begun:
     """Return the receipt of a run in a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     since = start_time(process.pid)
     process.communicate(b"\n")
-    return begun(pid=process.pid, pid_began=since)
+    return begun(pid=process.pid, pid_began=since, **fields)
 
 
 def starts(desk: Desk) -> list[TaskAttempt]:
@@ -288,21 +287,26 @@ def test_a_dispatcher_sees_that_another_one_is_in_charge(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("receipt", "why"),
-    [(dead(), "is gone"), (begun(boot="another"), "was started again")],
-    ids=["process", "host"],
+    ("receipt", "why", "seconds"),
+    [
+        (dead(), "is gone", GONE),
+        (dead(mark="of-no-process:"), "is gone", SOON),
+        (dead(mark="of-no-process:", others=("n2",)), "is gone", GONE),
+        (begun(boot="another"), "was started again", SOON),
+    ],
+    ids=["process", "all processes", "on several hosts", "host"],
 )
-def test_a_run_whose_process_is_known_to_be_dead_is_lost_after_a_minute(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, receipt: Begun, why: str
+def test_a_run_whose_process_is_known_to_be_dead_is_lost_after_a_while(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, receipt: Begun, why: str, seconds: float
 ) -> None:
-    me = replace(this_process(), machine="m")  # not every host has one
+    me = this_process()._replace(machine="m")  # not every host has one
     monkeypatch.setattr("grain.queue.dispatchers.this_process", lambda: me)
     queue.submit(JOB)
     queue.begin(1, None, 1, receipt)
     clock = Clock()
     desk = Desk(queue, clock)
     assert not desk.end_lost([FIRST])
-    clock.now += GONE - 1
+    clock.now += seconds - 1
     assert not desk.end_lost([FIRST])
     clock.now += 1
     assert desk.end_lost([FIRST])
@@ -311,6 +315,23 @@ def test_a_run_whose_process_is_known_to_be_dead_is_lost_after_a_minute(
     assert ended.how == "lost"
     assert why in ended.message
     assert starts(desk) == [TaskAttempt(1, None, 2)]
+
+
+def test_a_run_is_lost_soon_when_the_last_process_that_it_left_is_gone(queue: Queue) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"],
+        stdin=subprocess.PIPE,
+        env={"GRAIN_SUBREAPERS": "outer:that-is-left:"},
+    ) as left:
+        queue.submit(JOB)
+        queue.begin(1, None, 1, dead(mark="that-is-left:"))
+        clock = Clock()
+        desk = Desk(queue, clock)
+        assert not desk.end_lost([FIRST])
+        clock.now += GONE - 1
+        assert not desk.end_lost([FIRST])
+        left.communicate(b"\n")
+        assert desk.end_lost([FIRST])
 
 
 @pytest.mark.parametrize(

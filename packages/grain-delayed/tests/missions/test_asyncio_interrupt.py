@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -17,6 +16,10 @@ import trio
 from grain.delayed.missions.asyncio_guest import hosted
 from grain_testkit.asyncio_programs import failing, here
 from grain_testkit.local_processes import wait_until_idle
+from grain_testkit.program_trees import processes_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("steps", range(8))
@@ -90,17 +93,8 @@ asyncio.run(main())
 
 
 def processes_of(folder: Path) -> dict[int, str]:
-    """The processes of the program and of its tasks, by their environment; and their names.
-
-    Those that start and end other programs are in sessions of their own.
-    """
-    names = {}
-    mark = f"GRAIN_TESTED_IN={folder}".encode()
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is somebody else's
-            if mark in (process / "environ").read_bytes().split(b"\0"):
-                names[int(process.name)] = (process / "comm").read_text().strip()
-    return names
+    """The processes of the program and of its tasks, by their environment; and their names."""
+    return processes_with(f"GRAIN_TESTED_IN={folder}")
 
 
 @pytest.mark.parametrize("wait", ["await r_", "await asyncio.sleep(1000)", "pass"])

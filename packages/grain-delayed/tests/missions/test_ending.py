@@ -7,9 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -19,6 +17,10 @@ from grain.delayed.missions.ending import ended_from_outside
 from grain.head import events
 from grain.resource import Cores
 from grain_testkit.local_processes import wait_until_idle
+from grain_testkit.program_trees import processes_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAD = """
 import asyncio, os, signal, sys, threading, time, trio
@@ -80,13 +82,7 @@ ENDS = [
 
 def processes_of(folder: Path) -> dict[int, str]:
     """The processes of the program and of its tasks, by their environment; and their names."""
-    names = {}
-    mark = f"GRAIN_TESTED_IN={folder}".encode()
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is somebody else's
-            if mark in (process / "environ").read_bytes().split(b"\0"):
-                names[int(process.name)] = (process / "comm").read_text().strip()
-    return names
+    return processes_with(f"GRAIN_TESTED_IN={folder}")
 
 
 def start(text: str, folder: Path) -> subprocess.Popen[str]:

@@ -61,7 +61,8 @@ LACK = (
         ),
         pytest.param(
             [WorkersStopped(("w",), 2, "SIGTERM"), NoWorkers(FOUR, "no worker")],
-            ["worker w has left", "No workers are there any more"],
+            ["worker w has left",
+             "for them. Unless `grain ls` lists one that is to come, `grain up` starts one, from"],
             id="the only worker leaves",
         ),
         pytest.param(

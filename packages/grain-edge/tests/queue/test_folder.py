@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -349,7 +348,7 @@ def test_the_number_of_a_dispatcher_is_not_given_twice(queue: Queue) -> None:
     assert list(range(20, 31)) == sorted(left)
 
 
-HERE = replace(this_process(), host="n1", machine="m")
+HERE = this_process()._replace(host="n1", machine="m")
 MINE = Begun(
     at=1.0, host="n1", machine="m", boot=HERE.boot, space=HERE.space, pid=HERE.pid,
     pid_began=HERE.start,
@@ -379,13 +378,13 @@ def test_a_process_is_dead_only_if_that_is_known(changes: dict[str, Any], fate: 
 
 def test_hosts_without_a_machine_id_are_never_taken_for_one() -> None:
     other = replaced(MINE, machine="", boot="b")
-    assert "unknown" == fate_of(other, replace(HERE, machine=""))
+    assert "unknown" == fate_of(other, HERE._replace(machine=""))
 
 
 def test_a_process_that_cannot_see_itself_takes_no_other_for_dead() -> None:
     # As with a /proc of another namespace.
     gone = replaced(MINE, pid_began=HERE.start + 1)
-    assert "unknown" == fate_of(gone, replace(HERE, start=HERE.start + 2))
+    assert "unknown" == fate_of(gone, HERE._replace(start=HERE.start + 2))
 
 
 def test_a_dispatcher_that_is_seen_from_here_lives_as_long_as_its_process(queue: Queue) -> None:
@@ -435,15 +434,17 @@ def test_a_dispatcher_on_another_host_that_said_farewell_is_gone(queue: Queue) -
     assert dispatchers.alive() is None
 
 
-def test_a_dispatcher_has_died_if_it_is_gone_without_a_farewell(queue: Queue) -> None:
+def test_a_dispatcher_is_missing_if_none_began_or_it_is_gone_without_a_farewell(
+    queue: Queue,
+) -> None:
     dispatchers = Dispatchers(queue.files)
-    assert not dispatchers.has_died()
+    assert dispatchers.is_missing()
     dispatchers.take_charge(this_dispatcher())
-    assert not dispatchers.has_died()
+    assert not dispatchers.is_missing()
     number = dispatchers.take_charge(replaced(this_dispatcher(), pid_began=1))
-    assert dispatchers.has_died()
+    assert dispatchers.is_missing()
     dispatchers.say_farewell(number)
-    assert not dispatchers.has_died()
+    assert not dispatchers.is_missing()
 
 
 def test_what_this_grain_cannot_read_hides_nothing_else(tmp_path: Path) -> None:
@@ -542,7 +543,7 @@ def test_a_dispatcher_that_is_stopped_counts_as_killed_until_it_goes_on(queue: Q
             os.kill(process.pid, signal.SIGSTOP)
             os.waitpid(process.pid, os.WUNTRACED)
             assert dispatchers.alive() is None
-            assert dispatchers.has_died()
+            assert dispatchers.is_missing()
             assert [] == dispatchers.unmet(), "a worker may have come since"
             assert dispatchers.alive(also_stopped=True) is not None
             os.kill(process.pid, signal.SIGCONT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from grain.edge.mission_ids import lasting_id
 from grain.edge.questions import Ask
 from grain.head.messages import (
     Crashed,
@@ -287,6 +288,24 @@ def test_a_worker_whose_batch_system_says_that_its_job_is_over_is_not_waited_for
     [crashed] = harness.sent(mission, Crashed)
     assert crashed.crash.known
     assert "its worker was lost (its job has ended: OUT_OF_MEMORY)" == crashed.crash.how
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_a_job_of_a_queue_is_known_to_be_lost_whose_worker_was_killed_while_it_drained(
+    harness: HubHarness, lasting: bool
+) -> None:
+    """The run is not the reason, so only a mission that follows its attempts is told of it."""
+    mission = harness.mission(lasting_id("queue", "1a2b") if lasting else "m")
+    worker = harness.worker("w")
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    harness.send(worker, ArrivedCount(1), Draining())
+    harness.lose(worker)
+    harness.hub.on_job_over("w", "TIMEOUT", harness.now)
+    harness.dispatch()
+
+    told = [(one.crash.known, one.crash.how) for one in harness.sent(mission, Crashed)]
+    assert told == [(True, "its worker was lost (its job has ended: TIMEOUT)")] * lasting
 
 
 def test_what_is_only_said_of_a_job_proves_no_end_of_its_runs(harness: HubHarness) -> None:

@@ -114,7 +114,7 @@ def test_a_worker_with_too_many_outcomes_gets_no_runs_until_it_takes_some_again(
     harness.wait(2)
     assert [] == harness.sent(mission, Unschedulable)
     why = harness.hub.why("m", 1, harness.now)
-    shown = "w takes tasks again when missions have taken half of its 7 outcomes of 3 MB"
+    shown = "w takes tasks again when missions have taken half of its 7 outcomes of 3.0 MB"
     assert shown in why.reasons
     [worker] = harness.hub.snapshot(harness.now).workers
     assert ("paused", (7, 3_000_000)) == (worker.state, worker.backlog)

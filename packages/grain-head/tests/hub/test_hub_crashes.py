@@ -6,17 +6,17 @@ import pytest
 
 from grain.head.messages import Crash, Crashed, Resolved, Synced
 from grain.head.testing import check_hub
-from grain.worker.messages import InventoryRun, Lease, RunEnded
+from grain.worker.messages import NODE_SHORT, InventoryRun, Lease, RunEnded
 from grain_testkit.hub_harness import HubHarness
 
 
-def crash(harness: HubHarness, worker: str, times: int) -> list[Lease]:
+def crash(harness: HubHarness, worker: str, times: int, how: str = "SIGSEGV") -> list[Lease]:
     """The same task crashes; returns its leases."""
     leases = []
     for _ in range(times):
         (lease,) = harness.sent(worker, Lease)
         leases.append(lease)
-        harness.send(worker, harness.ended(lease, "crashed", detail="SIGSEGV"))
+        harness.send(worker, harness.ended(lease, "crashed", detail=how))
     return leases
 
 
@@ -39,6 +39,17 @@ def test_a_task_that_crashes_twice_gets_a_worker_to_itself(harness: HubHarness) 
 
     harness.send(worker, harness.ended(alone), payload=b"")
     assert [3] == [lease.task for lease in harness.sent(worker, Lease)]
+
+
+def test_a_task_that_was_ended_for_its_nodes_memory_gets_a_worker_to_itself(
+    harness: HubHarness,
+) -> None:
+    worker, mission = harness.worker("w", 3), harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    crash(harness, worker, 1, f"{NODE_SHORT}: it had 9 GB")
+    (alone,) = harness.sent(worker, Lease)
+    assert (1, True) == (alone.task, alone.alone)
 
 
 def test_five_crashes_fail_a_task_and_are_all_reported(harness: HubHarness) -> None:

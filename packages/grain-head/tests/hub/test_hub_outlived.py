@@ -10,9 +10,9 @@ from grain.head.messages import Crash, Crashed, Resolved, Started, Synced
 from grain.head.scheduler.outlived import RUNS, RUNS_IN_ALL
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.testing import Cluster
+from grain.inputs.warning import MANY, STOPPED_SOFTLY
 from grain.resource import Cores, WTime
 from grain.worker.messages import (
-    STOPPED_SOFTLY,
     TIME_OVER,
     ArrivedCount,
     Lease,
@@ -300,6 +300,21 @@ def test_a_run_that_stopped_softly_does_not_count_as_one_that_outlived_its_worke
         handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
     assert [] == harness.sent(mission, Resolved)
     assert [] == harness.sent(mission, Crashed)
+
+
+def test_why_tells_of_soft_stops_and_doubts_when_they_are_many(harness: HubHarness) -> None:
+    submitted(harness)
+    handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
+
+    def said() -> str:
+        return harness.hub.why("m", 1, harness.now).reasons[-1]
+
+    assert f"attempt 1 is over: {STOPPED_SOFTLY}" == said()
+    for _ in range(MANY - 1):
+        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
+    assert said().startswith(f"attempt {MANY} is over: {STOPPED_SOFTLY}; if it does not go on")
+    handed_back(harness, report=b"ran")
+    assert STOPPED_SOFTLY not in said()
 
 
 def test_the_attempts_that_a_mission_knows_of_count(harness: HubHarness) -> None:

@@ -77,7 +77,7 @@ def test_a_mission_whose_id_was_taken_submits_all_again_under_another() -> None:
     tasks = [session.submit(remote_task(request)) for _ in range(2)]
     session.on_message(Started("w", tuple(tasks[:1])), None)
     session.on_message(Disconnect("taken", "replaced"), None)
-    assert session.disconnect is not None
+    assert session.registration.disconnect is not None
     session.on_disconnected()
     session.rename("other")
     assert {} == session.running

@@ -562,7 +562,7 @@ async def test_a_large_variable_of_a_function_is_named_once_with_its_size(addres
     remarks = [event.text for event in events if isinstance(event, Remark)]
 
     inner = f"{test_a_large_variable_of_a_function_is_named_once_with_its_size.__name__}.<locals>"
-    variable = f"table (a variable of {inner}.look_up, 3 MB) travels with"
+    variable = f"table (a variable of {inner}.look_up, 3.4 MB) travels with"
     rest = "to every worker, and every new runner loads it: load it inside of the function, or pass"
     assert [
         f"{variable} {inner}.look_up {rest} a path",
@@ -579,7 +579,7 @@ async def test_a_large_argument_of_a_partial_is_named(address: str) -> None:
     [text] = [event.text for event in events if isinstance(event, Remark)]
 
     assert 2_000_000 == ended.unwrap()
-    assert text.startswith("length.keywords (2 MB) travels with length to every worker")
+    assert text.startswith("length.keywords (2.0 MB) travels with length to every worker")
 
 
 async def kill_supervisor_once(path: str) -> str:

@@ -16,7 +16,7 @@ from grain.head import TaskCancelled
 from grain.head.errors import TaskCrashed
 from grain.head.events import TaskBlocks, WorkerCleaning, WorkerJoined, WorkerLeft
 from grain.remote_exer import HostingExecutor
-from grain.resource import Cores, Infeasible
+from grain.resource import Cores, Infeasible, Resource, WTime
 from grain.worker.errors import RunnerUnusable
 from grain.worker.external import run_external
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from grain.head.events import Event
 
 
-def isolated(local: Cores, **options: Any) -> HostingExecutor:
+def isolated(local: Resource, **options: Any) -> HostingExecutor:
     return HostingExecutor(local, address=None, isolated=True, name="m", **options)
 
 
@@ -82,6 +82,12 @@ async def test_leaves_run_in_a_process_that_ends_with_the_mission() -> None:
     assert [WorkerJoined, WorkerCleaning, WorkerLeft] == [
         type(event) for event in events if "Worker" in type(event).__name__
     ]
+
+
+async def test_a_run_gets_no_more_time_than_is_left_of_the_workers() -> None:
+    async with isolated(Cores(1) & WTime(T=0.1)) as executor:
+        with pytest.raises(trio.TooSlowError, match="exceeded its hard time limit of 0"):
+            await result_of(executor, executor.submit(Cores(1), trio.sleep, 1000.0))
 
 
 async def test_a_process_that_is_killed_is_replaced_and_a_crash_is_the_error_of_its_task() -> None:

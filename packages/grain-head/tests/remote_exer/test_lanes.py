@@ -765,10 +765,10 @@ def test_the_cores_of_a_lane_are_not_taken_for_those_of_others(mission: Mission)
     lane, _ = mission.open()
     load = pack(LoadAnswer(1.0, 2.0, None))
     mission.session.on_message(Answer("load"), load)
-    assert not mission.session.others
+    assert not mission.session.inquiries.others
     mission.over(lane, LaneOutcome())
     mission.session.on_message(Answer("load"), load)
-    assert mission.session.others
+    assert mission.session.inquiries.others
 
 
 def test_calls_are_reported_by_function_and_once(mission: Mission) -> None:

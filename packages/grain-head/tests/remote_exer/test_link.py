@@ -557,10 +557,10 @@ def test_a_notice_that_another_head_does_not_repeat_is_taken_back() -> None:
     session.on_connected()
     for request in (0, 1):
         session.on_message(Unschedulable(request, "no worker is here", workers=False), None)
-    assert (2, 1) == session.count_stuck()
-    taken(session.notifications)
+    assert (2, 1) == session.requests.count_stuck()
+    taken(session.notices.arrived)
     session.on_disconnected()
-    assert (0, 0) == session.count_stuck()
+    assert (0, 0) == session.requests.count_stuck()
 
     session.on_connected()
     session.on_message(Unschedulable(1, "no worker is here", workers=False), None)
@@ -568,8 +568,8 @@ def test_a_notice_that_another_head_does_not_repeat_is_taken_back() -> None:
     assert [
         Unschedulable(1, "no worker is here", workers=False),
         Unschedulable(0, ""),
-    ] == taken(session.notifications)
-    assert (1, 2) == session.count_stuck()
+    ] == taken(session.notices.arrived)
+    assert (1, 2) == session.requests.count_stuck()
 
 
 def test_how_far_a_mission_is_is_told_again_on_another_connection() -> None:
@@ -577,7 +577,7 @@ def test_how_far_a_mission_is_is_told_again_on_another_connection() -> None:
     session.on_connected()
     session.take_mail()
     for _ in range(2):
-        session.note_outlook(Outlook(3, 9))
+        session.inquiries.note_outlook(Outlook(3, 9))
     assert [(Outlook(3, 9), None)] == session.take_mail()
 
     session.on_disconnected()
@@ -629,14 +629,14 @@ def test_a_trouble_of_the_scheduler_before_is_taken_back_unless_its_successor_ha
     for what in "ab":
         session.on_message(Trouble(what, "is full"), None)
     session.on_message(MissionRegistered(1), None)
-    assert [Trouble("a", "is full"), Trouble("b", "is full")] == taken(session.notifications)
+    assert [Trouble("a", "is full"), Trouble("b", "is full")] == taken(session.notices.arrived)
     for _ in range(2):
         session.on_disconnected()
         session.on_connected()
     session.on_message(Trouble("b", "is full"), None)
     session.on_message(MissionRegistered(2), None)
 
-    assert [Trouble("a", "")] == taken(session.notifications)
+    assert [Trouble("a", "")] == taken(session.notices.arrived)
 
 
 class Stalling(MemoryChannel[Payload, Payload]):
@@ -941,8 +941,8 @@ def test_cores_are_those_of_others_if_no_task_of_the_mission_ran_when_they_were_
     for message, given in ((Started("w", (task,)), 2), (Started("", (task,)), 2), (None, 0)):
         if message is not None:
             session.on_message(message, None)
-        seen.append(session.others)  # the answer is older
+        seen.append(session.inquiries.others)  # the answer is older
         session.on_message(Answer("load"), pack(LoadAnswer(given, 2, None)))
-        seen.append(session.others)
+        seen.append(session.inquiries.others)
 
     assert [False, False, False, True, True, False] == seen

@@ -631,7 +631,7 @@ def test_the_table_marks_the_knee_and_compares_with_what_happened() -> None:
 
     assert "opt (a1b2): 6 tasks in 00:01:00" == lines[0]
     assert "The replay of what happened takes 00:01:00, the same." == lines[1]
-    assert ["6", "10", "s", "0.0167", "100%", "0", "s", "<-", "knee"] == lines[7].split()
+    assert ["6", "10", "s", "0.0167", "100", "%", "0", "s", "<-", "knee"] == lines[7].split()
     assert [line for line in lines if "<- knee" in line] == [lines[7]]
     data = report_data(workload, original, rows, Cores(1))
     assert (6, [60.0, 30.0, 10.0, 10.0]) == (

@@ -10,13 +10,14 @@ from msgspec import structs
 
 from grain.edge.messages import MAX_MESSAGE, Codec
 from grain.eventlog.usage import ProgramState, RunReport, decode_report
+from grain.inputs.warning import STOPPED_SOFTLY
 from grain.resource import Cores, WTime
 from grain.worker.agent.listener import RunnerDeath
 from grain.worker.messages import (
     AGENT,
     LANE,
+    NODE_SHORT,
     PRINTED,
-    STOPPED_SOFTLY,
     TIME_OVER,
     AckRuns,
     ArrivedCount,
@@ -100,13 +101,13 @@ def test_an_outcome_is_sent_on_every_connection_until_it_is_acknowledged(
     assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], RunEnded)]
 
     session.on_message(AckRuns(((1, 1),)), None, 3.0)
-    assert {} == session.kept
+    assert {} == session.kept.by_attempt
 
 
 def test_a_worker_takes_no_more_runs_until_half_of_too_many_outcomes_is_acknowledged() -> None:
     """By their number and by their bytes; what it has goes on, but for what waits in a chain."""
     session = joined_session()
-    session.max_kept, session.max_kept_bytes = 3, 1000
+    session.kept.most, session.kept.most_bytes = 3, 1000
     for number in range(1, 7):
         session.on_message(lease(number), b"", 0.0)
     session.on_message(lease(7, chain=6), b"", 0.0)
@@ -138,8 +139,8 @@ def test_outcomes_beyond_a_part_of_the_memory_are_spooled() -> None:
     for number, size in ((1, 6), (2, 6), (3, 4), (4, 1)):
         session.on_message(lease(number), b"", 0.0)
         session.on_ended(Ended((1, number)), bytes(size), 0.0)
-    second, fourth = session.take_to_spool()
-    assert ([6, 1], 2) == ([second.size, fourth.size], session.spooled)
+    second, fourth = session.kept.take_to_spool()
+    assert ([6, 1], 2) == ([second.size, fourth.size], session.kept.spooled)
     outcomes = [payload for message, payload in session.to_head if isinstance(message, RunEnded)]
     assert [bytes(6), second, bytes(4), fourth] == outcomes
 
@@ -147,7 +148,7 @@ def test_outcomes_beyond_a_part_of_the_memory_are_spooled() -> None:
     assert not second.wanted
     session.on_message(lease(5), b"", 0.0)
     session.on_ended(Ended((1, 5)), bytes(6), 0.0)
-    assert ([], 1, 11) == (session.to_spool, session.spooled, session.kept_bytes)
+    assert ([], 1, 11) == (session.kept.to_spool, session.kept.spooled, session.kept.bytes)
 
 
 def test_a_connection_begins_with_the_whole_inventory_and_ends_it_clearly() -> None:
@@ -230,6 +231,17 @@ def test_a_run_that_stopped_softly_is_handed_back_and_has_not_outlived_the_worke
     assert ("returned", STOPPED_SOFTLY, None) == (ended.status, ended.detail, ended.outlived)
 
 
+@pytest.mark.parametrize(("mission", "status"), [("m", "crashed"), ("lasting-m", "returned")])
+def test_a_run_that_was_ended_for_the_nodes_memory_has_crashed_but_a_job_has_receipts(
+    mission: str, status: str
+) -> None:
+    session = joined_session()
+    session.on_message(structs.replace(lease(1), mission=mission), b"", 0.0)
+    session.on_ended(Ended((1, 1), "cancelled", crash=NODE_SHORT, report=b"ran"), None, 9.0)
+    [ended] = sent(session, RunEnded)
+    assert (status, NODE_SHORT) == (ended.status, ended.detail)
+
+
 def test_a_lane_that_is_handed_back_at_the_end_of_the_time_has_not_outlived_the_worker() -> None:
     """Its call would count as one that takes as long as the lane was there."""
     session = WorkerSession("id", "w", "host", Cores(4) & WTime(T=1000), 5.0)
@@ -268,7 +280,7 @@ def test_runs_go_on_without_a_connection_and_nothing_is_queued_for_the_head() ->
 
     assert [] == session.to_head
     assert [] == ordered(session, Cancel)
-    assert {(1, 1)} == session.kept.keys()
+    assert {(1, 1)} == session.kept.by_attempt.keys()
 
 
 def test_a_revoked_run_is_cancelled_once_and_reported_as_such() -> None:

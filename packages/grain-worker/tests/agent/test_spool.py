@@ -184,7 +184,7 @@ async def test_an_agent_whose_head_does_not_read_keeps_outcomes_out_of_its_memor
 
     def in_memory() -> int:
         """The bytes of outcomes that are not on the disk."""
-        outcomes = [outcome for _, outcome, _ in session.kept.values()]
+        outcomes = [outcome for _, outcome, _ in session.kept.by_attempt.values()]
         return sum(
             len(one.data) if isinstance(one, SpooledOutcome) else len(one or b"")
             for one in outcomes
@@ -193,16 +193,16 @@ async def test_an_agent_whose_head_does_not_read_keeps_outcomes_out_of_its_memor
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(serve, head.handle, address, codec=CODEC))
         nursery.start_soon(agent.run)
-        await until(lambda: len(session.kept) == 60 and not in_memory())
-        order = list(session.kept)
-        assert 60 == session.spooled
-        assert 60 * 2 * MB < session.kept_bytes
+        await until(lambda: len(session.kept.by_attempt) == 60 and not in_memory())
+        order = list(session.kept.by_attempt)
+        assert 60 == session.kept.spooled
+        assert 60 * 2 * MB < session.kept.bytes
         # What was handed to the connection, and is not spooled, is bounded, too.
         assert 55 <= len(agent._outbox)
         head.reads.set()
-        await until(lambda: not session.kept)
+        await until(lambda: not session.kept.by_attempt)
         nursery.cancel_scope.cancel()
 
     assert order == [message.attempt for message, _ in head.ended]
     assert all(bytes([message.task]) == content for message, content in head.ended)
-    assert (0, 0) == (session.kept_bytes, session.spooled)
+    assert (0, 0) == (session.kept.bytes, session.kept.spooled)

@@ -24,6 +24,7 @@ import trio.testing
 from grain import GVAR
 from grain.edge.channel import memory_channels
 from grain.files.processes import this_process
+from grain.inputs.warning import STOPPED_SOFTLY
 from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
@@ -43,7 +44,7 @@ from grain.worker.jobs.run import (
     run_job,
 )
 from grain.worker.jobs.variables import Place, job_environment
-from grain.worker.messages import AskEnding, EndingTold, StartRun
+from grain.worker.messages import NODE_SHORT, AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
 from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain_testkit.queue_disk import unreadable
@@ -135,7 +136,7 @@ async def test_a_job_that_stops_softly_at_its_workers_end_is_handed_back(
     assert "returned" == (await run_job(call(queue, number))).what
     ended = queue.ended(number, None, 1)
     assert ended is not None
-    assert "returned" == ended.how
+    assert ("returned", STOPPED_SOFTLY) == (ended.how, ended.message)
     assert "stored\n" == (work / f"job-{number}.out").read_text()
     assert not (work / "EXIT").exists()
 
@@ -165,6 +166,17 @@ async def test_the_receipt_of_the_begin_has_the_cpus_of_all_members(
     begun = queue.begun(number, None, 1)
     assert begun is not None
     assert (("n2",), 3) == (begun.others, begun.cpus)
+
+
+async def test_the_receipt_of_the_begin_has_the_mark_of_all_that_the_attempt_starts(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAIN_SUBREAPERS", "outer:inner:")
+    number = submit(queue, work, "true")
+    await ran(queue, number)
+    begun = queue.begun(number, None, 1)
+    assert begun is not None
+    assert begun.mark == "inner:"
 
 
 async def test_the_receipt_of_the_begin_names_the_batch_job_of_the_worker(
@@ -274,6 +286,22 @@ async def test_a_run_that_is_cancelled_is_handed_back_unless_a_user_wants_it_so(
     ended = queue.ended(number, None, 1)
     assert ended is not None
     assert ended.how == how
+
+
+async def test_a_run_that_was_ended_for_its_nodes_memory_may_run_again_as_a_lost_one(
+    queue: Queue, work: Path
+) -> None:
+    account = RunAccount(ZERO)
+    GVAR.enter(ZERO, "w", None, account)
+    number = submit(queue, work, "sh", "-c", "echo began > began; exec sleep 1000")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        await begun_at(work / "began")
+        account.short = NODE_SHORT
+        nursery.cancel_scope.cancel()
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ("lost", NODE_SHORT) == (ended.how, ended.message)
 
 
 async def test_an_end_that_cannot_be_noted_is_tried_again_and_the_output_says_it_once(
@@ -1075,3 +1103,28 @@ async def test_nothing_runs_where_the_folder_is_another_queue(queue: Queue, work
     assert end.what == "not begun"
     assert "does not share that directory" in end.why
     assert queue.begun(number, None, 1) is None
+
+
+async def test_what_an_attempt_has_read_holds_for_the_next_one_while_the_queue_is_the_same(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = submit(queue, work, "true", array=ArraySpec(ranges=((1, 3, 1),)))
+    reads: list[str] = []
+    read = LocalDisk.read
+
+    def noted(disk: LocalDisk, name: str) -> bytes:
+        reads.append(name)
+        return read(disk, name)
+
+    await ran(queue, number, 1)
+    monkeypatch.setattr(LocalDisk, "read", noted)
+    await ran(queue, number, 2)
+    assert ["format"] == [name for name in reads if not name.startswith(("wishes", "attempts"))]
+
+    shutil.rmtree(queue.folder)
+    other = Queue.open(queue.folder, make=True)
+    assert number == submit(other, work, "true", array=ArraySpec(ranges=((1, 3, 1),)))
+    end = await run_job(call(queue, number, 3))
+    assert ("not begun", None) == (end.what, other.begun(number, 3, 1))
+    await ran(other, number, 3)
+    assert other.begun(number, 3, 1) is not None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
 from grain.eventlog.usage import Usage
 from grain.worker.external import ExternalLostError, run_external
-from grain.worker.guards.group import GroupMemory, field, remove_empty
+from grain.worker.guards.group import GroupMemory, KillCounter, field, remove_empty
+from grain.worker.guards.meter import Budgets, Meter
 from grain.worker.processes.account import Programs
 from grain.worker.processes.fork_server_client import ForkServerClient, set_control_groups
 from grain_testkit.program_trees import own_fork_server, own_supervisors
@@ -247,6 +249,38 @@ def test_a_group_without_a_peak_leaves_no_descriptor_open(fake: FakeMemory) -> N
         GroupMemory(str(fake.path))
 
     assert before == os.listdir("/proc/self/fd")
+
+
+def test_the_group_of_a_program_has_its_amount_as_the_limit(fake: FakeMemory) -> None:
+    """With what was there at its begin, and only as long as it runs; on files, not by a kernel."""
+    limit = fake.path / "memory.max"
+    limit.write_text("")
+    memory = GroupMemory(str(fake.path))
+    fake.set(5_000_000)
+    memory.begin()
+    assert "" == limit.read_text()
+    memory.begin(2e9)
+    assert "2005000000" == limit.read_text()
+    memory.begin()
+    assert "max" == limit.read_text().replace("2005000000", "")[:3]
+    limit.unlink()
+    memory.begin(1e9)  # looks guard it
+
+
+def test_a_program_of_which_the_kernel_has_killed_a_process_is_ended(fake: FakeMemory) -> None:
+    """As the rest of it may wait for that process for ever."""
+    events = fake.path / "memory.events"
+    events.write_text("oom_kill 0\n")
+    group: Any = SimpleNamespace(memory=GroupMemory(str(fake.path)))
+    meter = Meter(Budgets(), group, KillCounter(True, b"0::/\n", str(fake.path)))
+    meter.begin(0.0, 1e6)
+    fake.set(0)
+    meter.look(1.0)
+    assert not meter.exceeded
+    events.write_text("oom_kill 1\n")
+    fake.set(0)
+    meter.look(2.0)
+    assert meter.exceeded
 
 
 def test_a_peak_between_two_looks_counts_without_the_larger_page_cache(fake: FakeMemory) -> None:

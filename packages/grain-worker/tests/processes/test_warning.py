@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from grain import GVAR
-from grain.resource import ZERO
+from grain.resource import ZERO, WTime
 from grain.worker.errors import how_failed
 from grain.worker.external import (
     CAPTURE,
@@ -135,6 +135,20 @@ async def test_an_async_function_warns_and_its_error_ends_the_program(tmp_path: 
         await warned(BY_FILE % 0, tmp_path, fails, timeout=60.0)
 
 
+async def test_a_function_that_fails_before_the_workers_end_costs_the_task_nothing(
+    tmp_path: Path,
+) -> None:
+    """It is handed back at that end, and runs again elsewhere."""
+
+    async def fails() -> None:
+        (tmp_path / "EXIT").touch()
+        raise KeyError("no licence")
+
+    ended = Ended(math.inf, now=True)
+    done = await warned(BY_FILE % 0, tmp_path, fails)
+    assert (0, "", 0) == (done.returncode, done.warned, ended.warnings)
+
+
 async def test_a_file_of_an_earlier_attempt_does_not_stop_the_next_one(tmp_path: Path) -> None:
     (tmp_path / "EXIT").touch()
     done = await warned("test ! -e EXIT", tmp_path, timeout=600.0)
@@ -208,6 +222,7 @@ async def test_the_end_of_the_hard_limit_is_told_for_the_next_attempt(
     ("given", "text"),
     [
         ({"warn": "EXIT", "timeout": 60, "warn_before": 60}, "warn_before=60 is not shorter than"),
+        ({"warn_before": 60}, "warn_before=60: state how to warn it, too"),
         ({"warn": "EXIT", "warn_before": 0}, "larger than 0"),
         ({"warn": "EXIT", "warn_before": "1h"}, "write a number of seconds"),
         ({"warn": 99}, "not the number of a signal"),
@@ -228,6 +243,19 @@ async def test_a_warning_longer_than_the_limit_of_the_task_is_refused() -> None:
     GVAR.enter(ZERO, "w1", None, account)
     with pytest.raises(ValueError, match="than the time limit of its task, 300 s"):
         await run_external(["true"], warn="EXIT", warn_before=600)
+
+
+async def test_a_limit_that_was_estimated_is_never_too_short_for_a_warning(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    account = RunAccount(ZERO)
+    GVAR.enter(WTime(T=40, group="opt"), "w1", None, account)
+    with trio.move_on_after(40.0) as timer:
+        account.limit, account.deadline = 40.0, timer.deadline
+        warning = EarlyWarning(trio.lowlevel.checkpoint, 60.0, None, str(tmp_path))
+        began = trio.current_time()
+        await warning.watch({})  # type: ignore[typeddict-item]
+    assert ("time", 20.0) == (warning.cause, trio.current_time() - began)
 
 
 async def test_a_file_in_a_directory_that_is_gone_is_refused_before_the_start(

@@ -237,18 +237,18 @@ def lie_to_a_mission(script: Script, counts: Counter[str]) -> None:
             elif step == "cancel":
                 session.cancel(max(tasks))
             elif step == "question":
-                session.ask_load()
+                session.inquiries.ask_load()
             else:
                 counts[type(step[0]).__name__] += 1
                 session.on_message(*travel(CODEC, *step))
         except ChannelError:
             session.on_disconnected()
             session.on_connected()
-        for question in taken(session.questions):
+        for question in taken(session.inquiries.questions):
             session.call_of(question.task)
-            session.describe(question, "call")
+            session.inquiries.describe(question, "call")
         session.confirm()
-        session.count_stuck()
+        session.requests.count_stuck()
         for message, _ in session.take_mail():
             CODEC.encode(message, None)
         resolved += [resolution.task for resolution in taken(session.resolved)]

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from grain.cli.report.collecting import collect
 from grain.cli.report.page import render
-from grain.eventlog.runs import clocks_of
+from grain.facts.clocks import clocks_of
 from grain_testkit.campaign import Campaign
 
 if TYPE_CHECKING:

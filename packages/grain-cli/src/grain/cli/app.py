@@ -10,8 +10,8 @@ import click
 
 from grain.cli import plugins
 from grain.cli.options import config_option
+from grain.cli.plugins import show_version
 from grain.cli.streams import guarded
-from grain.cli.version import show_version
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

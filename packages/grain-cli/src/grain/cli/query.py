@@ -53,32 +53,16 @@ class NobodyThere(NoScheduler):
     """There is no scheduler, and nothing is known to be wrong."""
 
 
-class PastRun(msgspec.Struct, frozen=True):
-    """A run that has ended, as an event log has it.
+class Explanation(WhyAnswer, frozen=True, omit_defaults=True):
+    """The state of a task and the reasons for it, by the scheduler or by an event log.
 
     Attributes:
-        task: the number of its task, which may be an earlier one that was tried again.
-        started: when it began, in seconds since Unix' epoch; None if it never did.
+        runs: those that have ended, as an event log has them.
     """
-
-    task: int
-    outcome: str
-    worker: str
-    host: str
-    attempt: int
-    started: float | None
-    ended: float
-    seconds: float
-    error: str
-    message: str
-
-
-class Explanation(WhyAnswer, frozen=True, omit_defaults=True):
-    """The state of a task and the reasons for it, by the scheduler or by an event log."""
 
     call: str | None = None
     programs: list[ProgramState] | None = None
-    runs: list[PastRun] | None = None
+    runs: list[dict[str, Any]] | None = None
 
 
 def explanation_of(

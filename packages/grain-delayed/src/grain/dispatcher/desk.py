@@ -11,11 +11,13 @@ import socket
 import time
 from collections import defaultdict
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.dispatcher.halting import halting
 from grain.dispatcher.plan import Plan, TaskAttempt
 from grain.files.batch_jobs import WorkerJob
+from grain.files.processes import marked
 from grain.queue.book import Book
 from grain.queue.dispatchers import SIGN_EVERY, Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import QueueError
@@ -35,6 +37,10 @@ _log = logging.getLogger("grain.dispatcher")
 GONE = 60.0
 """Seconds for which the process of a run must be gone before the run is lost: its guards end what
 it has started within less."""
+
+SOON = 3.0
+"""The same where nothing is left of all that the run has started: a process that just begins may be
+missed by one look."""
 
 DOUBT = 120.0
 """Seconds for which no executor knows a run, until its batch system is asked."""
@@ -318,7 +324,8 @@ class Desk:
             OSError, grain.queue.errors.QueueError: it cannot be noted that one is lost.
         """
         over = self.read_all(starts)
-        ends = [start for start, ended in over.items() if ended or self._end_if_lost(start)]
+        left = cache(_is_left)  # runs of one worker have one mark
+        ends = [start for start, ended in over.items() if ended or self._end_if_lost(start, left)]
         for start in ends:
             for known in (self._gone, self._doubts, self._told):
                 known.pop(start, None)
@@ -344,7 +351,7 @@ class Desk:
         begun = self._queue.begun(*start)
         return begun is not None and (begun.ticket, begun.run) in self._crashes
 
-    def _end_if_lost(self, start: TaskAttempt) -> bool:
+    def _end_if_lost(self, start: TaskAttempt, is_left: Callable[[str], bool]) -> bool:
         begun = self._queue.begun(*start)
         if begun is None:
             return False
@@ -359,7 +366,8 @@ class Desk:
                 job = WorkerJob(begun.batch_system, begun.batch_job, begun.host)
                 self._doubts.setdefault(start, (now, job))
             return False
-        if now < self._gone.setdefault(start, now) + GONE:
+        gone = now - self._gone.setdefault(start, now)
+        if gone < SOON or (gone < GONE and _may_be_left(begun, is_left)):
             return False
         return self._end_as_lost(start, why)
 
@@ -405,6 +413,18 @@ def next_pause(plan: Plan, most: float) -> float:
     """Return the seconds until there may be something to start, at most so many."""
     at = plan.next_time()
     return min(most, max((math.inf if at is None else at) - time.time(), 0.0))
+
+
+def _may_be_left(begun: Begun, is_left: Callable[[str], bool]) -> bool:
+    """Return True if processes may be left of a run whose own process is gone."""
+    fate = fate_of(begun)
+    if begun.others or fate == "unknown":
+        return True  # on hosts that cannot be seen from here
+    return fate == "gone" and (not begun.mark or is_left(begun.mark))
+
+
+def _is_left(mark: str) -> bool:
+    return bool(marked(mark.encode()))
 
 
 def _death(begun: Begun) -> str:

@@ -139,7 +139,8 @@ class Jobs:
         self.error: OSError | None = None
         self._tries = plan.tries
         self._timeout = plan.timeout
-        self._warn, self._warn_before = plan.warn, plan.warn_before
+        self._warn = plan.warn
+        self._warn_before = None if plan.warn is None else plan.warn_before
         self._delay = plan.delay
         self._env = plan.env
         self._leaf = delayed(run_external) @ plan.request

@@ -19,8 +19,6 @@ Map:
 - ``writer``: takes lines, and has a thread write them.
 - ``files``: the files of one log, for its writer; how readers open them.
 - ``usage``: what a run has used, and how that was measured.
-- ``runs``: lines put together to runs, on one axis of time; by how much workers' clocks differ.
 - ``causes``: failures in a few words: what is alike in messages, and the line that says why.
 - ``never_ran``: tasks that ended without any run, and why.
-- ``totals``: what runs add up to, by function and outcome; failures by cause.
 """

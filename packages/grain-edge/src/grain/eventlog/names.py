@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 FIRST_PART = "events.jsonl"
 
-_PART = re.compile(r"events(?:\.([1-9][0-9]{0,8}))?\.jsonl", re.ASCII)
-_FOLDER = re.compile(r"([0-9]{8}-[0-9]{6})-(.+?)(?:@([1-9][0-9]{0,8}))?-([^-]+)", re.DOTALL)
+_PART = r"(?a)events(?:\.([1-9][0-9]{0,8}))?\.jsonl"
+_FOLDER = r"(?s)([0-9]{8}-[0-9]{6})-(.+?)(?:@([1-9][0-9]{0,8}))?-([^-]+)"
 _STAMP = "%Y%m%d-%H%M%S"
 _MOST_BYTES = 150  # of the name in the name of a folder: filesystems take 255 in all
-_LABEL = re.compile(r"(.+)@([1-9][0-9]{0,8})", re.DOTALL)
+_LABEL = r"(?s)(.+)@([1-9][0-9]{0,8})"
 _UNUSED = ".unused"  # the end of the name of a file that says: no mission has this number yet
 _KEPT = 86400.0
 """Seconds for which earlier files stay.
@@ -131,7 +131,7 @@ def fit_name(name: str) -> str:
 
 def parse_folder(name: str) -> LogName | None:
     """Return the parts of the name of a log's folder; None if it is none."""
-    match = _FOLDER.fullmatch(name)
+    match = re.fullmatch(_FOLDER, name)
     if match is None:
         return None
     try:
@@ -149,13 +149,13 @@ def part_name(number: int) -> str:
 
 def part_number(name: str) -> int | None:
     """Return the number of the part in a file; None if the file is not part of a log."""
-    match = _PART.fullmatch(name)
+    match = re.fullmatch(_PART, name)
     return None if match is None else int(match[1] or 0)
 
 
 def parse_label(text: str) -> tuple[str, int] | None:
     """Return the name and the number of a label; None if the text is none."""
-    match = _LABEL.fullmatch(text)
+    match = re.fullmatch(_LABEL, text)
     return None if match is None else (match[1], int(match[2]))
 
 

@@ -6,4 +6,5 @@ Map:
 - ``whole``: files that appear whole or not at all
 - ``processes``: the identity of a process, by which files and greetings name it
 - ``batch_jobs``: which batch jobs of workers are over
+- ``hosts``: lists of hosts as batch systems write them
 """

@@ -9,13 +9,11 @@ from __future__ import annotations
 import functools
 import os
 import re
-import socket
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class ProcessIdentity:
+class ProcessIdentity(NamedTuple):
     """The identity of a process, different from that of any other.
 
     Attributes:
@@ -47,6 +45,8 @@ def this_process() -> ProcessIdentity:
 
 @functools.lru_cache(maxsize=1)  # a process that was forked from this one has another pid
 def _identity(pid: int) -> ProcessIdentity:
+    import socket  # which those who only ask for other processes do not need
+
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
     space = os.stat("/proc/self/ns/pid").st_ino
@@ -72,8 +72,7 @@ def machine_digest(path: str = "/etc/machine-id") -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-@dataclass(frozen=True)
-class PeerProcess:
+class PeerProcess(NamedTuple):
     """The process of a peer on this host.
 
     Attributes:
@@ -117,3 +116,21 @@ def _stat(pid: int) -> list[str]:
         return ["X"]
     # The second field is the program's name in parentheses, which may hold anything.
     return stat[stat.rindex(")") + 2 :].split()
+
+
+def marked(mark: bytes) -> list[int]:
+    """Return the processes that began with a mark in their environment, as far as one may look.
+
+    A process that has ended has no environment, even if it was not reaped yet.
+    """
+    pids = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    environment = file.read()
+            except OSError:
+                continue  # another user's, or it has ended
+            if mark in environment:
+                pids.append(int(name))
+    return pids

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_TASKS = 100_000
 """Tasks that an array may have."""
 
-_PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
+_PART = r"(?a)(\d+)(?:-(\d+)(?::(\d+))?)?"
 _LARGEST = 999_999  # so that a job and a task make one plain number, see `selectors.plain_number`
 
 
@@ -104,7 +104,7 @@ def as_ranges(numbers: Iterable[int]) -> tuple[tuple[int, int, int], ...]:
 
 
 def _range(part: str, given: str) -> tuple[int, int, int]:
-    match = _PART.fullmatch(part.strip())
+    match = re.fullmatch(_PART, part.strip())
     if match is None:
         raise BadInput(
             f"array {given!r}: {part.strip()!r} is neither a number nor a range such as 1-10 or "
@@ -126,6 +126,7 @@ def _range(part: str, given: str) -> tuple[int, int, int]:
 
 def _apart(ranges: list[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
     """Return ranges that ascend, with no number twice."""
+    # Most are written so. The way below goes through each number.
     if all(before[1] < after[0] for before, after in itertools.pairwise(ranges)):
         return tuple((first, last, 1 if first == last else step) for first, last, step in ranges)
     return as_ranges(n for first, last, step in ranges for n in range(first, last + 1, step))

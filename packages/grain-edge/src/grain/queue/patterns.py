@@ -12,7 +12,7 @@ from grain.queue.arrays import task_numbers
 if TYPE_CHECKING:
     from grain.queue.records import Job
 
-_SYMBOL = re.compile(r"%(\d*)([%AaJjNnstux])", re.ASCII)
+_SYMBOL = r"(?a)%(\d*)([%AaJjNnstux])"
 _MOST_DIGITS = 10
 _NO_TASK = 4294967294
 """The number of the task of a job that is not an array, in Slurm."""
@@ -55,7 +55,7 @@ def path(pattern: str, facts: Facts, directory: str) -> Path:
     if "\\" in pattern:
         name = pattern.replace("\\", "")
     else:
-        name = _SYMBOL.sub(lambda match: _value(match[1], match[2], facts), pattern)
+        name = re.sub(_SYMBOL, lambda match: _value(match[1], match[2], facts), pattern)
     return Path(directory, name)
 
 

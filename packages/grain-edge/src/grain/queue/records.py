@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from grain.eventlog.schema import encodable
 from grain.eventlog.usage import Usage
 
 VERSION = 1
@@ -43,6 +42,8 @@ def encode_record(record: msgspec.Struct) -> bytes:
     try:
         return msgspec.json.encode(record)
     except UnicodeEncodeError:
+        from grain.eventlog.schema import encodable
+
         return msgspec.json.encode(encodable(record))
 
 
@@ -326,6 +327,7 @@ class Begun(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
         why: the reason that was given for that.
         others: the hosts of the other workers of a job on several, in their order.
         cpus: the number of CPUs that it has on all of them; 0 if it asked for none.
+        mark: in the environment of all that it starts on its host; "" if there is none.
     """
 
     at: float
@@ -338,6 +340,7 @@ class Begun(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     why: str = ""
     others: tuple[str, ...] = ()
     cpus: int = 0
+    mark: str = ""
 
 
 class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -14,10 +14,10 @@ TASKS_PER_JOB = 1_000_000
 """A task of an array has a plain number, too: that of its job, times this, and its own. Scripts
 name files by it, and no two jobs or tasks may have the same."""
 
-_JOBS = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
-_TASKS = re.compile(r"(\d{1,12})_(?:(\d{1,9})|\[([0-9,\s-]+)(?:%\d+)?\])", re.ASCII)
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
-_COMMA = re.compile(r",(?![^\[]*\])")  # not those between brackets
+_JOBS = r"(?a)(\d{1,12})(?:-(\d{1,12}))?"
+_TASKS = r"(?a)(\d{1,12})_(?:(\d{1,9})|\[([0-9,\s-]+)(?:%\d+)?\])"
+_RANGE = r"(?a)(\d{1,9})(?:-(\d{1,9}))?"
+_COMMA = r",(?![^\[]*\])"  # not those between brackets
 
 
 class Selected(NamedTuple):
@@ -82,7 +82,9 @@ def parse_selector(text: str, last: int) -> tuple[Selected, ...]:
         BadInput: it is not written so, or ``last`` of an empty queue.
     """
     return tuple(
-        found for part in _COMMA.split(text.strip()) for found in _part(part.strip(), text, last)
+        found
+        for part in re.split(_COMMA, text.strip())
+        for found in _part(part.strip(), text, last)
     )
 
 
@@ -93,14 +95,14 @@ def _part(part: str, text: str, last: int) -> tuple[Selected, ...]:
         if not last:
             raise BadInput("there is no last job: the queue is empty")
         return (Selected(last, last),)
-    if match := _JOBS.fullmatch(part):
+    if match := re.fullmatch(_JOBS, part):
         first, end = int(match[1]), int(match[2] or match[1])
         if end < first:
             raise BadInput(f"{text!r}: the range {part!r} ends before it begins")
         if not first:
             raise BadInput(f"{text!r}: jobs are numbered from 1")
         return (Selected(first, end),)
-    if match := _TASKS.fullmatch(part):
+    if match := re.fullmatch(_TASKS, part):
         number = int(match[1])
         if not number:
             raise BadInput(f"{text!r}: jobs are numbered from 1")
@@ -114,7 +116,7 @@ def _part(part: str, text: str, last: int) -> tuple[Selected, ...]:
 
 
 def _range(part: str, text: str) -> tuple[int, int]:
-    match = _RANGE.fullmatch(part.strip())
+    match = re.fullmatch(_RANGE, part.strip())
     if match is None:
         raise BadInput(f"{text!r}: {part.strip()!r} is neither a task nor a range of tasks")
     first, last = int(match[1]), int(match[2] or match[1])

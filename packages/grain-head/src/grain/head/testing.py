@@ -423,7 +423,7 @@ def _check_tasks(scheduler: Scheduler) -> None:
         assert by.learns or running[number].held.request(by.space)
         shared = scheduler.cluster.held.get(number)
         assert by.shared is None or (shared is not None and shared.request(by.shared))
-    assert scheduler._bounded == sum(t.until != math.inf for t in running.values())
+    assert scheduler._table.bounded == sum(t.until != math.inf for t in running.values())
     for task in running.values():
         assert task.worker is not None
         assert task.worker.tasks[task.id] is task
@@ -439,7 +439,7 @@ def _check_queues(scheduler: Scheduler) -> None:
         who = queue.share, queue.interpreter
         assert key == (queue.priority, queue.request, *who, queue.seen, queue.avoid)
         aside = scheduler.places.barred(queue.share)
-        assert queue.barred == scheduler._barred(queue, queue.avoid, aside)
+        assert queue.barred == scheduler._bars.barred(queue, queue.avoid, aside)
         # Two may have one age: a task that was cancelled and submitted again, and the cancelled
         # one, which is dropped later.
         assert [task.age for task in queue.tasks] == sorted(task.age for task in queue.tasks)
@@ -464,7 +464,7 @@ def _check_queues(scheduler: Scheduler) -> None:
             assert not queue.overtakers
             assert not queue.reservations
         assert queue.overtakers == sorted(queue.overtakers)
-        assert len(queue.overtakers) <= scheduler.max_overtakes
+        assert len(queue.overtakers) <= scheduler.due_after(queue)
         assert all(age > ages[0] for age in queue.overtakers)
     assert scheduler._queues.order == sorted(expected, key=lambda entry: entry[:2])
     assert scheduler._queues.nonempty == reduce(or_, (queue.open for *_, queue in expected), 0)
@@ -718,8 +718,8 @@ def _check_gangs_start(scheduler: Scheduler, queue: TaskQueue, now: float, *, wa
 
 def _check_due(scheduler: Scheduler, now: float) -> None:
     """Check that tasks which were overtaken too often have reservations, while workers are left."""
-    limit = scheduler.max_overtakes
     for *_, queue in scheduler._queues.order:
+        limit = scheduler.due_after(queue)
         overtakers = queue.overtakers
         waiting = [t for t in queue.tasks if not t.cancelled]
         due = [t for t in waiting if sum(age > t.age for age in overtakers) >= limit]

@@ -7,7 +7,7 @@ of the connection it submits them again, to the same scheduler or to its success
 
 Map:
 
-- ``session``: the mission's tasks and functions, and the messages about them; no I/O
+- ``session/``: the mission's tasks and functions, and the messages about them; no I/O
 - ``ahead``: tasks that wait on their worker for the end of another run; no I/O
 - ``lanes``: calls that go straight to a runner, past the scheduler; no I/O
 - ``lane_door``: the connections of these

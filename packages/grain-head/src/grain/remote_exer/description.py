@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from grain.edge.messages import Pieces
+from grain.resource.figures import size_text
 
 if TYPE_CHECKING:
     from grain.edge.messages import WireBytes
@@ -32,9 +33,8 @@ _SHORT.maxlevel = 3
 
 def describe_call(name: str, arguments: WireBytes, payloads: Payloads) -> str:
     """Return a call as a user would write it, with large values shortened. Raises nothing."""
-    size = len(arguments)
-    if size > LARGEST:
-        return f"{name}(...), with arguments of {size / 1e6:.1f} MB"
+    if len(arguments) > LARGEST:
+        return f"{name}(...), with arguments of {size_text(len(arguments))}"
     if isinstance(arguments, Pieces):
         arguments = b"".join(arguments.parts)
     try:

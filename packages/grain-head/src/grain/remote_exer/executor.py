@@ -54,6 +54,7 @@ from grain.remote_exer.lanes import MissionLanes, is_plain
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
 from grain.resource import from_data, to_data
+from grain.resource.figures import size_text
 from grain.worker.call import call_text
 from grain.worker.errors import PayloadError
 from grain.worker.messages import DefineFunction
@@ -110,10 +111,10 @@ def differences(worker: str, host: str, theirs: Versions) -> list[Event]:
 def large_words(function: Function, parts: list[tuple[str, int]]) -> str:
     """Return the sentence on a function that is large, and on what makes it large."""
     named = [
-        f"{part[:-1]}, {size / 1e6:.0f} MB)" if part[-1] == ")" else f"{part} ({size / 1e6:.0f} MB)"
-        for part, size in parts
+        f"{part[:-1]}, {size_text(count)})" if part[-1] == ")" else f"{part} ({size_text(count)})"
+        for part, count in parts
     ]
-    what = " and ".join(named) or f"{function.name} ({len(function.payload) / 1e6:.0f} MB)"
+    what = " and ".join(named) or f"{function.name} ({size_text(len(function.payload))})"
     travel = "travels" if len(named) < 2 else "travel"
     it = "it" if len(named) < 2 else "them"
     along = f" with {function.name}" if named else ""
@@ -399,16 +400,17 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
     def statistics(self) -> Statistics:
         """Return the counts of tasks, as far as the scheduler has reported."""
         self._ask_load()
-        running, load = len(self._session.running), self._session.load
+        running, load = len(self._session.running), self._session.inquiries.load
         counted = self._counted(
             len(self._tasks) - running, running, (load.given, load.cores), load.computing
         )
-        counted = replace(counted, others=self._session.others)
-        if not self._session.stuck:
+        counted = replace(counted, others=self._session.inquiries.others)
+        notices = self._session.notices.stuck
+        if not notices:
             return counted
-        stuck, task = self._session.count_stuck()
-        name = f"{self._session.label}:{task}" if task else ""
-        absent = stuck > 0 and not any(one.workers for one in self._session.stuck.values())
+        stuck, task = self._session.requests.count_stuck()
+        name = f"{self._session.registration.label}:{task}" if task else ""
+        absent = stuck > 0 and not any(one.workers for one in notices.values())
         return replace(counted, stuck=stuck, stuck_task=name, absent=absent)
 
     def unmet(self) -> dict[int, Unschedulable]:
@@ -416,20 +418,22 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
         It costs a look at all tasks, if there are such requests.
         """
-        return self._session.unmet()
+        return self._session.requests.unmet()
 
     def kinds(self) -> list[CallKindNow]:
         """Return the tasks by function and cores, as far as the scheduler has reported."""
         records, session = self._tasks, self._session
         running = [(records[one].kind, at) for one, at in session.running.items() if one in records]
-        blocked = Counter(records[one].kind for one in session.stuck_tasks() if one in records)
+        blocked = Counter(
+            records[one].kind for one in session.requests.stuck_tasks() if one in records
+        )
         ahead = Counter(records[one].kind for one in session.ahead.behind if one in records)
         return self._kinds.now(running, blocked, trio.current_time(), ahead)
 
     def note_outlook(self, outlook: Outlook) -> None:
         """Tell the scheduler how far the mission is, for users who watch it there."""
         functions, more = function_rows(self.kinds(), FUNCTIONS)
-        self._session.note_outlook(
+        self._session.inquiries.note_outlook(
             structs.replace(outlook, functions=functions, more_functions=more)
         )
         self._link.wake()
@@ -440,7 +444,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             now = trio.current_time()
             if now >= self._load_asked + _LOAD:
                 self._load_asked = now
-                self._session.ask_load()
+                self._session.inquiries.ask_load()
                 self._link.wake()
 
     def why(self, task: int) -> Explanation:
@@ -467,11 +471,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             if self._session.aboard.get(task) == 0:
                 return self.why(task)
             await self._link.joined.wait()
-            self._session.ask_why(task)
+            self._session.inquiries.ask_why(task)
             self._link.wake()
             with trio.move_on_after(_ANSWER):
                 await self._answered.wait()
-            for answer in self._session.explanations:
+            for answer in self._session.inquiries.explanations:
                 if answer.task == task:
                     return Explanation(task, answer.state, tuple(answer.reasons))
 
@@ -525,6 +529,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
     def _take(self, batch: WireBatch) -> None:
         session, run_log = self._session, self._run_log
+        news, inquiries = session.news, session.inquiries
         session.now = trio.current_time()
         for message, payload in batch:
             session.on_message(message, payload)
@@ -532,32 +537,32 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             run_log.on_messages(taken(session.reports or []))
         if session.unconfirmed >= _MANY:
             self._link.wake()
-        if session.crashed:
+        if news.crashed:
             self._report_crashed()  # while they are among the tasks
         if session.lanes_started or session.lanes_over or session.calls_cancelled:
             self._lanes.on_news(session.now)
             self._on_lanes()
         self._resolve(taken(session.resolved))
-        if session.notifications:
+        if session.notices.arrived:
             self._report_notices()
-        if session.registered is not None:
+        if session.registration.answer is not None:
             self._report_ended_runs()
         if session.cancelled_by and not self._cancel_reported:
             self._cancel_reported = True
             self._on_event(CancelRequested(session.cancelled_by))
-        if session.blocked or session.printed or session.lost or session.stopped:
+        if news.blocked or news.printed or news.lost or news.stopped:
             self._report_for_people()
-        if session.questions or session.explanations:
+        if inquiries.questions or inquiries.explanations:
             self._answer()
 
     def _answer(self) -> None:
         """Answer the questions of the scheduler, and hand over its answers."""
-        questions = taken(self._session.questions)
+        questions = taken(self._session.inquiries.questions)
         for question in questions:
-            self._session.describe(question, self._describe(question.task))
+            self._session.inquiries.describe(question, self._describe(question.task))
         if questions:
             self._link.wake()
-        if self._session.explanations:
+        if self._session.inquiries.explanations:
             self._answered.set()
             self._answered = trio.Event()
 
@@ -583,14 +588,15 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
     def _report_for_people(self) -> None:
         """Report what workers have to say of tasks, and on which nothing depends."""
-        for blocked in taken(self._session.blocked):
+        news = self._session.news
+        for blocked in taken(news.blocked):
             self._on_event(TaskBlocks(blocked.worker, blocked.code))
-        for printed in taken(self._session.printed):
+        for printed in taken(news.printed):
             self._on_event(TasksPrinted(printed.worker, printed.text, printed.lost))
-        if self._session.lost:
+        if news.lost:
             self._report_lost()
-        if self._session.stopped:
-            stopped = taken(self._session.stopped)
+        if news.stopped:
+            stopped = taken(news.stopped)
             names = tuple(worker.name for worker in stopped)
             tasks = sum(worker.tasks for worker in stopped)
             self._on_event(WorkersStopped(names, tasks, stopped[0].why))
@@ -600,11 +606,14 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
         Of tasks that have outlived their worker, the first of each function is reported.
         """
-        for task, crash in taken(self._session.crashed):
+        for task, crash in taken(self._session.news.crashed):
             record, outlived = self._tasks.get(task), crash.outlived
             if self.on_crash is not None:
                 self.on_crash(task, crash)
-            name, function = f"{self._session.label}:{task}", "" if record is None else record.name
+            name, function = (
+                f"{self._session.registration.label}:{task}",
+                "" if record is None else record.name,
+            )
             if crash.absent and crash.how not in self._apart:
                 self._apart.add(crash.how)
                 self._on_event(MembersApart(name, function, crash.how))
@@ -617,7 +626,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
 
     def _report_lost(self) -> None:
         """Report workers that are lost, and how many tasks run again because of that."""
-        lost, pending = taken(self._session.lost), self._session.pending
+        lost, pending = taken(self._session.news.lost), self._session.pending
         again = {
             task
             for worker in lost
@@ -629,7 +638,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._on_event(WorkersLost(names, len(again), lost[0].silent, why))
 
     def _report_notices(self) -> None:
-        for news in taken(self._session.notifications):
+        for news in taken(self._session.notices.arrived):
             match news:
                 case OtherVersions():
                     self._report_versions(news)
@@ -639,7 +648,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                     facts = (news.tasks, news.worker, news.host, news.workers, news.seconds)
                     self._on_event(LastTasksAway(*facts))
                 case _:
-                    request = from_data(self._session.request_of(news.request).resources)
+                    request = from_data(self._session.requests.stated[news.request].resources)
                     if news.why:
                         never = NeverStarts if news.workers else NoWorkers
                         self._on_event(never(request, news.why, news.larger, news.cluster))
@@ -647,7 +656,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                         self._on_event(CanStart(request))
 
     def _report_ended_runs(self) -> None:
-        registered, self._session.registered = self._session.registered, None
+        registration = self._session.registration
+        registered, registration.answer = registration.answer, None
         stopped, self._link.stopped = self._link.stopped, 0.0
         if registered is not None and registered.ended:
             if stopped < _STOPPED:

@@ -583,7 +583,7 @@ class MissionLanes:
         return [task for task in lane.calls if aboard.get(task) == lane.number]
 
     def _crash(self, lane: Lane, task: int, how: str) -> Crash:
-        worker = self._session.worker_name(self._session.pending[task].worker)
+        worker = self._session.news.worker_name(self._session.pending[task].worker)
         return Crash((lane.number, task), worker, how, time.time())
 
     # ---- what the scheduler says

@@ -180,7 +180,7 @@ class SchedulerLink:
                         await self._serve(channel)
                         pause = self._on_disconnect()
                 except NotAdmitted as error:
-                    if not self._session.epoch:  # it was never admitted
+                    if not self._session.registration.epoch:  # it was never admitted
                         self.state = LinkState.FAILED
                         raise
                     self._report(str(error))  # after a loss: it has tasks, and tries again
@@ -210,7 +210,8 @@ class SchedulerLink:
             NotServed: it would not help to come again.
             MissionReplaced: a later process of this lasting mission has registered.
         """
-        disconnect, self._session.disconnect = self._session.disconnect, None
+        registration = self._session.registration
+        disconnect, registration.disconnect = registration.disconnect, None
         if disconnect is None:
             return _AGAIN
         if disconnect.because == "refused":
@@ -218,8 +219,8 @@ class SchedulerLink:
         if disconnect.because == "replaced" and self._session.lasts:
             # Under another id its tasks would begin again beside those that it has begun.
             raise MissionReplaced(
-                f"another process of mission {self._session.name} has taken over: this one ends, "
-                "and its runs go on"
+                f"another process of mission {registration.message.name} has taken over: this one "
+                "ends, and its runs go on"
             )
         if disconnect.because == "replaced":
             self._session.rename(secrets.token_hex(8))

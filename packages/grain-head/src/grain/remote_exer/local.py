@@ -10,13 +10,15 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, cast
 
 import trio
+from msgspec.structs import replace
 
 from grain.config import WorkerSettings
 from grain.edge.channel import memory_channels
 from grain.edge.version import own_versions
+from grain.resource import WTime
 from grain.worker import Computing, Runner
 from grain.worker.errors import RunnerUnusable
-from grain.worker.messages import Ended, Inspected, Leaving, SeatOpen
+from grain.worker.messages import Ended, Inspected, Leaving, SeatOpen, StartRun
 from grain.worker.payload import whole
 from grain.worker.session import (
     LATE_SIGNAL,
@@ -40,11 +42,11 @@ if TYPE_CHECKING:
         ForgetFunctions,
         Inspect,
         MemberOpen,
-        StartRun,
     )
     from grain.worker.process import RunnerDeath
 
-    Order = tuple[StartRun | Cancel | ForgetFunctions | Inspect | MemberOpen | EndOfWorker, Payload]
+    _Orders = StartRun | Cancel | ForgetFunctions | Inspect | MemberOpen | EndOfWorker
+    Order = tuple[_Orders, Payload]
 
 _log = logging.getLogger("grain.worker")
 
@@ -60,6 +62,8 @@ class LocalWorker:
         bind: False to bind no program to CPUs.
         isolated: True for a runner in a process of its own.
         context: the context module of that process; "" for none.
+
+    A `WTime` among its resources is how long it lasts: no run gets more time than is left of that.
     """
 
     def __init__(
@@ -77,6 +81,9 @@ class LocalWorker:
         self._bind = bind
         self._isolated = isolated
         self._context = context
+        wtime = total.get(WTime)
+        lasts = wtime.T if isinstance(wtime, WTime) else None
+        self._ends = math.inf if lasts is None else trio.current_time() + lasts
         self._session = WorkerSession(
             secrets.token_hex(8),
             name,
@@ -261,11 +268,18 @@ class LocalWorker:
             self._changed.set()
         orders = self._session.take_orders()
         if orders:
-            self._order(orders)
+            self._order([(self._in_time(order), payload) for order, payload in orders])
         mail = self._session.take_mail()
         if mail:
             # This worker has no spool: its outcomes stay in the memory of the mission.
             self._post(cast("list[tuple[Message, Payload]]", mail))
+
+    def _in_time(self, order: _Orders) -> _Orders:
+        """Return an order; that of a run with no more time than the worker has."""
+        if self._ends == math.inf or not isinstance(order, StartRun):
+            return order
+        left = max(self._ends - trio.current_time(), 0.0)
+        return replace(order, limit=left if order.limit is None else min(order.limit, left))
 
     def _post(self, mail: list[tuple[Message, Payload]]) -> None:
         try:

@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from grain.eventlog.never_ran import sentences
-from grain.resource.figures import clock, counted
+from grain.resource.figures import amount, clock, counted, percent
 from grain.whatif.sweep import knee
 
 if TYPE_CHECKING:
@@ -106,7 +106,11 @@ def _origin(workload: Workload, original: Outcome | None) -> list[str]:
         lines += _never(original)
     else:
         off = original.makespan / workload.makespan - 1 if workload.makespan else 0.0
-        than = f"{abs(off):.1%} {'more' if off > 0 else 'less'}" if abs(off) >= 5e-4 else "the same"
+        than = (
+            f"{100 * abs(off):.1f} % {'more' if off > 0 else 'less'}"
+            if abs(off) >= 5e-4
+            else "the same"
+        )
         lines.append(f"The replay of what happened takes {clock(original.makespan)}, {than}.")
     if not workload.all_workers:
         lines.append(
@@ -124,8 +128,8 @@ def _cells(row: SweepRow, best: int | None, *, cored: bool) -> tuple[str, ...]:
     return (
         str(row.workers),
         clock(outcome.makespan),
-        f"{hours:.3g}" if hours < 100 else f"{hours:.0f}",
-        f"{outcome.busy:.0%}" if cored else "-",
+        amount(hours),
+        percent(outcome.busy) if cored else "-",
         clock(outcome.waited),
         mark,
     )

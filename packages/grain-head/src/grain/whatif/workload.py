@@ -7,17 +7,16 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.eventlog.never_ran import WAITING
-from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
     BriefTasks,
     LogStarted,
-    RunEnded,
     StandingTasks,
     TaskStarted,
     TaskSubmitted,
     WorkerJoined,
     WorkerLeft,
 )
+from grain.facts.fold import Fold
 from grain.resource import ZERO, Either, Gang, Resource, WTime, from_data
 from grain.whatif.brief import Stretch
 from grain.whatif.errors import WhatIfError
@@ -25,8 +24,8 @@ from grain.whatif.errors import WhatIfError
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
-    from grain.eventlog.runs import EndedRun
     from grain.eventlog.schema import AnyLine
+    from grain.facts.rows import Run
     from grain.whatif.brief import Bundle
 
 MOST_TASKS = 2_000_000
@@ -199,7 +198,7 @@ class WorkloadBuilder:
 
     def __init__(self, most: int = MOST_TASKS) -> None:
         self._most = most
-        self._assembly = RunAssembly()
+        self._fold = Fold()
         self._start: LogStarted | None = None
         self._requests = Requests()
         self._tasks: list[LoggedTask] = []
@@ -231,13 +230,13 @@ class WorkloadBuilder:
         Raises:
             WhatIfError: there are too many tasks.
         """
-        run = self._assembly.feed(line)
-        first = self._assembly.first or 0.0
-        now = self._assembly.now - first
+        run = self._fold.feed(line)
+        first = self._fold.first or 0.0
+        now = self._fold.now - first
         if self._standing is not None and now > self._standing[0]:
             self._end_stretch(*self._standing)
         if run is not None:
-            self._on_ended(run, run.line, now)
+            self._on_ended(run, now)
         elif isinstance(line, TaskSubmitted):
             self._on_submitted(line, now)
         elif isinstance(line, TaskStarted):
@@ -258,7 +257,7 @@ class WorkloadBuilder:
             self._standing = now, line
         elif isinstance(line, BriefTasks) and line.tasks:
             self._brief += line.tasks
-            began = line.began - self._assembly.clock_change - first
+            began = line.began - self._fold.clock_change - first
             self._stretch.count(line, max(0.0, began), now)
             self._last_outcome = max(self._last_outcome, now)
         elif isinstance(line, LogStarted):
@@ -291,8 +290,8 @@ class WorkloadBuilder:
             unknown=unknown,
             ignored=tuple(sorted(self._requests.ignored)),
             brief=self._brief,
-            never_ran=self._assembly.never_ran.reasons(),
-            all_workers=self._assembly.never_ran.all_workers,
+            never_ran=self._fold.never_ran.reasons(),
+            all_workers=self._fold.never_ran.all_workers,
         )
 
     # ---- lines
@@ -300,7 +299,7 @@ class WorkloadBuilder:
     def _on_left(self, line: WorkerLeft, now: float) -> None:
         stay = self._stays.pop(line.worker, None)
         if stay is not None:
-            last = self._assembly.last_there(line) - (self._assembly.first or 0.0)
+            last = self._fold.last_there(line) - (self._fold.first or 0.0)
             heard = max(stay.joins, last) if line.heard is not None else None
             self._past_stays.append(stay._replace(leaves=now, lost=bool(line.why), heard=heard))
 
@@ -372,33 +371,33 @@ class WorkloadBuilder:
         else:
             task.delay = now
 
-    def _on_ended(self, run: EndedRun, line: RunEnded, now: float) -> None:
-        opened = self._open.get(line.task)
+    def _on_ended(self, run: Run, now: float) -> None:
+        opened = self._open.get(run.task)
         if opened is None:
             return  # its submission is not in the log
         ran = opened.given is not None or run.started is not None
-        if ran and (line.final or line.outcome == "crashed"):
-            first = self._assembly.first or 0.0
+        if ran and (run.final or run.state == "crashed"):
+            first = self._fold.first or 0.0
             started = now if run.started is None else run.started - first
             given = started if opened.given is None else opened.given
-            crashed = not line.final
+            crashed = not run.final
             timed = _TimedRun(
                 opened.index, max(0.0, started - given), max(0.0, now - started), crashed
             )
-            if run.started is not None and line.outcome == "value":
-                self._stretch.take(run.submission.function, run.seconds, len(self._runs))
+            if run.started is not None and run.state == "value":
+                self._stretch.take(run.function, run.seconds, len(self._runs))
             self._runs.append(timed)
-        if line.outcome == "lost":
+        if run.state == "lost":
             given = now if opened.given is None else opened.given
-            self._lost.setdefault(line.worker, []).append((given, opened.index))
+            self._lost.setdefault(run.worker, []).append((given, opened.index))
         opened.given = None
-        if not line.final:
+        if not run.final:
             return
-        del self._open[line.task]
+        del self._open[run.task]
         task = self._tasks[opened.index]
-        task.failed = line.outcome != "value"
-        if line.usage is not None and line.usage.measured_by != "none":
-            task.peak_memory = line.usage.peak_memory
+        task.failed = run.state != "value"
+        if run.usage is not None and run.usage.measured_by != "none":
+            task.peak_memory = run.usage.peak_memory
         self._ended[opened.index] = now
         if run.never_ran:
             # It was given up: that ends nothing, and lets nothing begin that does not say so.
@@ -452,14 +451,14 @@ class WorkloadBuilder:
             if task.runs and not task.failed:
                 count, seconds = sums.get(task.function, (0, 0.0))
                 sums[task.function] = count + task.count, seconds + task.runs[-1].seconds
-        now = self._assembly.now - (self._assembly.first or 0.0)
+        now = self._fold.now - (self._fold.first or 0.0)
         unknown = hopeless = 0
         waiting = {
-            task.submission.task: (task.submission.request, *task.submission.others)
-            for task in self._assembly.open_tasks()
+            task.number: task.alternatives
+            for task in self._fold.open_tasks()
             if task.started is None and not task.ran_before
         }
-        never_ran = self._assembly.never_ran
+        never_ran = self._fold.never_ran
         for number, opened in self._open.items():
             task = self._tasks[opened.index]
             alternatives = waiting.get(number)

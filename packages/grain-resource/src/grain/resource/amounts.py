@@ -81,8 +81,8 @@ class Memory(Amount):
             little; (1, 0.0) for the first.
 
     Raises:
-        ValueError: M is negative, infinite or not a number; the size is not positive; or there is
-            a size without a group.
+        ValueError: M is negative, infinite or not a number, or 0 in a group; the size is not
+            positive; or there is a size without a group.
         TypeError: M or the size is not a number at all, the group is not a name, or there is
             neither M nor a group.
     """
@@ -108,6 +108,11 @@ class Memory(Amount):
             raise TypeError(f"Memory(group={group!r}): a group is a name, a str")
         if M is None and group is None:
             raise TypeError("Memory(None): give the memory in GB as a number, as in Memory(8)")
+        if group is not None and M == 0:
+            raise ValueError(
+                f"Memory(0, group={group!r}): state the most that a run may get; without a number, "
+                "it is the memory of the largest worker"
+            )
         if group is not None and (not group or group != group.strip()):
             raise ValueError(f"Memory(group={group!r}): a group is a name, not blank")
         self._units = self._owned = 0 if M is None else _units(M)
@@ -185,6 +190,12 @@ class Memory(Amount):
         if isinstance(data, str) and (match := _OF_GROUP.fullmatch(data)):
             return cls(float(match[2]) if match[2] else None, group=match[1])
         if not isinstance(data, dict):
+            if isinstance(data, str) and (match := _NAME.match(data)):
+                name = match[0]
+                raise ValueError(
+                    f"write {name}:32 to have the memory learned in the group {name}, 32 GB at "
+                    f"most; or {name}: for as much as the largest worker has"
+                )
             return cls(data)
         given = dict(data)
         tried = given.pop("tried", FIRST_TRY)
@@ -203,7 +214,8 @@ AUTO = "auto"
 """The group of a command line that stands for the name of its command."""
 
 # As opt:32 in a list of Kind=value; without a number, the largest worker has the most.
-_OF_GROUP = re.compile(r"([A-Za-z_][\w.+-]*):(\d+(?:\.\d*)?|\.\d+)?")
+_NAME = re.compile(r"[A-Za-z_][\w.+-]*")
+_OF_GROUP = re.compile(rf"({_NAME.pattern}):(\d+(?:\.\d*)?|\.\d+)?")
 
 
 def with_group(data: Any, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Figures as text, the same in all displays: spans of time, counts, signals, hosts.
+"""Figures as text, the same in all displays: times, spans, counts, amounts, signals, hosts.
 
 In sentences and on pages a span has its two largest units (`span`). In the columns of a terminal it
 is short, and those below each other compare (`clock`).
@@ -6,8 +6,10 @@ is short, and those below each other compare (`clock`).
 
 from __future__ import annotations
 
+import math
 import re
 import signal
+import time
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 _NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_SECOND = "%Y-%m-%d %H:%M:%S"
 _BRIEF = 0.0005  # seconds below which a span is in microseconds: no call takes 0 s
 
 
@@ -87,6 +90,77 @@ def rate(per_second: float) -> str:
     return (
         f"{amount:.1f}/{unit}" if amount < 10 and amount != int(amount) else f"{amount:.0f}/{unit}"
     )
+
+
+def percent(share: float, *, down: bool = False) -> str:
+    """Return a part of 1 in percent.
+
+    Args:
+        down: True to round down, so that only all is 100 %.
+
+    >>> [percent(share) for share in (0, 0.0004, 0.004, 0.5, 0.999)], percent(0.999, down=True)
+    (['0 %', '< 1 %', '0.4 %', '50 %', '100 %'], '99 %')
+    """
+    number = 100 * share
+    if down:
+        return f"{math.floor(number)} %"
+    if 0 < number < 0.95:
+        return "< 1 %" if number < 0.05 else f"{number:.1f} %"
+    return f"{number:.0f} %"
+
+
+def amount(number: float) -> str:
+    """Return an amount with three digits that count, all of a whole number, and no exponent.
+
+    >>> [amount(number) for number in (0, 1234, 1234.5, 4.8, 0.01234, 1e-9)]
+    ['0', '1,234', '1,234', '4.8', '0.0123', '0']
+    """
+    if not math.isfinite(number):
+        return "?"
+    if number == round(number) or abs(number) >= 100:
+        return f"{number:,.0f}"
+    text = f"{number:.{min(2 - math.floor(math.log10(abs(number))), 6)}f}"
+    return text.rstrip("0").rstrip(".")
+
+
+def size_text(count: float) -> str:
+    """Return a number of bytes in the unit that suits it.
+
+    >>> [size_text(count) for count in (999, 1400, 25e3, 3.2e6, 0.4e9, 7e9)]
+    ['999 B', '1.4 kB', '25 kB', '3.2 MB', '400 MB', '7.0 GB']
+    """
+    for unit in ("B", "kB", "MB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 9.95 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def moment(at: float, now: float | None = None) -> str:
+    """Return Unix seconds as local time, with the date unless it is of today.
+
+    Args:
+        now: Unix seconds; by default those of now.
+    """
+    then, today = time.localtime(at), time.localtime(now)
+    return time.strftime("%H:%M:%S" if then[:3] == today[:3] else _SECOND, then)
+
+
+def minute(at: float) -> str:
+    """Return Unix seconds as local time to the minute, with the date; "?" for no such time."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    except (OverflowError, OSError, ValueError):
+        return "?"
+
+
+def second(at: float) -> str:
+    """Return Unix seconds as local time, with the date.
+
+    Raises:
+        OverflowError, OSError, ValueError: there is no such time.
+    """
+    return time.strftime(_SECOND, time.localtime(at))
 
 
 def signal_name(number: int) -> str:

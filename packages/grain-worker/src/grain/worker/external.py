@@ -53,6 +53,7 @@ from grain.worker.errors import (
     last_lines,
 )
 from grain.worker.node.cgroup import read_cgroups
+from grain.worker.node.shortage import largest
 from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import USABLE, binding, environment, note_given
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
@@ -161,7 +162,7 @@ async def run_external(
     enforce: bool | None = None,
     memory_signs: Sequence[str] = (),
     warn: Warn | Callable[[], Awaitable[object]] | None = None,
-    warn_before: float = BEFORE,
+    warn_before: float | None = None,
 ) -> Completed:
     """Run a program to its end, and to the end of everything it started.
 
@@ -202,9 +203,10 @@ async def run_external(
             file to make in `cwd`, or a pair of its name and its text; a signal to the program, as
             ``signal.SIGTERM`` or ``"SIGTERM"``; an async function. A file of this name is removed
             at the start and at the end.
-        warn_before: so many seconds before the first of `timeout`, the time limit of the task and
-            the end of the worker; at once if the worker is to leave. If the worker has less than
-            twice as many left at the start, after half of them.
+        warn_before: so many seconds, 60 by default, before the first of `timeout`, the time limit
+            of the task and the end of the worker; at once if the worker is to leave. If the worker
+            has less than twice as many left at the start, or a time limit that was estimated, after
+            half of that.
 
     Raises:
         ExternalError: the program failed, and `check` is set. The message has the reason, the host
@@ -241,8 +243,13 @@ async def run_external(
     if GVAR.attempt > 1:
         call.request["env"].setdefault(b"GRAIN_ATTEMPT", b"%d" % GVAR.attempt)
     if warn is None:
+        if warn_before is not None:
+            raise ValueError(
+                f'warn_before={warn_before!r}: state how to warn it, too, as in warn="EXIT"'
+            )
         return await run_program_call(call, timeout, check=check)
-    warning = EarlyWarning(warn, warn_before, timeout, call.cwd)
+    before = BEFORE if warn_before is None else warn_before
+    warning = EarlyWarning(warn, before, timeout, call.cwd)
     return await run_warned(call, timeout, warning, check=check)
 
 
@@ -587,7 +594,9 @@ class ProgramCall:
             "grace": float(grace),
             "scratch": _temporary(variables) if scratch else None,
             "warned": warned,
-            "most": _most(self.memory) if enforce and self.memory is not None else None,
+            "most": None
+            if not enforce or self.memory is None
+            else largest(self.memory) * 1e9 / 1024,
             "shell": of_shell,
             "name": None if name is None else os.fsencode(name),
         }
@@ -788,11 +797,6 @@ class ProgramCall:
             stderr_path=self.stderr and str(directory / self.stderr),
             **facts,
         )
-
-
-def _most(amount: float) -> float:
-    """Return the KiB at which a program with an amount in GB is ended: a little more than that."""
-    return max(1.02 * amount, amount + 0.05) * 1e9 / 1024
 
 
 def _temporary(variables: Mapping[bytes, bytes]) -> bytes:

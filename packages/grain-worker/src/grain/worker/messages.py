@@ -47,8 +47,9 @@ UNBEGUN = "unbegun"
 TIME_OVER = "its worker's time was over"
 """The detail, as text, of a run that its worker has handed back for that reason."""
 
-STOPPED_SOFTLY = "its program has stopped after a warning"
-"""The detail, as text, of a run that was handed back since its program did so."""
+NODE_SHORT = "ended as its node was short of memory"
+"""The beginning of the detail of a run that its worker has ended for that reason. It counts as a
+crash, after which its task runs by itself."""
 
 
 class Outlived(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -42,7 +42,7 @@ class JobState(NamedTuple):
 
     Attributes:
         reason: the batch system's own word on why it waits or how it ended; may be empty.
-        node: the node on which it runs; may be empty.
+        node: the node on which it runs, or several as ``n1,n2`` or ``n[1-2]``; may be empty.
     """
 
     phase: JobPhase

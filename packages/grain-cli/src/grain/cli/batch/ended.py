@@ -15,6 +15,7 @@ import msgspec
 from grain.cli.batch.base import JobPhase
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.opening import open_named
+from grain.files.hosts import host_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,11 +72,19 @@ def end_of(state: JobState | None, host: str) -> str | None:
         state: of the job; None if there was no answer.
         host: the host on which a process of the job ran.
     """
-    if state is None or state.phase is not JobPhase.GONE or not state.node:
+    if state is None or state.phase is not JobPhase.GONE:
         return None
-    if _short(state.node) != _short(host) or state.reason.partition(" ")[0] in _SILENT:
+    if state.reason.partition(" ")[0] in _SILENT:
         return None
-    return state.reason
+    return state.reason if _short(host) in map(_short, _hosts(state.node)) else None
+
+
+def _hosts(nodes: str) -> list[str]:
+    """Return the nodes of a job, which Slurm and Flux write as a list of hosts."""
+    try:
+        return host_names(nodes)
+    except ValueError:
+        return []
 
 
 def _short(host: str) -> str:

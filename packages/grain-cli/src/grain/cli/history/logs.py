@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from grain.cli.streams import plain
+from grain.resource.figures import percent, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,9 +84,8 @@ def lines_of(reader: LogReader, size: int) -> Iterator[AnyLine]:
                 shown = True
                 due = time.monotonic() + _AGAIN
                 share = min(1.0, (before + offset) / max(1, size))
-                print(
-                    f"\rreading {share:.0%} of {size / 1e9:.1f} GB", end="", file=plain(sys.stderr)
-                )
+                text = f"\rreading {percent(share)} of {size_text(size)}"
+                print(text, end="", file=plain(sys.stderr))
     finally:
         if shown:
             print("\r" + " " * 40 + "\r", end="", file=plain(sys.stderr), flush=True)

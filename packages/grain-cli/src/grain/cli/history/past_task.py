@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.history.logs import lines_of, state_of
 from grain.cli.mission_names import find_log
-from grain.cli.query import Explanation, PastRun
-from grain.cli.show import minute, moment
+from grain.cli.query import Explanation
 from grain.eventlog.reader import LogReader
-from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import BriefTasks, LogStarted, TaskSubmitted
-from grain.resource.figures import hostlist, signal_name, span
+from grain.facts.fold import Fold
+from grain.facts.rows import FAILURES
+from grain.resource.figures import hostlist, minute, moment, signal_name, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from grain.config import Config
-    from grain.eventlog.runs import EndedRun, OpenTask
     from grain.eventlog.schema import AnyLine
+    from grain.facts.rows import Run, Task
 
-_FAILURES = {"error", "crashed", "lost"}
 _LISTED = 5  # runs that are described one by one
 
 
@@ -41,8 +40,8 @@ class PastTask:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.runs: list[EndedRun] = []
-        self.open: OpenTask | None = None
+        self.runs: list[Run] = []
+        self.open: Task | None = None
         self.last = 0
         self.later = 0
         self.listed = 0
@@ -59,7 +58,7 @@ class PastTask:
     @property
     def call(self) -> str:
         """The call, which the log has of a run that failed; "" if it has it not."""
-        return next((run.line.call for run in reversed(self.runs) if run.line.call), "")
+        return next((run.call for run in reversed(self.runs) if run.call), "")
 
     @property
     def was_brief(self) -> bool:
@@ -73,13 +72,13 @@ def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
 
     Of other tasks only the runs that failed are remembered, as this may be a further attempt.
     """
-    assembly = RunAssembly()
+    fold = Fold()
     past = PastTask(number)
-    own: list[EndedRun] = []
-    failed: dict[int, list[EndedRun]] = {}  # by the first attempt at each task
+    own: list[Run] = []
+    failed: dict[int, list[Run]] = {}  # by the first attempt at each task
     first = number
     for line in lines:
-        run = assembly.feed(line)
+        run = fold.feed(line)
         if isinstance(line, LogStarted):
             past.header = past.header or line
         elif isinstance(line, BriefTasks):
@@ -90,19 +89,18 @@ def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
             if own and line.retry_of == first:
                 past.later = past.later or line.task
         elif run is not None:
-            submission = run.submission
-            root = submission.retry_of or run.line.task
-            if run.line.task == number:
+            root = run.retry_of or run.task
+            if run.task == number:
                 first = root
                 own.append(run)
-            elif run.line.outcome in _FAILURES:
+            elif run.state in FAILURES:
                 failed.setdefault(root, []).append(run)
-    for task in assembly.open_tasks():
-        if task.submission.task == number:
+    for task in fold.open_tasks():
+        if task.number == number:
             past.open = task
-            first = task.submission.retry_of or number
-    past.runs = [run for run in failed.get(first, ()) if run.line.task < number] + own
-    past.now, past.clock_change = assembly.now, assembly.clock_change
+            first = task.retry_of or number
+    past.runs = [run for run in failed.get(first, ()) if run.task < number] + own
+    past.now, past.clock_change = fold.now, fold.clock_change
     return past
 
 
@@ -152,13 +150,12 @@ def explanation_of(past: PastTask, state: str) -> Explanation:
     if past.open is not None:
         return _open(past, past.open, state)
     last = past.runs[-1]
-    line, submission = last.line, last.submission
     return Explanation(
         past.number,
         "ended",
         [_verdict(past), *_facts(past, last)],
-        submission.function,
-        ended=line.outcome,
+        last.function,
+        ended=last.state,
         call=past.call or None,
         runs=[_run(run) for run in past.runs],
     )
@@ -186,9 +183,8 @@ def _brief(past: PastTask) -> Explanation:
     return Explanation(past.number, "ended", [why], function, ended="value", runs=[])
 
 
-def _open(past: PastTask, task: OpenTask, state: str) -> Explanation:
+def _open(past: PastTask, task: Task, state: str) -> Explanation:
     """Return the answer for a task that has not ended, or had not when its mission did."""
-    submission = task.submission
     over = state != "running"
     ran = task.started is not None
     since = task.queued if task.started is None else task.started
@@ -197,13 +193,13 @@ def _open(past: PastTask, task: OpenTask, state: str) -> Explanation:
     verb = ("ran" if over else "runs") if ran else ("waited" if over else "waits")
     until = " by the last line of the log" if over else ""
     reasons = [f"it {verb}{where} since {began}, for {length}{until}"]
-    if submission.request_text:
-        reasons.append(f"it asks for {submission.request_text}")
+    if task.asked:
+        reasons.append(f"it asks for {task.asked}")
     return Explanation(
         past.number,
         "ended" if over else "running" if ran else "waiting",
         [*reasons, *_earlier(past.runs, past)],
-        submission.function,
+        task.function,
         ended="unfinished" if over else None,
         call=past.call or None,
         runs=[_run(run) for run in past.runs],
@@ -213,8 +209,7 @@ def _open(past: PastTask, task: OpenTask, state: str) -> Explanation:
 def _verdict(past: PastTask) -> str:
     """Return how the task ended, in a sentence."""
     last = past.runs[-1]
-    line = last.line
-    host = f" on {line.host or line.worker}" if line.host or line.worker else ""
+    host = f" on {last.host or last.worker}" if last.host or last.worker else ""
     count = sum(run.started is not None for run in past.runs)
     after = f" after {count} attempts" if count > 1 else ""
     how = {
@@ -223,26 +218,23 @@ def _verdict(past: PastTask) -> str:
         "crashed": "its process died",
         "lost": "it was lost with its worker",
         "returned": "its worker handed it back",
-    }.get(line.outcome, "failed")
-    why = ": ".join(part for part in (line.error, line.message) if part)
-    return f"{how}{host}{after}{f': {why}' if why else ''}"
+    }.get(last.state, "failed")
+    return f"{how}{host}{after}{f': {last.why}' if last.why else ''}"
 
 
-def _taken(last: EndedRun) -> str:
+def _taken(last: Run) -> str:
     """Return a clause with the alternative that a run had; empty for a request without any."""
-    if not last.submission.others or last.started is None:
+    if last.alternative is None or last.started is None:
         return ""
-    number = last.line.alternative
     amounts = " & ".join(f"{kind}({amount:g})" for kind, amount in last.request.items())
-    return f", and had alternative {number + 1}, {amounts}"
+    return f", and had alternative {last.alternative + 1}, {amounts}"
 
 
-def _facts(past: PastTask, last: EndedRun) -> list[str]:
+def _facts(past: PastTask, last: Run) -> list[str]:
     """Return what is known of the last run, a line each."""
-    line, submission = last.line, last.submission
     facts = []
-    if submission.request_text:
-        facts.append(f"it asked for {submission.request_text}{_taken(last)}")
+    if last.asked:
+        facts.append(f"it asked for {last.asked}{_taken(last)}")
     waited = f"it waited for {span(last.waited)}"
     if last.started is None:
         facts.append(waited)
@@ -250,7 +242,7 @@ def _facts(past: PastTask, last: EndedRun) -> list[str]:
         began = moment(last.started + past.clock_change)
         where = _on_workers([member.worker for member in last.members])
         facts.append(f"{waited}, and ran{where} from {began}, for {span(last.seconds)}")
-    usage = line.usage
+    usage = last.usage
     if usage is not None and (usage.programs or usage.cpu):
         text = f"it used {span(usage.cpu)} of CPU time"
         if usage.measured_by != "none":
@@ -283,17 +275,15 @@ def _exit(status: int) -> str:
     return f"with exit code {status}" if status > 0 else f"by {signal_name(-status)}"
 
 
-def _earlier(runs: list[EndedRun], past: PastTask) -> list[str]:
+def _earlier(runs: list[Run], past: PastTask) -> list[str]:
     """Return a line for each earlier run; there may be too many."""
     lines = []
     for run in runs[-_LISTED:]:
-        line = run.line
-        other = f", as task {line.task}" if line.task != past.number else ""
-        host = line.host or line.worker
-        why = ": ".join(part for part in (line.error, line.message) if part)
+        other = f", as task {run.task}" if run.task != past.number else ""
+        host = run.host or run.worker
         lines.append(
-            f"before that it {_DID.get(line.outcome, line.outcome)} on {host or 'a worker'} after "
-            f"{span(run.seconds)}{other}{f': {why}' if why else ''}"
+            f"before that it {_DID.get(run.state, run.state)} on {host or 'a worker'} after "
+            f"{span(run.seconds)}{other}{f': {run.why}' if run.why else ''}"
         )
     if len(runs) > _LISTED:
         lines.insert(0, f"{len(runs) - _LISTED} runs before these were in vain, too")
@@ -310,17 +300,13 @@ _DID = {
 }
 
 
-def _run(run: EndedRun) -> PastRun:
-    line = run.line
-    return PastRun(
-        task=line.task,
-        outcome=line.outcome,
-        worker=line.worker,
-        host=line.host,
-        attempt=line.attempt,
-        started=run.started,
-        ended=run.ended,
-        seconds=run.seconds,
-        error=line.error,
-        message=line.message,
-    )
+def _run(run: Run) -> dict[str, Any]:
+    """Return what `grain why --json` has of a run."""
+    return {
+        "task": run.task,
+        "outcome": run.state,
+        **{name: getattr(run, name) for name in _RUN},
+    }
+
+
+_RUN = ("worker", "host", "attempt", "started", "ended", "seconds", "error", "message")

@@ -47,4 +47,5 @@ def make_command(folder: Path, env: Mapping[str, str] = os.environ) -> None:
     from grain.files.whole import write_script
 
     private_folder(folder)
-    write_script(folder / "hq", script("grain.cli.hq", state_home=env.get("XDG_STATE_HOME", "")))
+    home = env.get("XDG_STATE_HOME", "")
+    write_script(folder / "hq", script("grain.cli.hq.__main__", state_home=home))

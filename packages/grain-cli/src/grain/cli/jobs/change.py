@@ -212,7 +212,7 @@ def run_again(queue: Queue, jobs: Iterable[Selected], *, only_failed: bool, lost
     Raises:
         grain.queue.errors.QueueError: the files cannot be written.
     """
-    from grain.cli.queue.rows import task_name
+    from grain.cli.queue.tasks import task_name
     from grain.queue.book import Book
     from grain.queue.errors import Settled
     from grain.queue.selectors import Selected

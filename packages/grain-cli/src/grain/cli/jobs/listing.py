@@ -14,7 +14,6 @@ from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs,
 from grain.cli.show import terminal_width
 
 _RECENT = 86400.0  # seconds since the end of a job, until a plain list leaves it out
-_NARROWEST = 40  # columns of a terminal
 
 
 @click.command()
@@ -91,11 +90,11 @@ def jobs(
         if not entries:
             click.echo(_nothing(queue.name, book.next_job - 1, named=bool(words)))
             return
-        width = terminal_width(_NARROWEST) if sys.stdout.isatty() else None
+        width = terminal_width() if sys.stdout.isatty() else None
         if len(chosen) == 1 and chosen[0].first == chosen[0].last:
             [entry] = entries
             rows = task_rows(book, entry, chosen[0], now, blocks)
-            text = tasks_text(entry.number, entry.job.name, rows, now, width)
+            text = tasks_text(entry.number, entry.job.name, rows, width)
         else:
             job_rows = [job_row(book, entry, now, blocks) for entry in entries]
             text = jobs_text(queue.name, job_rows, width)

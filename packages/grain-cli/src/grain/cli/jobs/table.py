@@ -6,8 +6,9 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.cli.columns import Column
 from grain.cli.queue.explaining import outputs
-from grain.cli.queue.rows import NEVER, WORDS, task_rows
+from grain.cli.queue.rows import task_rows, word_of
 from grain.eventlog.files import open_plain
 from grain.inputs.splitting import row_text
 
@@ -15,21 +16,47 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from grain.cli.queue.rows import TaskRow
+    from grain.cli.queue.tasks import TaskRow
     from grain.queue.book import Blocks, Book, Entry
     from grain.queue.folder import Queue
     from grain.queue.records import TaskInput
     from grain.queue.selectors import Selected
-    from grain.queue.states import Run
 
-# Those that are in the tables of `grain map`, too, have the same names.
-_FIRST = (
-    "Job", "Task", "State", "Attempt", "Host", "Starttime", "JobRuntime", "Exitval", "Signal",
-)  # fmt: skip
 LONGEST = 1_000_000
 """Bytes of an output in a cell."""
 
 _NO_STATUS = -1  # of a run that its time limit ended, as in tables of `grain map`
+
+
+def _status(row: TaskRow) -> int | None:
+    """Return the exit status of the last run; None if it has none."""
+    if row.run is None or row.run.how in ("", "cancelled", "returned", "lost"):
+        return None
+    return _NO_STATUS if row.run.how in ("timeout", "memory") else row.run.status
+
+
+def _optional(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+# Those that are in the tables of `grain map`, too, have the same names.
+_FIRST: tuple[Column[TaskRow], ...] = (
+    Column("Job", lambda row: row.number),
+    Column("Task", lambda row: row.task, _optional),
+    Column("State", word_of),
+    Column("Attempt", lambda row: row.run and row.run.attempt, _optional),
+    Column("Host", lambda row: row.run and row.run.host, _optional),
+    Column("Starttime", lambda row: row.run and f"{row.run.began:.3f}", _optional),
+    Column(
+        "JobRuntime", lambda row: row.run and row.run.how and f"{row.run.elapsed:.3f}", _optional
+    ),
+    Column("Exitval", _status, _optional),
+    Column(
+        "Signal",
+        lambda row: row.run.signal if row.run and _status(row) is not None else None,
+        _optional,
+    ),
+)
 
 
 class _Wide(NamedTuple):
@@ -74,7 +101,9 @@ def table_lines(
         OSError, grain.queue.errors.QueueError: inputs cannot be read.
     """
     wide = _Wide.of(queue, entries)
-    yield os.fsencode(row_text([*_FIRST, *wide.names, "Stdout", "Stderr"]) + "\n")
+    yield os.fsencode(
+        row_text([*(one.name for one in _FIRST), *wide.names, "Stdout", "Stderr"]) + "\n"
+    )
     meant = list(chosen)
     for entry in entries:
         inputs = dict(queue.inputs(entry.job))
@@ -82,26 +111,9 @@ def table_lines(
         rows = {row.name: row for one in ones for row in task_rows(book, entry, one, now, blocks)}
         for row in rows.values():
             filled = None if row.task is None else inputs.get(row.task)
-            cells = [
-                str(entry.number), "" if row.task is None else str(row.task),
-                NEVER if row.never else WORDS[row.standing.state], *_run_cells(row.standing.run),
-                *wide.cells(entry, filled), *_printed(entry, row),
-            ]  # fmt: skip
+            first = (column.shown(row) for column in _FIRST)
+            cells = [*first, *wide.cells(entry, filled), *_printed(entry, row)]
             yield os.fsencode(row_text(cells) + "\n")
-
-
-def _run_cells(run: Run | None) -> list[str]:
-    """Return attempt, host, begin, seconds, exit status and signal of the last run."""
-    if run is None or (run.how == "cancelled" and not run.worker):
-        return [""] * 6
-    status, number = "", ""
-    match run.how:
-        case "exit" | "start" | "signal":
-            status, number = str(run.status), str(run.signal)
-        case "timeout" | "memory":
-            status, number = str(_NO_STATUS), str(run.signal)
-    seconds = f"{run.elapsed:.3f}" if run.how else ""
-    return [str(run.attempt), run.host, f"{run.began:.3f}", seconds, status, number]
 
 
 def _printed(entry: Entry, row: TaskRow) -> list[str]:

@@ -6,14 +6,13 @@ into its output once a minute, as every mission does.
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from typing import TYPE_CHECKING, TextIO
 
 from grain.cli.top.link import Link, Seen
 from grain.cli.top.tables.picture import fitted
-from grain.resource.figures import rate, span
+from grain.resource.figures import percent, rate, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +28,7 @@ def progress_text(mission: MissionRow, columns: int) -> str:
     left, running, outlook = mission.left, mission.running, mission.outlook
     parts = []
     if outlook is not None and (total := outlook.total):
-        parts.append(f"{math.floor(100 * min(outlook.ended / total, 1.0))} % of {total}")
+        parts.append(f"{percent(min(outlook.ended / total, 1.0), down=True)} of {total}")
     if not mission.connected:
         parts.append("away from its scheduler")
     parts.append(f"{mission.done} done")

@@ -6,6 +6,7 @@ Map:
 
 - ``opening``: the queue, the jobs that a command means, its dispatcher; errors as messages
 - ``rows``: jobs and tasks as rows, sentences and JSON; no I/O
+- ``tasks``: a task as a row
 - ``fitting``: the jobs that never begin, as they fit no worker, or others failed
 - ``explaining``: jobs in ``grain why`` and ``grain logs``
 - ``wishes``: what the user asks of jobs

@@ -8,24 +8,26 @@ from typing import TYPE_CHECKING, Any
 from grain.cli.queue.fitting import blocks_of
 from grain.cli.queue.opening import dispatcher_state
 from grain.cli.queue.rows import REASONS, as_data, block_text, end_text, task_rows
-from grain.cli.show import clean, moment
+from grain.cli.show import clean
 from grain.edge.mission_ids import lasting_id
-from grain.queue.states import job_state
-from grain.resource.figures import counted, hostlist, span
+from grain.queue.states import job_state, outcome
+from grain.resource.figures import counted, hostlist, moment, span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from grain.cli.queue.rows import TaskRow
+    from grain.cli.queue.tasks import TaskRow
     from grain.queue.book import Blocks, Book, Entry
     from grain.queue.folder import Queue
     from grain.queue.records import Job
     from grain.queue.selectors import Selected
+    from grain.queue.states import Run
 
     Ask = Callable[[str, int], list[str]]
 
 _LISTED = 10  # tasks at most that are explained one by one
+_EARLIER = 3  # attempts before the last one
 
 
 def explained(
@@ -72,8 +74,7 @@ def explained(
 def _job_lines(
     queue: Queue, book: Book, entry: Entry, one: Selected, ask: Ask, blocks: Blocks
 ) -> list[str]:
-    now = time.time()
-    rows = task_rows(book, entry, one, now, blocks)
+    rows = task_rows(book, entry, one, time.time(), blocks)
     lines = []
     if len(rows) > 1:
         counts = entry.counts
@@ -85,14 +86,12 @@ def _job_lines(
         # Those that are alike are not worth a line each.
         rows = list({(row.standing.state, row.standing.reason): row for row in rows}.values())
     for row in rows[:_LISTED]:
-        lines += _task_lines(queue, book, entry, row, ask, blocks, now)
+        lines += _task_lines(queue, book, row, ask, blocks)
     return lines
 
 
-def _task_lines(
-    queue: Queue, book: Book, entry: Entry, row: TaskRow, ask: Ask, blocks: Blocks, now: float
-) -> list[str]:
-    standing = row.standing
+def _task_lines(queue: Queue, book: Book, row: TaskRow, ask: Ask, blocks: Blocks) -> list[str]:
+    entry, standing = row.entry, row.standing
     name, task = row.name, row.task
     what = f"task {name}" if task is not None else f"job {name} ({entry.job.name})"
     block = blocks.of_task(entry, task) if standing.state == "PENDING" else None
@@ -110,10 +109,10 @@ def _task_lines(
             lines.append(f"  {block_text(book, entry, block)}")
     if run is not None and not run.worker and standing.state == "FAILED":
         lines.append(f"  it never began: {end_text(run)}")
+    lines += _earlier_lines(entry.runs.get(task, ()), run)
     if run is not None and run.worker:
         verb = "ran" if run.how else "runs"
-        seconds = run.elapsed if run.how else now - run.began
-        times = f"from {moment(run.began)}, for {span(max(seconds, 0.0))}"
+        times = f"from {moment(run.began)}, for {span(row.seconds or 0.0)}"
         where = f"on worker {run.worker} ({run.host})"
         if run.others:
             where += f" and {counted(len(run.others), 'other')} ({hostlist(run.others)})"
@@ -125,6 +124,16 @@ def _task_lines(
             for path in outputs(entry.job, entry.number, task, run.host)
         ]
     return lines
+
+
+def _earlier_lines(runs: Sequence[Run], last: Run | None) -> list[str]:
+    """Return a line for each of the last attempts before the one that is shown in full."""
+    earlier = [run for run in runs if run.worker and run is not last]
+    return [
+        f"  attempt {run.attempt} ran on worker {run.worker}, for {span(run.elapsed)}: "
+        + (end_text(run) or f"it {STATES[outcome(run)]}")
+        for run in earlier[-_EARLIER:]
+    ]
 
 
 def _waiting_lines(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.cli.show import NARROW, clean, folded, table
+from grain.cli.columns import Column, rows_text
+from grain.cli.queue.tasks import TaskRow, never_began, task_name
+from grain.cli.show import clean, folded
+from grain.inputs.warning import STOPPED_SOFTLY, soft_stop_text
 from grain.queue.folder import DEFAULT
 from grain.queue.states import AT_ONCE, FINAL, job_state
 from grain.resource.figures import clock, counted, hostlist, signal_name
@@ -67,18 +70,21 @@ class JobRow(NamedTuple):
     host: str
     end: str
 
-    def cells(self, *, narrow: bool) -> Sequence[object]:
-        """Return the cells of a table, under `HEADS`; the first ones only if it is narrow."""
-        tasks = f"{self.done}/{self.tasks}" if self.tasks > 1 else ""
-        if narrow:
-            return (self.number, self.name, self.state, tasks)
-        state = f"{self.state} {self.reason}" if self.reason else self.state
-        if self.end:
-            state = f"{self.state}: {self.end}"
-        return (self.number, self.name, state, tasks, clock(self.seconds), self.host)
+    @property
+    def sentence(self) -> str:
+        """The reason and the end in a few words."""
+        return ", ".join(filter(None, (self.reason, self.end)))
 
 
-HEADS = ("JOB", "NAME", "STATE", "TASKS", "TOOK", "HOST")
+JOBS: tuple[Column[JobRow], ...] = (
+    Column("JOB", lambda row: row.number),
+    Column("NAME", lambda row: row.name, least=5),
+    Column("STATE", lambda row: row.state),
+    Column("TASKS", lambda row: f"{row.done}/{row.tasks}" if row.tasks > 1 else ""),
+    Column("TOOK", lambda row: row.seconds, clock, rank=1),
+    Column("HOST", lambda row: row.host, rank=1),
+    Column("REASON", lambda row: row.sentence, rank=1, under="{}", least=5),
+)
 
 
 def jobs_text(queue: str, rows: Sequence[JobRow], most: int | None) -> str:
@@ -88,12 +94,8 @@ def jobs_text(queue: str, rows: Sequence[JobRow], most: int | None) -> str:
         queue: name of the queue.
         most: columns of the terminal; None for no limit.
     """
-    narrow = most is not None and most < NARROW
-    cells = [row.cells(narrow=narrow) for row in rows]
-    heads = HEADS[:4] if narrow else HEADS
-    elastic = (1,) if narrow else (1, 2)
     below = "\n".join(folded(summary(rows), most))
-    return f"{table(f'QUEUE {queue}', heads, cells, most, elastic)}{below}\n"
+    return f"{rows_text(f'QUEUE {queue}', JOBS, rows, most)}{below}\n"
 
 
 def job_row(book: Book, entry: Entry, now: float, blocks: Blocks) -> JobRow:
@@ -115,7 +117,7 @@ def job_row(book: Book, entry: Entry, now: float, blocks: Blocks) -> JobRow:
         # That of the first task that waits.
         standings = (standing_of(book, entry, task, now) for task in entry.task_numbers())
         reason = REASONS[next(one.reason for one in standings if one.state == "PENDING")]
-    runs = [of for task in tasks for of in entry.runs.get(task, ()) if not _never_began(of)]
+    runs = [of for task in tasks for of in entry.runs.get(task, ()) if not never_began(of)]
     began = min((of.began for of in runs), default=None)
     ended = now if state not in FINAL else max((of.ended for of in runs), default=now)
     end = ""
@@ -134,7 +136,7 @@ def job_row(book: Book, entry: Entry, now: float, blocks: Blocks) -> JobRow:
         tasks=entry.tasks,
         unsuccessful=counts.unsuccessful,
         seconds=None if began is None else max(ended - began, 0.0),
-        host=hostlist(run.hosts) if run is not None and not _never_began(run) else "",
+        host=hostlist(run.hosts) if run is not None and not never_began(run) else "",
         end=end,
     )
 
@@ -143,6 +145,8 @@ def end_text(run: Run) -> str:
     """Return how an attempt ended, where its state does not say that."""
     if run.how == "cancelled":
         return f"by {run.by}" + (f", {run.message}" if run.message else "")
+    if run.message == STOPPED_SOFTLY:
+        return soft_stop_text(run.attempt)
     if run.message:
         return run.message
     if run.how == "signal":
@@ -182,51 +186,36 @@ def number_text(queue: str, jobs: object) -> str:
     return str(jobs) if queue == DEFAULT else f"{queue}:{jobs}"
 
 
-class TaskRow(NamedTuple):
-    """A task of an array, or a job that is none.
-
-    Attributes:
-        never: why it never begins, in a few words; "" if it may, or has.
-    """
-
-    name: str
-    task: int | None
-    standing: Standing
-    never: str = ""
-
-    def cells(self, now: float) -> Sequence[object]:
-        """Return the cells of a table, under `TASK_HEADS`."""
-        run = self.standing.run
-        state = WORDS[self.standing.state]
-        if self.never:
-            state = f"{NEVER}: {self.never}"
-        elif self.standing.reason:
-            state = f"{state} {REASONS[self.standing.reason]}"
-        if run is not None and not self.standing.reason and (end := end_text(run)):
-            state = f"{state}: {end}"
-        if run is None or _never_began(run):
-            return (self.name, state, "", "-", "")
-        took = run.elapsed if run.how else max(now - run.began, 0.0)
-        return (self.name, state, self.standing.attempt, clock(took), hostlist(run.hosts))
+def word_of(row: TaskRow) -> str:
+    """Return the state of a task, a word of `WORDS`, or `NEVER`."""
+    return NEVER if row.never else WORDS[row.standing.state]
 
 
-TASK_HEADS = ("TASK", "STATE", "ATTEMPT", "TOOK", "HOST")
+def sentence_of(row: TaskRow) -> str:
+    """Return the reason for which a task waits, or its end, in a few words."""
+    if row.never or row.standing.reason:
+        return row.never or REASONS[row.standing.reason]
+    return end_text(row.standing.run) if row.standing.run is not None else ""
 
 
-def tasks_text(
-    number: int, name: str, rows: Sequence[TaskRow], now: float, most: int | None
-) -> str:
+TASKS: tuple[Column[TaskRow], ...] = (
+    Column("TASK", lambda row: row.name),
+    Column("STATE", word_of),
+    Column("ATTEMPT", lambda row: row.standing.attempt if row.run else "", rank=1),
+    Column("TOOK", lambda row: row.seconds, clock, rank=1),
+    Column("HOST", lambda row: row.run.hosts if row.run else (), hostlist, rank=1),
+    Column("REASON", sentence_of, rank=1, under="{}", least=5),
+)
+
+
+def tasks_text(number: int, name: str, rows: Sequence[TaskRow], most: int | None) -> str:
     """Return a table of tasks of a job.
 
     Args:
         name: of the job.
-        now: Unix seconds.
         most: columns of the terminal; None for no limit.
     """
-    narrow = most is not None and most < NARROW
-    cells = [row.cells(now)[: 2 if narrow else None] for row in rows]
-    heads = TASK_HEADS[:2] if narrow else TASK_HEADS
-    return table(clean(f"JOB {number} ({name})"), heads, cells, most, (1,))
+    return rows_text(clean(f"JOB {number} ({name})"), TASKS, rows, most)
 
 
 def task_rows(book: Book, entry: Entry, one: Selected, now: float, blocks: Blocks) -> list[TaskRow]:
@@ -238,18 +227,13 @@ def task_rows(book: Book, entry: Entry, one: Selected, now: float, blocks: Block
             waits = standing.state == "PENDING"
             block = blocks.of_task(entry, task) if waits else None
             never = "" if block is None else cause(book, block)
-            rows.append(TaskRow(task_name(entry.number, task), task, standing, never))
+            rows.append(TaskRow(entry, task, standing, now, never))
     return rows
 
 
 def standing_of(book: Book, entry: Entry, task: int | None, now: float) -> Standing:
     """Return the state of a task of a job, which may be packed."""
     return entry.standing(task, now, book.dependency(entry, task))
-
-
-def task_name(number: int, task: int | None) -> str:
-    """Return the name of a task, as ``12_3``; that of a job that is not an array is its number."""
-    return str(number) if task is None else f"{number}_{task}"
 
 
 def summary(rows: Iterable[JobRow]) -> str:
@@ -299,7 +283,3 @@ def as_data(book: Book, entry: Entry, now: float, blocks: Blocks) -> dict[str, A
         "time_limit": entry.job.timeout or None,
         "attempts": runs,
     }
-
-
-def _never_began(run: Run) -> bool:
-    return run.how == "cancelled" and not run.worker

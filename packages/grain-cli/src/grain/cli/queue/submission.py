@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import posixpath
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -14,7 +14,6 @@ from msgspec.structs import asdict, replace
 from grain.cli.queue import shell
 from grain.queue.errors import BadInput
 from grain.queue.records import ArraySpec, Dependency, Job, Receivers
-from grain.resource import with_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -80,8 +79,7 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
         return {name: what for name, what in asdict(self).items() if what is not None}
 
 
-@dataclass(frozen=True)
-class SubmittedFrom:
+class SubmittedFrom(NamedTuple):
     """The process that submits a job: its directory, its user, and so on.
 
     Attributes:
@@ -101,7 +99,7 @@ class SubmittedFrom:
     host: str
     user: str
     now: float
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = MappingProxyType({})
     commands: str = ""
 
     @classmethod
@@ -187,8 +185,12 @@ def make_job(
         environment=environment,
         **{"stdout": "job-%A_%a.out" if options.array else "job-%j.out", **said},
     )
-    # The group `auto` of a request is that of the script, or of the command.
-    request = with_group(job.request or {"Cores": 1}, what.rpartition("/")[2] or "job")
+    request = job.request or {"Cores": 1}
+    if "'group'" in repr(request):
+        from grain.resource import with_group  # which sbatch begins without
+
+        # The group `auto` is that of the script, or of the command.
+        request = with_group(request, what.rpartition("/")[2] or "job")
     return replace(
         job,
         directory=posixpath.normpath(posixpath.join(around.directory, job.directory)),

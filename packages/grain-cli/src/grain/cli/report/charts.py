@@ -13,10 +13,10 @@ import zlib
 from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.cli.report.figures import amount_ticks, log_ticks, number, time_ticks
+from grain.cli.report.figures import amount_ticks, log_ticks, time_ticks
 from grain.cli.report.timeline.bars import RUNNING, VAIN, VALUE, alike, coarser
 from grain.cli.verdict.texts import shortened
-from grain.resource.figures import span
+from grain.resource.figures import amount, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grain.cli.report.figures import Ticks
     from grain.cli.report.timeline.bars import Bar, Timeline
     from grain.cli.report.timeline.series import Series
-    from grain.eventlog.totals import Histogram
+    from grain.facts.amounts import Histogram
 
 COLOURS = 8
 """Functions that have a colour of their own; the others share one."""
@@ -175,7 +175,7 @@ def _table(
         row = [f"{span(at * width)} to {span(min(seconds, (at + step) * width))}"]
         for curve in curves:
             part = curve.means[at : at + step]
-            row.append(number(float(f"{sum(part) / len(part):.3g}")) if part else "")
+            row.append(amount(float(f"{sum(part) / len(part):.3g}")) if part else "")
         rows.append(row)
     return ["time", *(curve.name for curve in curves)], rows
 
@@ -230,7 +230,7 @@ def amount_strip(title: str, histogram: Histogram, asked: Sequence[float]) -> St
     # One label for all: theirs would touch each other.
     marks = [(round(100 * at / most, 2), "") for at in sorted(asked)]
     if marks:
-        marks[-1] = (marks[-1][0], f"asked {', '.join(number(at) for at in sorted(asked))}")
+        marks[-1] = (marks[-1][0], f"asked {', '.join(amount(at) for at in sorted(asked))}")
     hill, runs = _hill((at / most, count) for at, count in histogram.bins())
     return Strip(title, hill, runs, _percent(ticks, most), marks)
 

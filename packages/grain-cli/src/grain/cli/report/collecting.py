@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.report.critical_path import CriticalPath
-from grain.cli.report.sufficient import Overtime
 from grain.cli.report.timeline.bars import RUNNING, VAIN, VALUE, Bar, Timeline
 from grain.cli.report.timeline.series import QueueSeries, Series
 from grain.eventlog.never_ran import WAITING, NeverRan
-from grain.eventlog.runs import NO_TASKS, RunAssembly
 from grain.eventlog.schema import (
     BriefTasks,
     CachedResults,
@@ -30,14 +28,16 @@ from grain.eventlog.schema import (
     WorkerJoined,
     WorkerLeft,
 )
-from grain.eventlog.totals import Totals
+from grain.facts.fold import Fold
+from grain.facts.totals import Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
     from grain.cli.report.critical_path import PathStep
-    from grain.eventlog.runs import EndedRun, WorkerClocks
     from grain.eventlog.schema import AnyLine
+    from grain.facts.clocks import WorkerClocks
+    from grain.facts.rows import Run
 
 BINS = 480
 """Bins of the pictures over time."""
@@ -105,7 +105,6 @@ class Report:
     Attributes:
         span: seconds from the first line to the last.
         clock_change: seconds that were added to the writer's clock meanwhile.
-        overtime: the runs that their time limit ended, by function.
         functions: the names of functions, by their numbers in bars and steps.
         workers: in the order in which they joined.
         usage: by kind of resource, the cores first.
@@ -124,7 +123,6 @@ class Report:
     span: float
     clock_change: float
     totals: Totals
-    overtime: dict[str, Overtime]
     functions: list[str]
     workers: list[WorkerTrack]
     usage: dict[str, ResourceSeries]
@@ -149,11 +147,10 @@ class Collector:
     """A report in the making: feed it the lines of a log, then take the report."""
 
     def __init__(self, bars: int = BARS, clocks: WorkerClocks | None = None) -> None:
-        self._assembly = RunAssembly(clocks)
+        self._fold = Fold(clocks)
         self._header: LogStarted | None = None
         self._end: LogEnded | None = None
         self._totals = Totals()
-        self._overtime: dict[str, Overtime] = {}
         self._functions: dict[str, int] = {}
         self._workers: dict[str, WorkerTrack] = {}
         self._usage: dict[str, ResourceSeries] = {}
@@ -169,10 +166,10 @@ class Collector:
 
     def feed(self, line: AnyLine) -> None:
         """Take the next line."""
-        run = self._assembly.feed(line)
+        run = self._fold.feed(line)
         self._totals.feed(line, run)
         if run is not None:
-            self._count(run.submission.function)
+            self._count(run.function)
             self._ended(run)
         elif isinstance(line, TaskSubmitted):
             self._submitted(line)
@@ -181,7 +178,7 @@ class Collector:
         elif isinstance(line, BriefTasks):
             self._brief(line)
         elif isinstance(line, StandingTasks):
-            for function in {*self._queue.waiting, *self._assembly.by_function}:
+            for function in {*self._queue.waiting, *self._fold.waiting}:
                 self._count(function)
         elif isinstance(line, CachedResults):
             self._number(line.function)
@@ -194,9 +191,8 @@ class Collector:
 
     def _count(self, function: str) -> None:
         """Take the numbers of its tasks that wait and run."""
-        counts = self._assembly.by_function.get(function, NO_TASKS)
-        all_ = self._assembly.total.waiting, self._assembly.total.running
-        self._queue.set(self._now, function, (counts.waiting, counts.running), all_)
+        counts = self._fold.waiting[function], self._fold.running[function]
+        self._queue.set(self._now, function, counts, self._fold.open)
 
     def _of_the_log(self, line: AnyLine) -> None:
         """Take a line that is about no task and no worker."""
@@ -219,18 +215,18 @@ class Collector:
         for worker in self._workers.values():
             if worker.since is not None:
                 self._absent(worker, now)
-        never_ran = self._assembly.never_ran
+        never_ran = self._fold.never_ran
         left = NeverRan(never_ran)
-        for task in self._assembly.open_tasks():
+        for task in self._fold.open_tasks():
             if task.started is None:
                 if not task.ran_before:
-                    left.add_any((task.submission.request, *task.submission.others), WAITING)
+                    left.add_any(task.alternatives, WAITING)
             else:
-                start = task.started - (self._assembly.first or 0.0)
-                self._occupy(task.request, task.workers, 0.0, task.members, start, now)
-                number = self._number(task.submission.function)
-                bar = Bar(start, now, number, RUNNING, task.submission.task, 1, now - start)
-                lanes = _lanes(task.request.get("Cores", 0.0))
+                start = task.started - (self._fold.first or 0.0)
+                self._occupy(task.now(self._fold.now), start, now)
+                number = self._number(task.function)
+                bar = Bar(start, now, number, RUNNING, task.number, 1, now - start)
+                lanes = _lanes(task.taken.get("Cores", 0.0))
                 for name in task.members:
                     self._timeline.add(name, bar, lanes=lanes, vague=True)
         self._timeline.order(self._workers)
@@ -240,9 +236,8 @@ class Collector:
             header=self._header,
             end=self._end,
             span=now,
-            clock_change=self._assembly.clock_change,
+            clock_change=self._fold.clock_change,
             totals=self._totals,
-            overtime=self._overtime,
             functions=list(self._functions),
             workers=list(self._workers.values()),
             usage={kind: self._usage[kind] for kind in kinds},
@@ -261,7 +256,7 @@ class Collector:
     @property
     def _now(self) -> float:
         """Seconds from the first line to the last line fed."""
-        return self._assembly.now - (self._assembly.first or 0.0)
+        return self._fold.now - (self._fold.first or 0.0)
 
     def _remark(self, text: str) -> None:
         if len(self._remarks) < _REMARKS:
@@ -287,7 +282,7 @@ class Collector:
         if worker is None:
             return
         # A lost worker was lost before that was known.
-        left = self._assembly.last_there(line) - (self._assembly.first or 0.0)
+        left = self._fold.last_there(line) - (self._fold.first or 0.0)
         if worker.since is not None:
             left = max(worker.since, left)
             self._absent(worker, left)
@@ -325,13 +320,13 @@ class Collector:
 
     def _taken(self, line: TaskStarted) -> None:
         """Keep when the first task was taken; a line may come later than that of a later start."""
-        task = self._assembly.open_task(line.task)
+        task = self._fold.open_task(line.task)
         if task is not None:
-            self._count(task.submission.function)
-        time = line.time - self._assembly.clock_change
+            self._count(task.function)
+        time = line.time - self._fold.clock_change
         if self._first_taken is None:
             # All that are open have waited until then.
-            oldest = next(self._assembly.open_tasks())
+            oldest = next(self._fold.open_tasks())
             self._first_taken, self._oldest = time, oldest.queued
         self._first_taken = min(time, self._first_taken)
 
@@ -339,7 +334,7 @@ class Collector:
         """Count tasks without lines of their own; they occupy their mean over the whole time."""
         self._first_taken = self._first_taken or 0.0  # it may have been one of them
         self._number(line.function)
-        start = line.began - self._assembly.clock_change - (self._assembly.first or 0.0)
+        start = line.began - self._fold.clock_change - (self._fold.first or 0.0)
         start, end = max(0.0, min(start, self._now)), self._now
         if end <= start:
             return
@@ -347,71 +342,58 @@ class Collector:
             if kind != _TIME:
                 self._of_kind(kind).asked.add(start, end, amount * line.seconds / (end - start))
 
-    def _ended(self, run: EndedRun) -> None:
-        line = run.line
-        if line.outcome == "lost" and not line.final and line.worker in self._workers:
-            self._workers[line.worker].sent_back += 1
-        if line.outcome == "error":
-            self._overtime.setdefault(run.submission.function, Overtime()).add(run)
+    def _ended(self, run: Run) -> None:
+        if run.state == "lost" and not run.final and run.worker in self._workers:
+            self._workers[run.worker].sent_back += 1
         if run.started is not None:
             self._last_run = self._now
             if self._first_taken is None:
                 self._first_taken = 0.0  # the line of its start was torn
             self._show(run)
-        if line.final:
-            first = self._assembly.first or 0.0
+        if run.final:
+            first = self._fold.first or 0.0
             started = None if run.started is None else run.started - first
             unsure = math.inf if run.ran_before else run.slack
-            self._path.ended(line.task, started, run.ended - first, unsure)
+            self._path.ended(run.task, started, run.ended - first, unsure)
 
-    def _show(self, run: EndedRun) -> None:
-        first = self._assembly.first or 0.0
+    def _show(self, run: Run) -> None:
+        first = self._fold.first or 0.0
         assert run.started is not None
-        start, end, line = run.started - first, run.ended - first, run.line
-        names = [member.worker for member in run.members]
-        for worker in filter(None, map(self._workers.get, names)):
+        start, end = run.started - first, run.ended - first
+        for worker in self._workers_of(run):
             worker.runs += 1
             worker.core_seconds += run.own_cores * run.seconds
-        self._occupy(run.request, run.workers, line.cores, names, start, end)
-        if line.usage is not None and end > start:
-            cpu = line.usage.cpu / (end - start)
+        self._occupy(run, start, end)
+        if run.usage is not None and end > start:
+            cpu = run.usage.cpu / (end - start)
             # Of a task on several workers, the others are taken to be like the first one.
             self._of_kind("Cores").used.add(start, end, cpu * run.workers)
-            if line.usage.measured_by != "none":
-                memory = line.usage.peak_memory * run.workers
+            if run.usage.measured_by != "none":
+                memory = run.usage.peak_memory * run.workers
                 self._of_kind("Memory").used.add(start, end, memory)
-        state = VALUE if line.outcome == "value" else VAIN
-        number = self._number(run.submission.function)
-        bar = Bar(start, end, number, state, line.task, 1, end - start)
+        state = VALUE if run.state == "value" else VAIN
+        number = self._number(run.function)
+        bar = Bar(start, end, number, state, run.task, 1, end - start)
         lanes, vague = _lanes(run.own_cores), not run.reported
         for member in run.members:
             self._timeline.add(
                 member.worker, bar, member.cpus, lanes=lanes, slack=run.slack, vague=vague
             )
 
-    def _occupy(
-        self,
-        request: Mapping[str, float],
-        workers: int,
-        cores: float,
-        names: Sequence[str],
-        start: float,
-        end: float,
-    ) -> None:
-        """Count what a run has taken of the resources.
+    def _workers_of(self, run: Run) -> Iterator[WorkerTrack]:
+        """Yield the workers of a run that the log has."""
+        return filter(None, (self._workers.get(member.worker) for member in run.members))
 
-        Args:
-            request: on each of its workers.
-            cores: those of all, where the request does not say so; else 0.
-            names: of those of its workers that are known.
-        """
-        amounts = {kind: amount * workers for kind, amount in request.items() if kind != _TIME}
-        if cores:
-            amounts["Cores"] = cores
+    def _occupy(self, run: Run, start: float, end: float) -> None:
+        """Count what a run has taken of the resources."""
+        amounts = {kind: amount * run.workers for kind, amount in run.request.items()}
+        amounts.pop(_TIME, None)
+        if run.cores:
+            amounts["Cores"] = run.cores
         for kind, amount in amounts.items():
             self._of_kind(kind).asked.add(start, end, amount)
-        for worker in filter(None, map(self._workers.get, names)):
-            worker.cores.add(start, end, amounts.get("Cores", 0.0) / workers)
+        for worker in self._workers_of(run):
+            worker.cores.add(start, end, run.own_cores)
 
 
 def _lanes(cores: float) -> int:
@@ -426,7 +408,7 @@ def collect(
 
     Args:
         bars: of the timeline, at most.
-        clocks: by how much the clocks of workers differ, see `grain.eventlog.runs.RunAssembly`.
+        clocks: by how much the clocks of workers differ, see `grain.facts.fold.Fold`.
     """
     collector = Collector(bars, clocks)
     for line in lines:

@@ -13,6 +13,7 @@ from grain.cli.options import config_option, load_config
 from grain.cli.plugin import Interrupted, report_errors
 from grain.cli.show import clean
 from grain.files.whole import whole_file
+from grain.resource.figures import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -139,12 +140,12 @@ def _watch(log: StoredLog, file: Path, *, all_rows: bool) -> None:
 
 def _write_page(reader: LogReader, log: StoredLog, output: str | None, *, all_rows: bool) -> None:
     from grain.cli.history.logs import lines_of
+    from grain.cli.plugins import installed_version
     from grain.cli.report.collecting import collect
     from grain.cli.report.figures import ALL_ROWS, USUAL_ROWS
     from grain.cli.report.page import render
-    from grain.cli.version import installed_version
     from grain.eventlog.reader import LogReader
-    from grain.eventlog.runs import clocks_of
+    from grain.facts.clocks import clocks_of
 
     # The whole log tells by how much the clocks of workers differ, and so is read twice.
     clocks = clocks_of(lines_of(LogReader(log.folder), log.size()))
@@ -162,13 +163,11 @@ def _write_page(reader: LogReader, log: StoredLog, output: str | None, *, all_ro
         return
     file = _file(log, output)
     _replace(file, [text])
-    size = file.stat().st_size
     totals = collected.totals
     cached = f" ({totals.cached:,} from the cache)" if totals.cached else ""
     click.echo(
         f"{clean(file)}: {totals.done:,} of {totals.tasks:,} tasks done{cached}, "
-        f"{totals.failed:,} failed; "
-        f"{_size(size)}"
+        f"{totals.failed:,} failed; {size_text(file.stat().st_size)}"
     )
 
 
@@ -176,7 +175,7 @@ def _write_trace(reader: LogReader, log: StoredLog, output: str) -> None:
     from grain.cli.history.logs import lines_of
     from grain.cli.report.trace import trace
     from grain.eventlog.reader import LogReader
-    from grain.eventlog.runs import clocks_of
+    from grain.facts.clocks import clocks_of
 
     # The whole log tells by how much the clocks of workers differ, and so is read twice.
     clocks = clocks_of(lines_of(LogReader(log.folder), log.size()))
@@ -187,7 +186,9 @@ def _write_trace(reader: LogReader, log: StoredLog, output: str) -> None:
         return
     file = Path(output)
     _replace(file, pieces)
-    click.echo(f"{clean(file)}: {_size(file.stat().st_size)}; open it at https://ui.perfetto.dev")
+    click.echo(
+        f"{clean(file)}: {size_text(file.stat().st_size)}; open it at https://ui.perfetto.dev"
+    )
     for note in notes(reader):
         click.echo(f"Note: {note}", err=True)
 
@@ -223,7 +224,3 @@ def _replace(file: Path, pieces: Iterable[str]) -> None:
                 out.writelines(data)
         else:
             raw.writelines(data)
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.0f} kB"

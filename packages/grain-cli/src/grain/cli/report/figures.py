@@ -6,6 +6,8 @@ import math
 import sys
 from typing import NamedTuple
 
+from grain.resource.figures import amount, percent
+
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 
 NOTHING = "\u2013"
@@ -20,27 +22,17 @@ _SPANS = (
 """Units of time, with the natural steps between ticks in each."""
 
 
-def number(amount: float) -> str:
-    """Format an amount to three digits, with commas between thousands: ``1,234``, ``4.8``."""
-    if amount == round(amount) or abs(amount) >= 100:
-        return f"{amount:,.0f}"
-    return f"{amount:.3g}"
-
-
 def hours(seconds: float) -> str:
     """Format core seconds in core-hours."""
-    amount = seconds / _HOUR
-    return "< 0.01" if 0 < amount < 0.01 else number(amount)
+    number = seconds / _HOUR
+    return "< 0.01" if 0 < number < 0.01 else amount(number)
 
 
 def share(part: float, whole: float) -> str:
     """Format a share in percent; a dash if there is no whole."""
     if whole <= 0:
         return NOTHING
-    percent = 100 * part / whole
-    if 0 < percent < 0.95:
-        return "< 1 %" if percent < 0.05 else f"{percent:.1f} %"
-    return f"{percent:.0f} %"
+    return percent(part / whole)
 
 
 class Ticks(NamedTuple):

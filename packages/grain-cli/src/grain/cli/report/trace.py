@@ -13,7 +13,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.show import clean
-from grain.eventlog.runs import RunAssembly
 from grain.eventlog.schema import (
     ClockChanged,
     LogEnded,
@@ -22,13 +21,15 @@ from grain.eventlog.schema import (
     WorkerJoined,
     WorkerLeft,
 )
+from grain.facts.fold import Fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from grain.eventlog.runs import EndedRun, OpenTask, WorkerClocks
     from grain.eventlog.schema import AnyLine
     from grain.eventlog.usage import RunMember
+    from grain.facts.clocks import WorkerClocks
+    from grain.facts.rows import Run, Task
 
 MISSION = 0
 """The process of the mission."""
@@ -86,14 +87,14 @@ class Tracer:
     """The events of a trace, from the lines of a log in their order."""
 
     def __init__(self, clocks: WorkerClocks | None = None) -> None:
-        self._assembly = RunAssembly(clocks)
+        self._fold = Fold(clocks)
         self._processes: dict[str, _Process] = {}
         self._counted = -1.0
 
     def feed(self, line: AnyLine) -> Iterator[Event]:
         """Yield the events that a line brings."""
-        run = self._assembly.feed(line)
-        now = self._micro(self._assembly.now)
+        run = self._fold.feed(line)
+        now = self._micro(self._fold.now)
         if run is not None:
             if run.started is not None:
                 yield from self._run(run)
@@ -113,45 +114,44 @@ class Tracer:
             yield self._instant(f"the clock was set by {line.by:,.1f} s", now, MISSION)
         elif isinstance(line, LogEnded):
             yield self._instant(" ".join(filter(None, (line.status, line.message))), now, MISSION)
-        if self._assembly.now - self._counted >= _EVERY or isinstance(line, LogEnded):
+        if self._fold.now - self._counted >= _EVERY or isinstance(line, LogEnded):
             yield self._count(now)
 
     def end(self) -> Iterator[Event]:
         """Yield the events of what still runs at the end of the log."""
-        now = self._micro(self._assembly.now)
-        for task in self._assembly.open_tasks():
+        now = self._micro(self._fold.now)
+        for task in self._fold.open_tasks():
             if task.started is None:
                 continue
             for member in task.members:
                 yield from self._running(task, member, self._micro(task.started), now)
         yield self._count(now)
 
-    def _running(self, task: OpenTask, member: str, start: int, now: int) -> Iterator[Event]:
+    def _running(self, task: Task, member: str, start: int, now: int) -> Iterator[Event]:
         """Yield the events of a task on one of its workers."""
         yield from self._process(member)
         process = self._processes[member]
-        if not process.has_room(start, task.request.get("Cores", 1.0)):
+        if not process.has_room(start, task.taken.get("Cores", 1.0)):
             return  # its worker has it beside its running tasks
         thread, _ = process.lane(start)
         yield from self._thread(process, thread, start, now)
-        submission = task.submission
         yield {
             "ph": "X",
-            "name": clean(submission.function),
+            "name": clean(task.function),
             "cat": "running",
             "ts": start,
             "dur": now - start,
             "pid": process.number,
             "tid": thread,
-            "args": {"task": submission.task, "request": clean(submission.request_text)},
+            "args": {"task": task.number, "request": clean(task.asked)},
         }
 
     def _micro(self, time: float) -> int:
-        return round((time - (self._assembly.first or 0.0)) * 1e6)
+        return round((time - (self._fold.first or 0.0)) * 1e6)
 
     def _count(self, now: int) -> Event:
-        self._counted = self._assembly.now
-        counts = {"waiting": self._assembly.total.waiting, "running": self._assembly.total.running}
+        self._counted = self._fold.now
+        counts = dict(zip(("waiting", "running"), self._fold.open, strict=True))
         return {"ph": "C", "name": "tasks", "ts": now, "pid": MISSION, "tid": 0, "args": counts}
 
     def _instant(self, text: str, now: int, process: int) -> Event:
@@ -170,14 +170,13 @@ class Tracer:
         if new:
             yield from _thread_names(process.number, thread)
 
-    def _run(self, run: EndedRun) -> Iterator[Event]:
+    def _run(self, run: Run) -> Iterator[Event]:
         for number, member in enumerate(run.members):
             # The first worker has it all.
-            yield from self._on_member(run, member, {"task": run.line.task} if number else {})
+            yield from self._on_member(run, member, {"task": run.task} if number else {})
 
-    def _on_member(self, run: EndedRun, member: RunMember, brief: Event) -> Iterator[Event]:
+    def _on_member(self, run: Run, member: RunMember, brief: Event) -> Iterator[Event]:
         """Yield the events of a run on one of its workers; `brief` in place of what is known."""
-        line = run.line
         assert run.started is not None
         yield from self._process(member.worker, member.host)
         process = self._processes[member.worker]
@@ -186,7 +185,7 @@ class Tracer:
         if not threads:
             if not run.reported and not process.has_room(begin, run.own_cores or 1.0):
                 # As far as can be known, it waited at its worker beside running tasks.
-                yield self._instant(f"task {line.task}: {line.outcome}", end, process.number)
+                yield self._instant(f"task {run.task}: {run.state}", end, process.number)
                 return
             length = end - begin
             lane, begin = process.lane(begin, round(run.slack * 1e6))
@@ -198,14 +197,14 @@ class Tracer:
                 yield from _thread_names(process.number, thread)
             yield {
                 "ph": "X",
-                "name": clean(run.submission.function),
-                "cat": line.outcome,
+                "name": clean(run.function),
+                "cat": run.state,
                 "ts": start,
                 "dur": end - start,
                 "pid": process.number,
                 "tid": thread,
                 # The first CPU has it all.
-                "args": args if not number else {"task": line.task},
+                "args": args if not number else {"task": run.task},
             }
 
 
@@ -225,24 +224,23 @@ def _thread_names(process: int, thread: int) -> Iterator[Event]:
     }
 
 
-def _args(run: EndedRun) -> Event:
+def _args(run: Run) -> Event:
     """Return what Perfetto shows of a run that is selected."""
-    line, submission = run.line, run.submission
     args: Event = {
-        "task": line.task,
-        "attempt": line.attempt,
-        "retry of": submission.retry_of,
-        "outcome": line.outcome,
-        "request": clean(submission.request_text),
+        "task": run.task,
+        "attempt": run.attempt,
+        "retry of": run.retry_of,
+        "outcome": run.state,
+        "request": clean(run.asked),
         "waited, s": round(run.waited, 6),
-        "error": clean(line.error),
-        "message": clean(line.message),
+        "error": clean(run.error),
+        "message": clean(run.message),
     }
-    if line.usage is not None:
-        args["CPU time, s"] = round(line.usage.cpu, 6)
-        if line.usage.measured_by != "none":
-            args["peak of memory, GB"] = line.usage.peak_memory
-            args["measured by"] = line.usage.measured_by
+    if run.usage is not None:
+        args["CPU time, s"] = round(run.usage.cpu, 6)
+        if run.usage.measured_by != "none":
+            args["peak of memory, GB"] = run.usage.peak_memory
+            args["measured by"] = run.usage.measured_by
     return {key: value for key, value in args.items() if value not in {"", 0} or key == "task"}
 
 
@@ -250,7 +248,7 @@ def trace(lines: Iterable[AnyLine], clocks: WorkerClocks | None = None) -> Itera
     """Yield the text of a trace, piece by piece: a JSON object with one event a line.
 
     Args:
-        clocks: by how much the clocks of workers differ, see `grain.eventlog.runs.RunAssembly`.
+        clocks: by how much the clocks of workers differ, see `grain.facts.fold.Fold`.
     """
     tracer = Tracer(clocks)
     yield '{"displayTimeUnit":"ms","traceEvents":[\n'

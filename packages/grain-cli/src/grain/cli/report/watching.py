@@ -7,9 +7,9 @@ import time
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
+from grain.cli.plugins import installed_version
 from grain.cli.report.collecting import Collector
 from grain.cli.report.page import render
-from grain.cli.version import installed_version
 from grain.eventlog.reader import LogReader
 
 if TYPE_CHECKING:

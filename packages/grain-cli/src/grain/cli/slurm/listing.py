@@ -87,7 +87,7 @@ class Listing(NamedTuple):
                     block = blocks.of_task(entry, task)
                 found.append(
                     SlurmTask(
-                        entry, task, standing, now=self.now, queue=book.queue.name, uid=uid,
+                        entry, task, standing, self.now, queue=book.queue.name, uid=uid,
                         dispatched=dispatched is not False, form=form,
                         block=block,
                     )

@@ -6,9 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from grain.cli.queue.fitting import blocks_of
 from grain.cli.slurm.here import CommandFailed
-from grain.queue.book import Book
 from grain.queue.errors import QueueError, Unusable
 from grain.queue.folder import DEFAULT, Queue, queue_folder
 
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.cli.slurm.here import Here
-    from grain.queue.book import Entry
+    from grain.queue.book import Book, Entry
 
 T = TypeVar("T")
 
@@ -54,6 +52,7 @@ def read_book(here: Here, what: str = "slurm_load_jobs error") -> Book | None:
     Raises:
         CommandFailed: not everything could be read, for `PATIENCE` seconds.
     """
+    from grain.queue.book import Book  # which sbatch begins without
 
     def read() -> Book | None:
         queue = open_queue(here)
@@ -171,6 +170,9 @@ def wait_for(
         NeverBegins: it never begins, as another job did not end as it wants, or it fits nowhere.
         CommandFailed: the files of the queue cannot be read.
     """
+    from grain.cli.queue.fitting import blocks_of
+    from grain.queue.book import Book
+
     what = f"{here.command}: error"
     book = patiently(here, what, lambda: Book.read(queue))
     began = time.monotonic()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from grain.cli.columns import fields
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import patiently, read_book
 from grain.cli.slurm_words import accounts
+from grain.cli.slurm_words.facts import SlurmStep, is_chosen
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import states_named
@@ -60,7 +63,14 @@ def sacct(words: list[str], here: Here) -> SlurmAnswer:
     for name in _UNSUPPORTED:
         if parsed.has(name):
             raise CommandFailed(f"sacct: error: (Grain) --{name} is not supported")
-    columns = accounts.columns(_format(parsed, here))
+    separator = ""
+    if parsed.has("parsable") or parsed.has("parsable2"):
+        separator = parsed.last("delimiter", "|")
+    columns = accounts.columns(
+        _format(parsed, here), separator=separator, units=parsed.last("units")
+    )
+    if separator and not (parsed.has("parsable") and not parsed.has("parsable2")):
+        columns[-1:] = [replace(one, after="") for one in columns[-1:]]
     now = time.time()
     first = _time(parsed, "starttime", now)
     last = _time(parsed, "endtime", now)
@@ -73,27 +83,27 @@ def sacct(words: list[str], here: Here) -> SlurmAnswer:
         first = time.mktime((*here_now[:3], 0, 0, 0, 0, 0, -1))
     entries = patiently(here, "sacct: error", lambda: list(_entries(listing, wanted, first)))
     tasks = listing.tasks(entries)
+    wanted_facts = {
+        "user": parsed.words("user", "uid"),
+        "name": parsed.words("name"),
+        "account": parsed.words("accounts"),
+        "partition": parsed.words("partition"),
+        "qos": parsed.words("qos"),
+        "node": parsed.words("nodelist"),
+        "wckey": parsed.words("wckeys"),
+    }
     lines = [
         line
         for one in tasks
         if _in_time(one, first or 0.0, now if last is None else last)
         and (not states or one.state in states)
-        and _fits(parsed, one)
+        and is_chosen(one, **wanted_facts)
         for line in _lines(one, book, allocations=parsed.has("allocations"))
         if wanted is None or any(_is_meant(meant, line) for meant in wanted)
     ]
-    separator = ""
-    if parsed.has("parsable") or parsed.has("parsable2"):
-        separator = parsed.last("delimiter", "|")
+    text = fields(columns, lines, heads=not parsed.has("noheader"), rule=not separator)
     return SlurmAnswer(
-        accounts.table(
-            columns,
-            lines,
-            head=not parsed.has("noheader"),
-            separator=separator,
-            trailing=parsed.has("parsable") and not parsed.has("parsable2"),
-            units=parsed.last("units"),
-        ),
+        "".join(f"{line}\n" for line in text),
         "\n".join(f"sacct: (Grain) {sentence}" for sentence in (book.damaged if book else ())),
     )
 
@@ -166,38 +176,17 @@ def _in_time(facts: SlurmTask, first: float, last: float) -> bool:
     return facts.job.at <= last and not 0 < facts.ended < first
 
 
-def _lines(
-    facts: SlurmTask, book: Book | None, *, allocations: bool
-) -> Iterator[accounts.AccountLine]:
-    yield accounts.AccountLine(facts)
-    if facts.run is not None and not allocations:
-        yield accounts.AccountLine(facts, batch=True)
-        if book is not None:
-            for step in steps_of(book.queue, facts.number, facts.task, facts.run.attempt):
-                yield accounts.AccountLine(facts, step=step)
+def _lines(facts: SlurmTask, book: Book | None, *, allocations: bool) -> Iterator[accounts.Line]:
+    yield facts
+    if facts.run is not None and book is not None and not allocations:
+        yield SlurmStep.of_script(facts, facts.run)
+        for step in steps_of(book.queue, facts.number, facts.task, facts.run.attempt):
+            yield SlurmStep.of_srun(facts, step)
 
 
-def _is_meant(meant: Meant, line: accounts.AccountLine) -> bool:
-    if not meant.has(line.facts.number, line.facts.task):
-        return False
-    return not meant.step or line.step_name == meant.step
-
-
-def _fits(parsed: Parsed, facts: SlurmTask) -> bool:
-    def words(*names: str) -> set[str]:
-        return {word for name in names for word in parsed.last(name).split(",") if word}
-
-    users = words("user", "uid")
-    names = words("name")
-    return (
-        (not users or facts.job.user in users or str(os.getuid()) in users)
-        and (not names or facts.job.name in names)
-        and (not words("accounts") or facts.option("account") in words("accounts"))
-        and (not words("partition") or bool(words("partition") & set(facts.partition.split(","))))
-        and (not words("qos") or facts.option("qos") in words("qos"))
-        and (not words("nodelist") or facts.node in words("nodelist"))
-        and (not words("wckeys") or facts.option("wckey") in words("wckeys"))
-    )
+def _is_meant(meant: Meant, line: accounts.Line) -> bool:
+    facts, step = (line.task, line.name) if isinstance(line, SlurmStep) else (line, "")
+    return meant.has(facts.number, facts.task) and meant.step in ("", step)
 
 
 def seff(words: list[str], here: Here) -> SlurmAnswer:

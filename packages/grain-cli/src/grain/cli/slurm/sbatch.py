@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -207,6 +206,8 @@ def _read(words: list[str], here: Here) -> tuple[str, str, list[str]]:
         path = Path(name)
         try:
             if "/" not in name and not path.exists():
+                import shutil  # which takes a while, and few need it
+
                 path = Path(shutil.which(name, path=here.environment.get("PATH")) or name)
             with path.open("rb") as file:
                 content = file.read(LONGEST_SCRIPT + 1)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
+from grain.cli.columns import Column, fields
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.nodes import SHORT, find_nodes, least
 from grain.cli.slurm.reading import read_book
+from grain.cli.slurm_words.formats import by_words, letters, names, same
 from grain.cli.slurm_words.grammar import options, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from grain.cli.slurm.here import Here
     from grain.cli.slurm.nodes import SlurmNode
     from grain.cli.slurm_words.grammar import Parsed
@@ -30,7 +28,6 @@ Usage: sinfo [OPTIONS]
 
 Shows the one partition of the queue of Grain, which has its name; its nodes are hosts of workers.
 """
-_LETTER = re.compile(r"%(\.?)(\d{0,4})([A-Za-z])")
 _DEFAULT = "%9P %.5a %.10l %.6D %.6t %N"
 _SUMMARY = "%9P %.5a %.10l %.16F %N"
 _LONG = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
@@ -46,57 +43,46 @@ _INSTEAD = {
     "sreport": "Grain has no accounts; sacct lists jobs",
 }
 _REASONS = "REASON               USER      TIMESTAMP           NODELIST\n"
-# The names of --Format, with their letters.
-_NAMES = {
-    "allocnodes": "S", "available": "a", "cores": "Y", "cpus": "c", "cpusload": "O",
-    "cpusstate": "C", "defaulttime": "L", "disk": "d", "features": "f", "features_act": "b",
-    "freemem": "e", "gres": "G", "groups": "g", "maxcpuspernode": "B", "memory": "m",
-    "nodeaddr": "o", "nodeai": "A", "nodeaiot": "F", "nodehost": "n", "nodelist": "N",
-    "nodes": "D", "oversubscribe": "h", "partition": "P", "partitionname": "R",
-    "prioritytier": "p", "reason": "E", "root": "r", "size": "s", "socketcorethread": "z",
-    "sockets": "X", "statecompact": "t", "statelong": "T", "threads": "Z", "time": "l",
-    "weight": "w",
-}  # fmt: skip
-_NAME = re.compile(r"([A-Za-z_]+)(?::(\.?\d{0,4})(.*))?", re.DOTALL)
-# Of a group of nodes; the partition and the nodes that there will be stand beside them.
-_FIELDS: dict[str, tuple[str, Callable[[_Group], str]]] = {
-    "A": ("NODES(A/I)", lambda one: one.nodes_by_use("{busy}/{idle}")),
-    "B": ("MAX_CPUS_PER_NODE", lambda _: "UNLIMITED"),
-    "C": ("CPUS(A/I/O/T)", lambda one: one.cpus_by_use()),
-    "D": ("NODES", lambda one: str(len(one.nodes))),
-    "E": ("REASON", lambda _: "none"),
-    "F": ("NODES(A/I/O/T)", lambda one: one.nodes_by_use("{busy}/{idle}/{other}/{all}")),
-    "G": ("GRES", lambda one: one.gres),
-    "L": ("DEFAULTTIME", lambda _: "n/a"),
-    "N": ("NODELIST", lambda one: one.names),
-    "O": ("CPU_LOAD", lambda _: "N/A"),
-    "P": ("PARTITION", lambda one: f"{one.queue}*"),
-    "R": ("PARTITION", lambda one: one.queue),
-    "S": ("ALLOCNODES", lambda _: "all"),
-    "T": ("STATE", lambda one: one.state),
-    "X": ("SOCKETS", lambda _: "1"),
-    "Y": ("CORES", lambda one: one.cpus),
-    "Z": ("THREADS", lambda _: "1"),
-    "a": ("AVAIL", lambda _: "up"),
-    "b": ("ACTIVE_FEATURES", lambda _: "(null)"),
-    "c": ("CPUS", lambda one: one.cpus),
-    "d": ("TMP_DISK", lambda _: "0"),
-    "e": ("FREE_MEM", lambda _: "N/A"),
-    "f": ("AVAIL_FEATURES", lambda _: "(null)"),
-    "g": ("GROUPS", lambda _: "all"),
-    "h": ("OVERSUBSCRIBE", lambda _: "NO"),
+_FIELDS: dict[str, Column[_Group]] = by_words({
+    "A nodeai": Column("NODES(A/I)", lambda one: one.nodes_by_use("{busy}/{idle}")),
+    "B maxcpuspernode": Column("MAX_CPUS_PER_NODE", same("UNLIMITED")),
+    "C cpusstate": Column("CPUS(A/I/O/T)", lambda one: one.cpus_by_use()),
+    "D nodes": Column("NODES", lambda one: len(one.nodes)),
+    "E reason": Column("REASON", same("none")),
+    "F nodeaiot": Column(
+        "NODES(A/I/O/T)", lambda one: one.nodes_by_use("{busy}/{idle}/{other}/{all}")
+    ),
+    "G gres": Column("GRES", lambda one: one.gres),
+    "L defaulttime": Column("DEFAULTTIME", same("n/a")),
+    "N nodelist": Column("NODELIST", lambda one: one.names),
+    "O cpusload": Column("CPU_LOAD", same("N/A")),
+    "P partition": Column("PARTITION", lambda one: f"{one.queue}*"),
+    "R partitionname": Column("PARTITION", lambda one: one.queue),
+    "S allocnodes": Column("ALLOCNODES", same("all")),
+    "T statelong": Column("STATE", lambda one: one.state),
+    "X sockets": Column("SOCKETS", same("1")),
+    "Y cores": Column("CORES", lambda one: one.cpus),
+    "Z threads": Column("THREADS", same("1")),
+    "a available": Column("AVAIL", same("up")),
+    "b features_act": Column("ACTIVE_FEATURES", same("(null)")),
+    "c cpus": Column("CPUS", lambda one: one.cpus),
+    "d disk": Column("TMP_DISK", same("0")),
+    "e freemem": Column("FREE_MEM", same("N/A")),
+    "f features": Column("AVAIL_FEATURES", same("(null)")),
+    "g groups": Column("GROUPS", same("all")),
+    "h oversubscribe": Column("OVERSUBSCRIBE", same("NO")),
     # A worker ends, but the next ones come: what a job may take is not limited by those of now.
-    "l": ("TIMELIMIT", lambda _: "infinite"),
-    "m": ("MEMORY", lambda one: one.memory),
-    "n": ("HOSTNAMES", lambda one: one.names),
-    "o": ("NODE_ADDR", lambda one: one.names),
-    "p": ("PRIO_TIER", lambda _: "1"),
-    "r": ("ROOT", lambda _: "no"),
-    "s": ("JOB_SIZE", lambda _: "1-infinite"),
-    "t": ("STATE", lambda one: SHORT.get(one.state, one.state)),
-    "w": ("WEIGHT", lambda _: "1"),
-    "z": ("S:C:T", lambda one: f"1:{one.cpus}:1"),
-}
+    "l time": Column("TIMELIMIT", same("infinite")),
+    "m memory": Column("MEMORY", lambda one: one.memory),
+    "n nodehost": Column("HOSTNAMES", lambda one: one.names),
+    "o nodeaddr": Column("NODE_ADDR", lambda one: one.names),
+    "p prioritytier": Column("PRIO_TIER", same("1")),
+    "r root": Column("ROOT", same("no")),
+    "s size": Column("JOB_SIZE", same("1-infinite")),
+    "t statecompact": Column("STATE", lambda one: SHORT.get(one.state, one.state)),
+    "w weight": Column("WEIGHT", same("1")),
+    "z socketcorethread": Column("S:C:T", lambda one: f"1:{one.cpus}:1"),
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -177,42 +163,31 @@ def sinfo(words: list[str], here: Here) -> SlurmAnswer:
     if parsed.has("Node") and parsed.has("long"):
         form = _LONG_BY_NODE
     form = parsed.last("format", here.environment.get("SINFO_FORMAT") or form)
-    if parsed.has("Format"):
-        form = _letters(parsed.last("Format"))
     wanted = parsed.last("partition")
     listed = not wanted or queue in wanted.split(",")
-    groups = _groups(parsed, here, queue, form) if listed else []
+    groups = _groups(parsed, here, queue, _columns(parsed, form)) if listed else []
     width = max([_NARROWEST, *(len(group.names) for group in groups)])
-    form = form.replace("%#N", f"%{width}N")
-    rows = [] if parsed.has("noheader") else [_LETTER.sub(_head, form)]
-    rows += [_LETTER.sub(partial(_value, group), form) for group in groups]
-    if parsed.has("long"):
-        rows.insert(0, time.ctime())
+    heads = not parsed.has("noheader")
+    rows = [time.ctime()] if parsed.has("long") else []
+    rows += fields(_columns(parsed, form, width), groups, heads=heads)
     return SlurmAnswer("".join(f"{row}\n" for row in rows))
 
 
-def _letters(names: str) -> str:
-    """Return a format of letters for one of names, as ``NodeList:10,CPUs:.5``.
-
-    Raises:
-        CommandFailed: a name means nothing.
-    """
-    form = ""
-    for part in names.split(","):
-        match = _NAME.fullmatch(part.strip())
-        letter = _NAMES.get(match[1].lower()) if match else None
-        if match is None or letter is None:
-            raise CommandFailed(f"sinfo: error: Invalid job format specification: {part}")
-        form += f"%{'20' if match[2] is None else match[2]}{letter}{match[3] or ''}"
-    return form
+def _columns(parsed: Parsed, form: str, width: int = 0) -> list[Column[_Group]]:
+    """Return the columns of a format; `width` is that of the longest name of a group."""
+    if parsed.has("Format"):
+        wrong = "sinfo: error: Invalid job format specification"
+        return names(parsed.last("Format"), _FIELDS, wrong)
+    wrong = "sinfo: error: Invalid node format specification"
+    return letters(form.replace("%#N", f"%{width}N"), _FIELDS, wrong)
 
 
-def _groups(parsed: Parsed, here: Here, queue: str, form: str) -> list[_Group]:
+def _groups(parsed: Parsed, here: Here, queue: str, columns: list[Column[_Group]]) -> list[_Group]:
     """Return the groups of nodes that have a line each."""
     nodes, like = find_nodes(here)
-    names, states = parsed.last("nodes"), parsed.last("states")
-    if names:
-        nodes = [node for node in nodes if node.name in names.split(",")]
+    hosts, states = parsed.last("nodes"), parsed.last("states")
+    if hosts:
+        nodes = [node for node in nodes if node.name in hosts.split(",")]
     if states:
         wanted = {state.lower() for state in states.split(",")}
         nodes = [
@@ -224,40 +199,19 @@ def _groups(parsed: Parsed, here: Here, queue: str, form: str) -> list[_Group]:
         nodes = [node for node in nodes if node.state == "unknown*"]
     if parsed.has("responding"):
         nodes = [node for node in nodes if node.state != "unknown*"]
-    letters = {match[3] for match in _LETTER.finditer(form)}
+    heads = {column.name for column in columns}
     groups: dict[tuple[object, ...], list[SlurmNode]] = {}
     for node in nodes:
         key = (
-            node.state if letters & {"t", "T"} else "",
-            node.gpus if "G" in letters else 0,
-            node.name if parsed.has("Node") or letters & {"n", "o"} else "",
+            node.state if "STATE" in heads else "",
+            node.gpus if "GRES" in heads else 0,
+            node.name if parsed.has("Node") or heads & {"HOSTNAMES", "NODE_ADDR"} else "",
             (node.cpus, node.memory) if parsed.has("exact") else (),
         )
         groups.setdefault(key, []).append(node)
     found = [_Group(queue, tuple(group), like) for group in groups.values()]
-    chosen = names or states or any(map(parsed.has, ("Node", "dead", "responding")))
+    chosen = hosts or states or any(map(parsed.has, ("Node", "dead", "responding")))
     return found or ([] if chosen else [_Group(queue, (), like)])
-
-
-def _head(match: re.Match[str]) -> str:
-    return _padded(match, _field(match[3])[0])
-
-
-def _value(group: _Group, match: re.Match[str]) -> str:
-    return _padded(match, _field(match[3])[1](group))
-
-
-def _field(letter: str) -> tuple[str, Callable[[_Group], str]]:
-    if letter not in _FIELDS:
-        raise CommandFailed(f"sinfo: error: Invalid node format specification: {letter}")
-    return _FIELDS[letter]
-
-
-def _padded(match: re.Match[str], text: str) -> str:
-    width = int(match[2] or 0)
-    if not width:
-        return text
-    return (text.rjust(width) if match[1] else text.ljust(width))[:width]
 
 
 def sacctmgr(words: list[str], here: Here) -> SlurmAnswer:

@@ -6,10 +6,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from grain.cli.columns import fields
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer, user_named
 from grain.cli.slurm.listing import MIN_JOB_AGE, Listing
 from grain.cli.slurm.reading import read_book
-from grain.cli.slurm_words import formats
+from grain.cli.slurm_words import listed
+from grain.cli.slurm_words.facts import is_chosen
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.records import job_data
@@ -18,6 +20,7 @@ from grain.cli.slurm_words.states import OPEN, VALID, states_named
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from grain.cli.columns import Column
     from grain.cli.slurm.here import Here
     from grain.cli.slurm_words.facts import SlurmTask
     from grain.cli.slurm_words.grammar import Parsed
@@ -104,13 +107,12 @@ def _list(parsed: Parsed, here: Here) -> str:
     tasks = _filtered(parsed, here, tasks)
     tasks.sort(key=lambda one: (one.partition, one.compact, -one.job.priority))
     if keys := parsed.last("sort", here.environment.get("SQUEUE_SORT", "")):
-        tasks = formats.sorted_by(keys, tasks)
+        tasks = listed.sorted_by(keys, tasks)
     if parsed.has("json"):
         return _json([job_data(one) for one in tasks])
-    lines = [] if parsed.has("noheader") else [formats.head(columns)]
-    if parsed.has("long") and not parsed.has("noheader"):
-        lines.insert(0, time.ctime(listing.now))
-    lines += [formats.line(columns, one) for one in tasks]
+    heads = not parsed.has("noheader")
+    date = [time.ctime(listing.now)] if parsed.has("long") and heads else []
+    lines = [*date, *fields(columns, tasks, heads=heads)]
     return "".join(f"{text}\n" for text in lines)
 
 
@@ -138,21 +140,19 @@ def _chooser(wanted: list[Meant] | None) -> Callable[[int, int | None], bool]:
     return lambda job, task: any(one.has(job, task) for one in by_job.get(job, ()))
 
 
-def _columns(parsed: Parsed, here: Here) -> list[formats.ListColumn]:
+def _columns(parsed: Parsed, here: Here) -> list[Column[SlurmTask]]:
     for name, value in reversed(parsed.given):
         if name == "format":
-            return formats.letters(value)
+            return listed.of_letters(value)
         if name == "Format":
-            return formats.names(value)
+            return listed.of_names(value)
     if parsed.has("long"):
-        return formats.letters(formats.LONG)
+        return listed.of_letters(listed.LONG)
     if form := here.environment.get("SQUEUE_FORMAT"):
-        return formats.letters(form)
+        return listed.of_letters(form)
     if form := here.environment.get("SQUEUE_FORMAT2"):
-        return formats.names(form)
-    if parsed.has("start"):
-        return formats.letters("%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R")
-    return formats.letters(formats.DEFAULT)
+        return listed.of_names(form)
+    return listed.of_letters(listed.START if parsed.has("start") else listed.DEFAULT)
 
 
 def _states(parsed: Parsed, here: Here) -> frozenset[str]:
@@ -181,30 +181,20 @@ def _wanted(parsed: Parsed, listing: Listing) -> list[Meant] | None:
 
 
 def _filtered(parsed: Parsed, here: Here, tasks: list[SlurmTask]) -> list[SlurmTask]:
-    def words(option: str, variable: str = "") -> set[str]:
-        text = parsed.last(option) or (here.environment.get(variable, "") if variable else "")
-        return {word for word in text.split(",") if word}
+    def words(option: str, variable: str) -> set[str]:
+        return parsed.words(option, otherwise=here.environment.get(variable, ""))
 
-    users = words("user", "SQUEUE_USERS")
-    if parsed.has("me"):
-        users = {here.user}
+    users = {here.user} if parsed.has("me") else words("user", "SQUEUE_USERS")
     for word in users:
         if not user_named(word):
             raise CommandFailed(f"squeue: error: Invalid user: {word}\n")
-    users = set(map(user_named, users))
-    partitions = words("partition", "SQUEUE_PARTITION")
-    names = words("name", "SQUEUE_NAMES")
-    accounts, qos = words("account", "SQUEUE_ACCOUNT"), words("qos", "SQUEUE_QOS")
-    nodes = words("nodelist")
-    return [
-        one
-        for one in tasks
-        if (not users or one.job.user in users)
-        and (not partitions or partitions & set(one.partition.split(",")))
-        and (not names or one.job.name in names)
-        and (not accounts or one.option("account") in accounts)
-        and (not qos or one.option("qos") in qos)
-        and (not nodes or nodes & one.hosts)
-        and not parsed.has("reservation")
-        and not parsed.has("licenses")
-    ]
+    wanted = {
+        "user": set(map(user_named, users)),
+        "partition": words("partition", "SQUEUE_PARTITION"),
+        "name": words("name", "SQUEUE_NAMES"),
+        "account": words("account", "SQUEUE_ACCOUNT"),
+        "qos": words("qos", "SQUEUE_QOS"),
+        "node": parsed.words("nodelist"),
+    }
+    nothing = parsed.has("reservation") or parsed.has("licenses")
+    return [one for one in tasks if not nothing and is_chosen(one, **wanted)]

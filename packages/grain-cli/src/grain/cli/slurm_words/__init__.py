@@ -6,8 +6,9 @@ Map:
 - ``options``: the options of ``sbatch`` and ``srun``, also in lines ``#SBATCH`` of a script
 - ``values``: times, memory, dependencies and other values as users write them
 - ``submission``: the words of ``sbatch`` become what a submission asks for
-- ``formats``: the formats of ``squeue``, and lines in them
-- ``accounts``: the fields of ``sacct``, and its lines
+- ``formats``: formats of letters and names over tables of fields
+- ``listed``: the fields of ``squeue``
+- ``accounts``: the fields of ``sacct``, and ``seff``
 - ``steps``: a step of ``srun``
 - ``records``: records as ``scontrol`` shows them
 - ``facts``: a task as formats show it

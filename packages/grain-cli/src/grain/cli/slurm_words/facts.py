@@ -1,16 +1,20 @@
-"""Tasks as the formats of ``squeue``, ``sacct`` and ``scontrol`` show them."""
+"""Tasks and steps as the formats of ``squeue``, ``sacct`` and ``scontrol`` show them."""
 
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from grain.cli.queue.tasks import TaskRow
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
 from grain.queue import patterns
+from grain.queue.notes.steps import StepRecord
 from grain.queue.selectors import plain_number
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from grain.queue.book import Block, Entry
     from grain.queue.records import Dependency
     from grain.queue.states import Run, Standing
@@ -20,14 +24,11 @@ _UNTIL = {"ok": "afterok", "fail": "afternotok", "any": "afterany", "begun": "af
           "each": "aftercorr"}  # fmt: skip
 
 
-class SlurmTask:
+class SlurmTask(TaskRow):
     """A task of an array, or a job without an array, as Slurm sees it.
 
     Args:
-        entry: its job.
-        task: its number; None for a job without an array.
-        standing: its state in the queue.
-        now: Unix seconds.
+        entry, task, standing, now: as of `TaskRow`.
         queue: the name of the queue, which is the partition of jobs that name none.
         uid: of the user.
         dispatched: True if the queue has a dispatcher.
@@ -40,20 +41,15 @@ class SlurmTask:
         entry: Entry,
         task: int | None,
         standing: Standing,
-        *,
         now: float,
+        *,
         queue: str,
         uid: int = 0,
         dispatched: bool = True,
         form: str = "",
         block: Block | None = None,
     ) -> None:
-        self.entry = entry
-        self.job = entry.job
-        self.number = entry.number
-        self.task = task
-        self.standing = standing
-        self.now = now
+        super().__init__(entry, task, standing, now)
         self.queue = queue
         self.uid = uid
         self.form = form
@@ -64,15 +60,7 @@ class SlurmTask:
     @property
     def run(self) -> Run | None:
         """The attempt that runs or was the last one; None if the task waits, or never began."""
-        run = self.standing.run
-        if run is None or self.state == "PENDING" or (run.how == "cancelled" and not run.worker):
-            return None
-        return run
-
-    @property
-    def name(self) -> str:
-        """The number by which commands name it, as ``12_3``."""
-        return str(self.number) if self.task is None else f"{self.number}_{self.task}"
+        return None if self.state == "PENDING" else super().run
 
     @property
     def plain(self) -> int:
@@ -83,6 +71,11 @@ class SlurmTask:
     def compact(self) -> str:
         """The state in one to three letters."""
         return COMPACT[self.state]
+
+    @property
+    def accounted_state(self) -> str:
+        """Its state as ``sacct`` has it, which does not know ``COMPLETING``."""
+        return "RUNNING" if self.state == "COMPLETING" else self.state
 
     @property
     def node(self) -> str:
@@ -102,12 +95,7 @@ class SlurmTask:
     @property
     def nodelist(self) -> str:
         """The nodes on which it runs or ran, as ``n[1-4]``; "" if it did not."""
-        names = [_short(host) for host in self.run.hosts] if self.run else []
-        if len(set(names)) < 2:
-            return names[0] if names else ""
-        from grain.resource.figures import hostlist  # with all kinds of resources
-
-        return hostlist(names)
+        return hosts_text([_short(host) for host in self.run.hosts] if self.run else [])
 
     @property
     def hosts(self) -> set[str]:
@@ -172,6 +160,11 @@ class SlurmTask:
         return f"{size}M" if size % 1024 else f"{size // 1024}G"
 
     @property
+    def eligible(self) -> float:
+        """The time from which it might begin, in Unix seconds."""
+        return max(self.job.at, self.job.not_before)
+
+    @property
     def began(self) -> float:
         """The time at which it began, in Unix seconds; 0 if it did not."""
         return self.run.began if self.run else 0.0
@@ -185,9 +178,7 @@ class SlurmTask:
     @property
     def elapsed(self) -> float:
         """The seconds for which it runs, or ran."""
-        if self.run is None:
-            return 0.0
-        return self.run.elapsed if self.run.how else max(self.now - self.run.began, 0.0)
+        return self.seconds or 0.0
 
     @property
     def limit(self) -> str:
@@ -257,9 +248,101 @@ class SlurmTask:
         """The number of times that it has begun again."""
         return max(self.standing.attempt - 1, 0)
 
+    @property
+    def tres(self) -> str:
+        """Its resources in one word, as ``cpu=2,mem=100M,node=1``."""
+        parts = [f"cpu={self.cores}"]
+        parts += [f"mem={self.memory_of_all}"] if self.memory != "0" else []
+        parts += [f"node={self.nodes}", f"billing={self.cores}"]
+        parts += [f"gres/gpu={self.gpus * self.nodes}"] if self.gpus else []
+        return ",".join(parts)
+
     def option(self, name: str, none: str = "(null)") -> str:
         """Return an option with which it was submitted, as it was given."""
         return self.job.options.get(name) or none
+
+
+class SlurmStep(NamedTuple):
+    """A step of a task: its script, or what srun has started, as Slurm sees it.
+
+    Attributes:
+        task: its task.
+        name: as ``batch`` or ``0``.
+        noted: what is known of it.
+        exit_code: the exit status and the signal, as ``1:0``.
+        state: its state.
+    """
+
+    task: SlurmTask
+    name: str
+    noted: StepRecord
+    exit_code: str
+    state: str
+
+    @classmethod
+    def of_script(cls, task: SlurmTask, run: Run) -> SlurmStep:
+        """Return the step that is the script of a task, in an attempt that has begun."""
+        noted = StepRecord(
+            0, "batch", 1, task.cores_each, (task.node,), run.began, task.ended, cpu=run.cpu,
+            memory=run.memory,
+        )  # fmt: skip
+        ended = run.how in ("cancelled", "timeout")
+        return cls(task, "batch", noted, "0:15" if ended else task.exit_code, task.accounted_state)
+
+    @classmethod
+    def of_srun(cls, task: SlurmTask, noted: StepRecord) -> SlurmStep:
+        """Return a step of srun; one whose end was not noted has ended with its task."""
+        # The highest status of its processes.
+        worst = max(noted.statuses, key=lambda one: 128 - one if one < 0 else one, default=0)
+        state = noted.state or ("CANCELLED" if task.ended else "RUNNING")
+        if noted.ended and not noted.state:
+            state = "FAILED" if any(noted.statuses) else "COMPLETED"
+        exit_code = f"0:{-worst}" if worst < 0 else f"{worst}:0"
+        return cls(task, str(noted.step), noted, exit_code, state)
+
+    @property
+    def full_name(self) -> str:
+        """The name by which commands name it, as ``12_3.batch``."""
+        return f"{self.task.name}.{self.name}"
+
+    @property
+    def ended(self) -> float:
+        """The time at which it ended, in Unix seconds; 0 if it has not."""
+        return self.noted.ended or self.task.ended
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds for which it runs, or ran."""
+        return max((self.ended or self.task.now) - self.noted.began, 0.0)
+
+
+_CHOICES: dict[str, Callable[[SlurmTask], set[str]]] = {
+    "user": lambda task: {task.job.user, str(task.uid)},
+    "partition": lambda task: set(task.partition.split(",")),
+    "name": lambda task: {task.job.name},
+    "account": lambda task: {task.option("account")},
+    "qos": lambda task: {task.option("qos")},
+    "wckey": lambda task: {task.option("wckey")},
+    "node": lambda task: task.hosts,
+}
+
+
+def is_chosen(task: SlurmTask, **wanted: set[str]) -> bool:
+    """Return True if a task has one of the wanted values of each property.
+
+    Args:
+        wanted: the values, by names of `_CHOICES`; empty for any.
+    """
+    return all(not values or values & _CHOICES[name](task) for name, values in wanted.items())
+
+
+def hosts_text(names: Sequence[str]) -> str:
+    """Return hosts as ``n[1-4]``."""
+    if len(set(names)) < 2:
+        return names[0] if names else ""
+    from grain.resource.figures import hostlist  # with all kinds of resources
+
+    return hostlist(names)
 
 
 def _part(one: Dependency) -> str:

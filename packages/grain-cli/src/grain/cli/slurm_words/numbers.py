@@ -9,11 +9,9 @@ from grain.queue.arrays import parse_array, task_numbers
 from grain.queue.errors import BadInput
 from grain.queue.selectors import TASKS_PER_JOB
 
-_NUMBER = re.compile(
-    r"(\d{1,15})(?:_(?:(\d{1,9})|\*|\[([0-9,:%-]+)\]))?(?:\.([a-z0-9_]+))?", re.ASCII
-)
+_NUMBER = r"(?a)(\d{1,15})(?:_(?:(\d{1,9})|\*|\[([0-9,:%-]+)\]))?(?:\.([a-z0-9_]+))?"
 
-_IN_LIST = re.compile(r"(?:\[[^\]]*\]?|[^, \[])+")
+_IN_LIST = r"(?:\[[^\]]*\]?|[^, \[])+"
 
 
 class Meant(NamedTuple):
@@ -36,7 +34,7 @@ class Meant(NamedTuple):
 
 def split_words(text: str) -> list[str]:
     """Split a list of jobs at commas and spaces that are not between brackets."""
-    return _IN_LIST.findall(text)
+    return re.findall(_IN_LIST, text)
 
 
 def meant(word: str, newest: int) -> Meant:
@@ -50,7 +48,7 @@ def meant(word: str, newest: int) -> Meant:
     Raises:
         ValueError: it means none.
     """
-    match = _NUMBER.fullmatch(word)
+    match = re.fullmatch(_NUMBER, word)
     if match is None:
         raise ValueError(word)
     job, step = int(match[1]), match[4] or ""

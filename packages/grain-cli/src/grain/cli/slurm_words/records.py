@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from grain.cli import show
-from grain.cli.slurm_words.formats import tres
 from grain.cli.slurm_words.values import long_span, moment
 
 if TYPE_CHECKING:
@@ -38,15 +37,15 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
         f"JobState={facts.state} Reason={facts.reason} Dependency={facts.dependency or '(null)'}",
         f"Requeue={int(job.requeue)} {ended}",
         f"RunTime={long_span(facts.elapsed)} TimeLimit={limit} TimeMin=N/A",
-        f"SubmitTime={facts.time(job.at)} EligibleTime={facts.time(max(job.at, job.not_before))}",
-        f"AccrueTime={facts.time(max(job.at, job.not_before))}",
+        f"SubmitTime={facts.time(job.at)} EligibleTime={facts.time(facts.eligible)}",
+        f"AccrueTime={facts.time(facts.eligible)}",
         f"StartTime={facts.time(start)} EndTime={facts.time(end)} Deadline=N/A",
         f"Partition={facts.partition} AllocNode:Sid={job.host}:0",
         "ReqNodeList=(null) ExcNodeList=(null)",
         f"NodeList={facts.nodelist or '(null)' if facts.state != 'PENDING' else ''}",
         *([f"BatchHost={node}"] * bool(node)),
         f"NumNodes={facts.nodes} {numbers} ReqB:S:C:T=0:0:*:*",
-        f"TRES={tres(facts)}",
+        f"TRES={facts.tres}",
         "Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*",
         f"MinCPUsNode={facts.cores_each} MinMemoryNode={memory} MinTmpDiskNode=0",
         f"Features={facts.option('constraint')} DelayBoot=00:00:00",
@@ -83,7 +82,7 @@ def job_data(facts: SlurmTask) -> dict[str, Any]:
         "cpus": facts.cores,
         "current_working_directory": job.directory,
         "dependency": facts.dependency,
-        "eligible_time": int(max(job.at, job.not_before)),
+        "eligible_time": int(facts.eligible),
         "end_time": int(facts.ended or until),
         "exit_code": int(facts.exit_code.partition(":")[0]) << 8,
         "features": facts.option("constraint", ""),
@@ -110,8 +109,8 @@ def job_data(facts: SlurmTask) -> dict[str, Any]:
         "submit_time": int(job.at),
         "tasks": facts.tasks,
         "time_limit": int(job.timeout // 60) or None,
-        "tres_alloc_str": tres(facts) if facts.run else "",
-        "tres_req_str": tres(facts),
+        "tres_alloc_str": facts.tres if facts.run else "",
+        "tres_req_str": facts.tres,
         "user_id": facts.uid,
         "user_name": job.user,
         "wckey": facts.option("wckey", ""),

@@ -33,14 +33,14 @@ _TOLD = (
     "gpus-per-node", "gpus-per-task", "ntasks-per-core", "ntasks-per-gpu",
     "ntasks-per-node", "ntasks-per-socket", "overcommit", "threads-per-core",
 )  # fmt: skip
-_J = re.compile(r"%\d*[jJ]", re.ASCII)
+_J = r"(?a)%\d*[jJ]"
 # %j of a task is its plain number, which is that of the job and six digits.
 _PLAIN = "%A%6a"
 _MB_IN_GB = 2**20 / 1e9
 _NO_GRES = "sbatch: error: Invalid generic resource (gres) specification"
 _MOST_NODES = 10_000
 _ALL = "all"  # cores of a worker
-_LICENCE = re.compile(r"([A-Za-z0-9][\w.-]*)(?:@[\w.-]+)?(?::([1-9]\d{0,5}))?", re.ASCII)
+_LICENCE = r"(?a)([A-Za-z0-9][\w.-]*)(?:@[\w.-]+)?(?::([1-9]\d{0,5}))?"
 _REFUSED = {
     "bb": ("Burst Buffer request invalid", "Grain has no burst buffers"),
     "bbf": ("Burst Buffer request invalid", "Grain has no burst buffers"),
@@ -114,7 +114,7 @@ def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOpt
     stdout = _place(given, "output", around)
     stderr = _place(given, "error", around)
     if array:
-        stdout, stderr = (text and _J.sub(_PLAIN, text) for text in (stdout, stderr))
+        stdout, stderr = (text and re.sub(_J, _PLAIN, text) for text in (stdout, stderr))
     hold = "hold" in given or given.get("priority") == "0"
     return SubmitOptions(
         name=given.get("job-name") or None,
@@ -244,6 +244,8 @@ def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
     each = _count(given, "cpus-per-task", 1)
     most = -(-tasks // nodes)
     of_gpus = _gpus(given, nodes, most) * _count(given, "cpus-per-gpu")
+    if "overcommit" in given:
+        most = 1  # as for one task on each node
     return nodes, tasks, max(most * each, _count(given, "mincpus", 1), of_gpus)
 
 
@@ -285,7 +287,7 @@ def _licences(text: str) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for part in text.split(","):
-        match = _LICENCE.fullmatch(part.strip())
+        match = re.fullmatch(_LICENCE, part.strip())
         if match is None:
             raise JobRefused("Invalid license specification", f"{part} is not NAME or NAME:NUMBER")
         found[match[1]] = found.get(match[1], 0) + int(match[2] or 1)

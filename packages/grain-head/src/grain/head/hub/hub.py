@@ -43,11 +43,12 @@ from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Seated, Started
 from grain.head.scheduler.explain import Explanation, explain, named
+from grain.head.scheduler.guard.starvation_guard import StarvationGuard
 from grain.head.scheduler.scheduler import Scheduler
-from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.validation import check_message
+from grain.inputs.warning import soft_stop_text
 from grain.resource import Cores
-from grain.resource.figures import counted
+from grain.resource.figures import counted, size_text
 from grain.worker.messages import Disconnect
 
 if TYPE_CHECKING:
@@ -401,7 +402,7 @@ class Hub:
         if owner.holds(task):
             why = "it is brief, so its mission holds it: it goes with others like it"
             return Explanation(task, "waiting", (why,))
-        if owner.link is not None and task > max(owner.last_submitted, owner.last_task):
+        if owner.link is not None and task > max(owner.on_link.last_submitted, owner.last_task):
             return Explanation(task, "unknown", ("it has not been submitted yet",))
         why = "it has ended or was cancelled; only the last tasks are remembered here"
         return Explanation(task, "unknown", (why,))
@@ -413,9 +414,9 @@ class Hub:
             return Explanation(task.number, "ended", (why,))
         if task.awaits == ITS_MISSION:
             mission = task.mission
-            size = mission.unconfirmed_bytes / 1e6
             why = (
-                f"its mission has not taken {mission.unconfirmed} outcomes of {size:.0f} MB; more "
+                f"its mission has not taken {mission.unconfirmed} outcomes of "
+                f"{size_text(mission.unconfirmed_bytes)}; more "
                 "of it starts when it has taken half of them: is its event loop blocked, or its "
                 "process stopped?"
             )
@@ -440,7 +441,7 @@ class Hub:
             return Explanation(task.number, "waiting", (why, *_crashes(task)))
         scheduler_id = task.scheduler_id if lease is None else lease.scheduler_id
         explanation = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
-        reasons = [*explanation.reasons, *_crashes(task)]
+        reasons = [*explanation.reasons, *_crashes(task), *_soft_stops(task)]
         if explanation.state == "running" and lease is not None and lease.gang is not None:
             others = [seat.worker.name for _, seat in sorted(lease.gang.seats.items())]
             reasons.append(f"it also has {named(others)}")
@@ -614,7 +615,7 @@ def _backlogs(workers: Iterable[WorkerRecord]) -> list[str]:
     """Return why workers that are here take no runs, where missions are the reason."""
     return [
         f"{worker.name} takes tasks again when missions have taken half of its "
-        f"{worker.backlog[0]} outcomes of {worker.backlog[1] / 1e6:.0f} MB"
+        f"{worker.backlog[0]} outcomes of {size_text(worker.backlog[1])}"
         for worker in workers
         if worker.backlog is not None
     ]
@@ -630,3 +631,11 @@ def _crashes(task: TaskRecord) -> list[str]:
         else:
             texts.append(f"crashed on {crash.worker}: {crash.how}")
     return texts
+
+
+def _soft_stops(task: TaskRecord) -> list[str]:
+    """Return a sentence on the last attempt, if a program of it has stopped softly."""
+    past = task.course.past
+    if past is None or not past.stopped_softly:
+        return []
+    return [f"attempt {past.count} is over: {soft_stop_text(past.count)}"]

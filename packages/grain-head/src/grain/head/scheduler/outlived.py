@@ -1,8 +1,8 @@
 """Tasks that crash, or outlive their workers: how often they may, before they fail. No state.
 
 A task crashes if its process or its worker dies; after `SOLO` crashes it runs by itself on a
-worker, and after `CRASHES` it fails. It *outlives* a worker if it still runs when the time of that
-is over:
+worker, or after one for which its worker has ended it, as the node was short of memory. After
+`CRASHES` it fails. It *outlives* a worker if it still runs when the time of that is over:
 
 1. A run that has outlived its worker is not a crash: it is not the task's fault, and the task needs
    no worker to itself afterwards. It is kept beside the crashes, as it has to reach the next head
@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
+
+from grain.worker.messages import NODE_SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,6 +54,12 @@ _STEP = 1.05  # times seen are rounded up to its powers, so that tasks alike sha
 def blamed(crashes: Iterable[Crash]) -> int:
     """Return the number of crashes in the proper sense: the ones that may be the task's fault."""
     return sum(crash.blamed for crash in crashes)
+
+
+def wants_worker(crashes: Iterable[Crash]) -> bool:
+    """Return True for a task that runs by itself on a worker, after these crashes."""
+    counted = [crash for crash in crashes if crash.blamed]
+    return len(counted) >= SOLO or any(crash.how.startswith(NODE_SHORT) for crash in counted)
 
 
 def never_began(crashes: Iterable[Crash], attempt: Attempt) -> bool:

@@ -43,7 +43,7 @@ Map:
 
 - ``command``: the command line
 - ``agent``: the shell, which joins the decisions of session and lifecycle to head, runner and clock
-- ``session``: the runs of the worker, and the messages to the head about them; no I/O
+- ``session/``: the runs of the worker, and the messages to the head about them; no I/O
 - ``spool``: outcomes on the disk of the node, which missions have yet to take
 - ``chains``: the runs that wait for the end of another; no I/O
 - ``functions``: the functions of the worker, and which of them each runner has; no I/O

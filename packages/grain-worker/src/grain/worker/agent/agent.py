@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.worker.agent.lifecycle import Lifecycle
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.agent.session import Outcome, WorkerSession
+    from grain.worker.agent.session import WorkerSession
+    from grain.worker.agent.session.kept import Outcome
     from grain.worker.messages import Attempt, BlockingCode, Inspected, SeatOpen
 
     Dial = Callable[[], AbstractAsyncContextManager[Peer]]
@@ -382,11 +383,11 @@ class Agent:
         orders = self._session.take_orders()
         if orders:
             self._runner.post(orders)
-        if self._session.to_spool:
-            self._spool.put(self._session.take_to_spool())
+        if self._session.kept.to_spool:
+            self._spool.put(self._session.kept.take_to_spool())
         mail = self._session.take_mail()
         if mail and self._channel is not None:
-            if self._outbox or self._session.spooled or self._channel.congested:
+            if self._outbox or self._session.kept.spooled or self._channel.congested:
                 self._outbox.extend(mail)
                 self._outbox_filled.set()
                 return

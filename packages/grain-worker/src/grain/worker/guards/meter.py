@@ -159,7 +159,7 @@ class Meter:
         self._memory = None if self._group is None else self._group.memory
         try:
             if self._memory is not None:
-                self._memory.begin()
+                self._memory.begin(None if most is None else 1024 * most)
         except (OSError, ValueError):
             self._abandon_group()
 
@@ -186,6 +186,8 @@ class Meter:
         self._pause = min(self._pause * FACTOR, LAST)
         if self._most is not None:
             self._over = self._over + 1 if self.used > self._most else 0
+            if in_group and self._killed():
+                self._over = 2  # the rest of it is worth nothing
             if self.used > NEARLY * self._most:
                 self._pause = min(self._pause, CLOSE)
         self.due = max(now + self._pause, self._budgets.listing.affordable_at())
@@ -201,6 +203,10 @@ class Meter:
             self._abandon_group()
             return False
         return True
+
+    def _killed(self) -> int:
+        """Return how many processes of the group the kernel has killed since the begin."""
+        return 0 if self._kills is None else self._kills.count()
 
     def _abandon_group(self) -> None:
         """Do without the control group, which cannot be read any more."""
@@ -261,7 +267,7 @@ class Meter:
         Args:
             usage: of all its processes that were waited for: user seconds, system seconds, max RSS
                 in KiB, and the blocks read and written.
-            failed: True if it has failed: only then its control group's kills are counted.
+            failed: True if it has failed: only then the kills of a group that it shares count.
 
         Returns:
             User seconds, system seconds and max RSS in KiB; the peak of its memory in bytes, how
@@ -285,7 +291,7 @@ class Meter:
                 user, system, cpu_measured_by = user + more_user, system + more_system, CGROUP
         peak = max(self._peak, max_rss) * 1024
         own = self._kills is not None and self._kills.own
-        killed = self._kills.count() if self._kills is not None and failed else 0
+        killed = self._killed() if failed or own else 0
         return (
             user, system, max_rss, peak, measured_by, cpu_measured_by,
             BLOCK * read, BLOCK * written, killed, own,

@@ -23,6 +23,7 @@ Map:
 - ``delegation``: the control group that the site has handed over, to make groups in it
 - ``topology``: the CPUs that are near each other, and near each GPU
 - ``cpus``: the CPUs that a local worker takes
+- ``shortage``: a node that is short of memory, and the run that is ended for it
 - ``limits``: open files of this process; which process the kernel kills when memory runs out
 - ``signals``: signals to this process
 - ``forks``: signals in children that user code forks

@@ -32,16 +32,38 @@ class ProgramPeak(NamedTuple):
     peak: float
 
 
+class ProgramCount:
+    """The number of programs that the runs of a runner have.
+
+    Args:
+        on_first: called when one begins, and there is no other.
+    """
+
+    def __init__(self, on_first: Callable[[], object]) -> None:
+        self.count = 0
+        self._on_first = on_first
+
+    def begin(self) -> None:
+        """Count a program that is about to begin."""
+        self.count += 1
+        if self.count == 1:
+            self._on_first()
+
+
 class Programs:
     """The programs of a run.
 
     The run's own peak is the largest sum of the peaks of programs that ran at the same time: what
     each had at which moment is not known. So only programs that ran beside one that still runs
     are kept one by one.
+
+    Args:
+        of_runner: counts those of all runs; None where they are of no interest.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, of_runner: ProgramCount | None = None) -> None:
         self.total = _NOTHING
+        self._of_runner = of_runner
         self.last_end = -math.inf
         self._running: dict[object, float] = {}
         self._ended: list[ProgramPeak] = []
@@ -49,6 +71,8 @@ class Programs:
     def begin(self, program: object, now: float) -> None:
         """Note the start of a program, which is any object of its own."""
         self._running[program] = now
+        if self._of_runner is not None:
+            self._of_runner.begin()
 
     def end(self, program: object, now: float, usage: Usage | None) -> None:
         """Add what a program has used.
@@ -57,6 +81,8 @@ class Programs:
             usage: what it has used; None if it never ran.
         """
         began = self._running.pop(program)
+        if self._of_runner is not None:
+            self._of_runner.count -= 1
         self.last_end = now
         if usage is not None and self.total is _NOTHING and not self._running:
             self.total = usage  # most runs have one program
@@ -141,13 +167,16 @@ class RunAccount:
         limit: its hard time limit in seconds; infinite without one.
         deadline: when that is over, by trio's clock.
         end: of its worker; None where that is of no interest.
+        of_runner: as of `Programs`.
         ran: its programs; None before the first.
         stopped: True if a program of it has ended that was warned of the end of its worker.
+        short: why it was ended for the memory of its node; empty if it was not.
         ended: when it ended; 0 before.
     """
 
     __slots__ = (
-        "attempt", "deadline", "end", "ended", "limit", "past", "ran", "res", "started", "stopped",
+        "attempt", "deadline", "end", "ended", "limit", "of_runner", "past", "ran", "res", "short",
+        "started", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -156,14 +185,17 @@ class RunAccount:
         attempt: Attempt | None = None,
         past: PastAttempts | None = None,
         end: WorkerEnd | None = None,
+        of_runner: ProgramCount | None = None,
     ) -> None:
         self.res = res
         self.attempt = attempt
         self.past = past
         self.end = end
+        self.of_runner = of_runner
         self.limit = self.deadline = math.inf
         self.ran: Programs | None = None
         self.stopped = False
+        self.short = ""
         self.started = time.time()
         self.ended = 0.0
 
@@ -176,7 +208,7 @@ class RunAccount:
     def programs(self) -> Programs:
         """The programs of the run."""
         if self.ran is None:
-            self.ran = Programs()
+            self.ran = Programs(self.of_runner)
         return self.ran
 
     def close(self) -> None:

@@ -3,9 +3,9 @@
 SIGKILL by itself proves nothing: a user may send it, and so may a batch system for another reason.
 The first of these that holds decides:
 
-1. Grain ended it, as it had more than its amount in two looks.
-2. The kernel says that it has killed processes of the program's own control group meanwhile, as
+1. The kernel says that it has killed processes of the program's own control group meanwhile, as
    memory ran out. That is proof, even if its main process has lived on and ended with 0.
+2. Grain ended it, as it had more than its amount in two looks.
 3. The kernel says so of a shared group, and the program ended by SIGKILL.
 4. It ended by SIGKILL, and its memory was near what its task asked for, or near the limit of its
    control group: site and batch system may guard these by looks of their own.
@@ -44,10 +44,10 @@ def evidence_of_memory(
         exceeded: True if Grain ended it for that reason.
         said: a text of its own that says so; "" for none.
     """
-    if exceeded:
-        return "it had more than its amount in two looks, and Grain ended it"
     if own_group and oom_kills:
         return f"the kernel counts {oom_kills} kills for want of memory in its own control group"
+    if exceeded:
+        return "it had more than its amount in two looks, and Grain ended it"
     if returncode in _KILLED:
         if oom_kills:
             return (

@@ -17,6 +17,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from grain.files.processes import marked
 from grain.worker.guards.proc import send_signal
 from grain.worker.guards.protocol import UNKILLABLE
 from grain.worker.guards.tree import HURRY_GRACE
@@ -81,22 +82,10 @@ class Sweep:
         return ()
 
 
-def marked(mark: bytes) -> list[int]:
-    """Return the processes that began with a mark in their environment, as far as one may look.
-
-    A process that has ended has no environment, even if it was not reaped yet.
-    """
-    pids = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    environment = file.read()
-            except OSError:
-                continue  # another user's, or it has ended
-            if mark in environment:
-                pids.append(int(name))
-    return pids
+def own_mark() -> str:
+    """Return the mark of the subreaper that this process is below; "" if there is none."""
+    *_, mark, _ = "", *os.environb.get(MARKS, b"").decode(errors="replace").split(":")
+    return mark and f"{mark}:"
 
 
 def is_guard(pid: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.worker.guards.meter import kibibytes, of_process
+from grain.worker.guards.meter import kibibytes, of_process, proportional
 from grain.worker.guards.proc import children
 
 if TYPE_CHECKING:
@@ -45,6 +45,22 @@ def usages_now(supervisors: Iterable[int | None]) -> list[UsageNow | None]:
         left -= len(pids)
         usages.append(usage_of(pids))
     return usages
+
+
+def memory_of(supervisors: Iterable[int | None], *, exact: bool) -> float:
+    """Return the GB that the programs of some supervisors have, as far as they can be looked at.
+
+    Args:
+        exact: True to count what processes share once, which is dear: see `guards.meter`.
+    """
+    used = 0.0
+    for supervisor in supervisors:
+        pids = (None if supervisor is None else all_below(supervisor, MOST)) or ()
+        if exact:
+            used += sum(map(proportional, pids)) * 1024 / 1e9
+        elif (usage := usage_of(pids)) is not None:
+            used += usage.memory
+    return used
 
 
 def all_below(top: int, most: int) -> list[int] | None:

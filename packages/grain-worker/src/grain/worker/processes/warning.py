@@ -23,6 +23,7 @@ from grain import GVAR
 from grain.files.processes import start_time
 from grain.files.trust import open_output
 from grain.inputs.warning import BEFORE as BEFORE
+from grain.resource import WTime
 from grain.worker.errors import command_line
 from grain.worker.guards.proc import children, send_signal
 from grain.worker.processes.account import RunAccount
@@ -64,7 +65,8 @@ class EarlyWarning:
         earliest: seconds that the program has to begin, before which it is not warned.
 
     Attributes:
-        before: how many seconds before the end it is given, at most.
+        before: how many seconds before the end it is given, at most. Half of a time limit that was
+            estimated is the most.
         cause: before what it was given; empty if it was not.
         limit: the hard limit of the task in seconds, if that was the reason; else 0.
         signal: the number of the signal; 0 for another warning.
@@ -86,8 +88,10 @@ class EarlyWarning:
             raise TypeError(f"warn_before={before!r}: write a number of seconds")
         if not 0 < before < math.inf:
             raise ValueError(f"warn_before={before:g}: write a number of seconds larger than 0")
-        account = GVAR.account
+        account, wtime = GVAR.account, GVAR.res.get(WTime)
         limit = account.limit if isinstance(account, RunAccount) else math.inf
+        if isinstance(wtime, WTime) and wtime.group is not None:
+            before = min(before, limit / 2)  # an estimate, which may be as short as it likes
         for name, seconds in ("timeout", timeout), ("the time limit of its task", limit):
             if seconds is not None and seconds <= before:
                 raise ValueError(
@@ -155,7 +159,9 @@ class EarlyWarning:
         """Wait until it is time for the warning, and give it.
 
         Raises:
-            Exception: whatever the function of the warning raises.
+            Exception: whatever the function of the warning raises before a time limit. Before
+                the end of the worker it is only noted: the program goes on, and its task runs
+                again elsewhere.
         """
         account = GVAR.account
         end = account.end if isinstance(account, RunAccount) else None
@@ -204,9 +210,16 @@ class EarlyWarning:
             else:
                 await self._send(request, cause)
         except OSError as error:
-            self.cause = ""
-            self.trouble = f"it could not be warned: {error}"
-            _log.warning("%s: %s", _name(request), self.trouble)
+            self._note_trouble(request, str(error))
+        except Exception as error:  # of the user's function
+            if cause == "time":
+                raise
+            self._note_trouble(request, repr(error))
+
+    def _note_trouble(self, request: ProgramRequest, why: str) -> None:
+        self.cause = ""
+        self.trouble = f"it could not be warned: {why}"
+        _log.warning("%s: %s", _name(request), self.trouble)
 
     def _write(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

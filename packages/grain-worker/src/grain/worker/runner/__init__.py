@@ -27,7 +27,7 @@ Map:
 - ``settings``: the settings of runs: directory and environment of programs, labels of output
 - ``output``: standard output and error, with the run's name in front of each line
 - ``wire``: the codec and the pace between agent and runner, reports of blocking
-- ``programs``: the external programs of a run, looked up on request
+- ``programs``: the external programs of runs, looked up on request, and ended for their memory
 - ``main``: the runner's process
 - ``context``: the context module
 - ``services``: what runs share, as a pool of processes; opened when a run needs it

@@ -48,7 +48,8 @@ from grain.worker.messages import (
     chain_of,
 )
 from grain.worker.node.library_threads import library_threads
-from grain.worker.processes.account import RunAccount, WorkerEnd
+from grain.worker.node.shortage import RoomReader
+from grain.worker.processes.account import ProgramCount, RunAccount, WorkerEnd
 from grain.worker.runner.chains import WaitingRuns
 from grain.worker.runner.services import never_told, open_nursery_of_runs, services_of
 
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from grain.worker.gang.part import RootPart
     from grain.worker.lanes.run import LaneRun
     from grain.worker.messages import Attempt, GangPart
+    from grain.worker.node.shortage import MemoryRoom
     from grain.worker.runner.translation import Translation
 
 Arriving = TypeVar("Arriving")
@@ -107,6 +109,7 @@ class Runner(Generic[Arriving, Departing]):
         on_ended: called when a run that had begun has ended, before that is reported.
         interruptible: False in a process that Ctrl-C has no effect on, see `run_call`.
         told_at: as of `Services`.
+        rooms: reads the memory of the node; by default as it is.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class Runner(Generic[Arriving, Departing]):
         *,
         interruptible: bool = True,
         told_at: Callable[[], float] = never_told,
+        rooms: Callable[[], list[MemoryRoom]] | None = None,
     ) -> None:
         self.name = name
         self.channel = channel
@@ -125,6 +129,7 @@ class Runner(Generic[Arriving, Departing]):
         self.on_ended = on_ended
         self.interruptible = interruptible
         self.told_at = told_at
+        self.rooms = rooms
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
@@ -186,6 +191,7 @@ class _Execution(Generic[Arriving, Departing]):
     def __init__(self, runner: Runner[Arriving, Departing], nursery: trio.Nursery) -> None:
         self._interruptible = runner.interruptible
         self._told_at = runner.told_at
+        self._rooms = runner.rooms
         self._on_ended = runner.on_ended
         self._name = runner.name
         self._channel = runner.channel
@@ -204,12 +210,16 @@ class _Execution(Generic[Arriving, Departing]):
         self._unsent: list[tuple[Ended, Departing | None]] = []
         self._until_sent: trio.CancelScope | None = None
         self._leaving = False
-        # The gangs of which a run here is the root.
+        # The gangs of which a run here is the root; and the runs that are a part of one.
         self._gangs: dict[Attempt, RootPart] = {}
+        self._parts: set[Attempt] = set()
         # The runs of the calls of each have its attempt, one at a time.
         self._lanes: dict[Attempt, LaneRun] = {}
         self._questions: dict[Attempt, _Question] = {}
         self._end_of_worker = WorkerEnd(self._report_warned)
+        self._programs = ProgramCount(self._on_program)
+        # Of the watch over the node's memory, if there is one.
+        self._watch: trio.CancelScope | None = None
 
     # ---- orders
 
@@ -254,9 +264,34 @@ class _Execution(Generic[Arriving, Departing]):
         with suppress(trio.BrokenResourceError):  # the other end has left
             self._channel.post([(answer, None)])
 
+    def _on_program(self) -> None:
+        """Watch the memory of the node, as a program begins."""
+        if self._watch is None:
+            self._watch = trio.CancelScope()
+            self._nursery.start_soon(self._watch_memory, self._watch)
+
+    async def _watch_memory(self, scope: trio.CancelScope) -> None:
+        from grain.worker.runner.programs import watch_memory  # many runners have no programs
+
+        with scope:
+            self._rooms = self._rooms or RoomReader().read
+            await watch_memory(
+                lambda: self._programs.count > 0, self._may_end, self._end_now, self._rooms
+            )
+        self._watch = None
+
+    def _may_end(self, attempt: Attempt) -> bool:
+        """Return True for a run of a task on one worker."""
+        return attempt in self._runs and attempt not in self._lanes and attempt not in self._parts
+
+    def _end_now(self, attempt: Attempt) -> None:
+        if attempt in self._runs:
+            self._runs[attempt].cancel()
+
     def leave(self) -> None:
         """Begin nothing any more; the nursery ends when the runs under way have ended."""
         self._leaving = True
+        self._end_watch()
         # Now, or each run that ends meanwhile would start its successor.
         self._waiting.clear()
         for lane in self._lanes.values():
@@ -296,6 +331,7 @@ class _Execution(Generic[Arriving, Departing]):
             self._nursery.start_soon(self._refuse, run, error)
             return None
         if run.gang is not None:
+            self._parts.add(attempt)
             call = self._part_of(run.gang, attempt, call)
         return call, res, settings
 
@@ -453,7 +489,7 @@ class _Execution(Generic[Arriving, Departing]):
     ) -> None:
         ended: Outcome | None = None
         returned = ""
-        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker, self._programs)
         try:
             ended = await self._call(run, call, res, settings, None, account)
             returned = await self._handed_back(account, ended)
@@ -471,7 +507,7 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         scope: trio.CancelScope,
     ) -> None:
-        account = RunAccount(res, run.attempt, run.past, self._end_of_worker)
+        account = RunAccount(res, run.attempt, run.past, self._end_of_worker, self._programs)
         ended = await self._call(run, call, res, settings, scope, account)
         returned = await self._handed_back(account, ended)
         self._end(run, ended, call, account, returned=returned)
@@ -552,8 +588,10 @@ class _Execution(Generic[Arriving, Departing]):
         """
         attempt = run.attempt
         del self._runs[attempt]
+        self._end_watch()
         if run.gang is not None:
             self._gangs.pop(attempt, None)
+            self._parts.discard(attempt)
         if attempt in self._cores:
             self._threads.end_run(self._cores.pop(attempt))
         lost = ended.error if type(ended) is outcome.Error else None
@@ -565,15 +603,19 @@ class _Execution(Generic[Arriving, Departing]):
             self._send(Ended(attempt, "returned", error=why, absent=lost.index), None)
             return
         report: object = b""
+        short = ""
         if account is not None:
             account.close()
+            short = account.short
             memory = account.res.get(Memory) if lost is not None else None
             if isinstance(memory, Memory) and lost is not None:
                 note_memory(lost, memory.M)
             report = self._translation.encode_report(account, ended)
         if self._on_ended is not None:
             self._on_ended(attempt)
-        if ended is None or returned:
+        if short and type(ended) is not outcome.Value:
+            self._send(Ended(attempt, "cancelled", crash=short, report=report), None)
+        elif ended is None or returned:
             self._send(Ended(attempt, returned or "cancelled", report=report), None)
         else:
             payload, failed = self._translation.encode(ended, call)
@@ -582,6 +624,11 @@ class _Execution(Generic[Arriving, Departing]):
                 crash, error = crash_behind(ended.error), failure_text(ended.error)
                 worker = lost_worker(ended.error)
             self._send(Ended(attempt, "done", failed, crash, report, error, worker), payload)
+
+    def _end_watch(self) -> None:
+        """End what would keep a runner that leaves from its end."""
+        if self._leaving and not self._runs and self._watch is not None:
+            self._watch.cancel()
 
     def _send(self, ended: Ended, payload: Departing | None) -> None:
         """Send an end; where runs wait in a chain, with the ends that follow soon."""

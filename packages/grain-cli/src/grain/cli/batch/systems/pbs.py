@@ -144,7 +144,8 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
         if phase is JobPhase.PENDING and _NEVER in comment:
             phase = JobPhase.STUCK
         waits = phase in {JobPhase.PENDING, JobPhase.STUCK}
-        node = "" if waits else fields.get("exec_host", "").split("/")[0]
+        parts = [] if waits else fields.get("exec_host", "").split("+")
+        node = ",".join(dict.fromkeys(part.partition("/")[0] for part in parts))
         by_id[number.strip()] = JobState(phase, comment, node)
     return or_gone(by_id, ids)
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grain
-import grain.cli
-import grain.edge
 from grain.cli.batch.system_commands import MARK
 from grain.eventlog.names import state_folder
 from grain.files.trust import private_folder
@@ -25,14 +23,17 @@ COMMANDS = (
 )  # fmt: skip
 """The names of the commands."""
 
-_PATHS = [(package.__name__, list(package.__path__)) for package in (grain, grain.cli, grain.edge)]
-# A job may have thousands of steps. So these enter packages without their __init__, which take
-# longer than all else that they import.
+# Tools ask every second, and a job may have thousands of steps. So a command enters the package
+# without its __init__, which takes longer than most that it imports; and msgspec, for which that is
+# the same, does without typing_extensions.
+_ENTER = (
+    'sys.modules["typing_extensions"] = None',
+    'grain = sys.modules["grain"] = type(sys)("grain")',
+    f"grain.__path__ = {list(grain.__path__)!a}",
+    'grain.__getattr__ = lambda name: getattr(importlib.import_module("grain._gvar"), name)',
+)
 _OF_A_STEP = (
     'if "GRAIN_STEPS" in os.environ:',
-    f"    for name, path in {_PATHS!a}:",
-    "        sys.modules[name] = type(sys)(name)",
-    "        sys.modules[name].__path__ = path",
     "    from grain.cli.slurm.in_job.step import main",
     "    sys.exit(main(sys.argv[1:]))",
 )
@@ -57,7 +58,7 @@ def make_commands(folder: Path, env: Mapping[str, str] = os.environ) -> None:
     private_folder(folder)
     for name in COMMANDS:
         text = script(
-            "grain.cli.slurm",
+            "grain.cli.slurm.__main__",
             [name, str(folder)],
             env.get("XDG_STATE_HOME", ""),
             first=_OF_A_STEP if name == "srun" else (),
@@ -75,7 +76,7 @@ def script(
     that it does not allow. Like `python_command` it searches no module in a directory.
 
     Args:
-        module: what it runs.
+        module: the module whose function ``main`` gets the words, and returns the exit status.
         words: the first arguments.
         state_home: the value of ``XDG_STATE_HOME``, which some tools (Toil) take from ``sbatch``,
             but not from ``squeue``, so that these would not see the same queue.
@@ -91,14 +92,14 @@ def script(
         "import sys",
         'if not getattr(sys.flags, "safe_path", False):',
         "    del sys.path[0]",
-        "import os",
+        "import importlib, os",
+        *_ENTER,
         *first,
-        "import runpy",
     ]
     if state_home:
         lines.append(
             f'os.environ["XDG_STATE_HOME"] = os.environ.get("XDG_STATE_HOME") or {state_home!a}'
         )
-    lines.append(f"sys.argv[1:1] = {list(words)!a}")
-    lines.append(f'runpy.run_module({module!a}, run_name="__main__", alter_sys=True)')
+    lines.append(f"from {module} import main")
+    lines.append(f"sys.exit(main({list(words)!a} + sys.argv[1:]))")
     return "".join(f"{line}\n" for line in lines)

@@ -334,6 +334,9 @@ class Runs:
                 worker that had time left.
             known: as of `Crash`.
         """
+        if how is None and known and lease.task is not None and lease.task.mission.lasts:
+            # The run is not blamed, but its mission has to know that the attempt is over.
+            how = f"its worker was lost ({lease.worker.over})"
         ran = lease.begun and lease.scheduler_id is not None
         crash = how if ran else None
         self._end(lease, now, measured=False)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS
 from grain.head.messages import Started
-from grain.head.scheduler.outlived import SOLO, blamed, seen
+from grain.head.scheduler.outlived import seen, wants_worker
 from grain.worker.messages import LANE
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Waiting:
         if not queue.serving_shapes or queue.gangs or queue.shared:
             self._reports.on_waiting(task, queue, now)
         if crashes := task.course.crashes:
-            if blamed(crashes) >= SOLO:
+            if wants_worker(crashes):
                 self._quarantine.add(task)
                 return
             queue = task.queue = self._scheduler.queue(

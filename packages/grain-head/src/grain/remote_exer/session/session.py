@@ -11,29 +11,19 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import msgspec
-
-from grain.edge.errors import RemoteProtocolError
-from grain.edge.mission_ids import lasts
-from grain.edge.questions import LoadAnswer, WhyAnswer, unpack
 from grain.edge.version import Versions
-from grain.head.base import CallKind, SubmittedTask
+from grain.head.base import CallKind
 from grain.head.messages import (
     AVOIDED,
-    JOB_ENDED,
-    AckTasks,
     Answer,
-    Ask,
-    Blocked,
     CancelMission,
     CancelTask,
     Crash,
     Crashed,
     Depart,
     Describe,
-    Described,
     FailedOn,
     HeldCalls,
     LaneCall,
@@ -42,10 +32,7 @@ from grain.head.messages import (
     LastAway,
     MissionRegistered,
     OtherVersions,
-    Outlook,
-    Printed,
     RegisterMission,
-    Request,
     Resolved,
     Retract,
     Retracted,
@@ -54,17 +41,22 @@ from grain.head.messages import (
     Synced,
     Trouble,
     Unschedulable,
-    WorkerEnded,
-    WorkerFacts,
 )
 from grain.head.scheduler.numbered import Numbered
 from grain.remote_exer.ahead import SentAhead
 from grain.remote_exer.lane_tally import SETTLED, LaneTally
+from grain.remote_exer.session.inquiries import Inquiries
+from grain.remote_exer.session.news import RunNews
+from grain.remote_exer.session.notices import Notices
+from grain.remote_exer.session.receipts import AT_ONCE, Receipts
+from grain.remote_exer.session.records import LaneOver, RemoteTask, Resolution
+from grain.remote_exer.session.registration import Registration
+from grain.remote_exer.session.requests import StatedRequests
 from grain.resource import ZERO
 from grain.worker.messages import LANE, DefineFunction, Disconnect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from grain.edge.messages import Message, Payload, WireBytes
     from grain.eventlog.usage import Report
@@ -72,20 +64,7 @@ if TYPE_CHECKING:
     from grain.worker.payload import Function
 
 _NAME = 200  # characters of a function's name that travel
-_CONNECTIONS = 2**32  # more than one process ever makes
-_AT_ONCE = 65536  # tasks in one `Retract` or `AckTasks`; at nine bytes each they fit a message
 _READY = 1000  # submissions that wait as messages: more of them wait as the numbers of their tasks
-_NO_LOAD = LoadAnswer(0, 0, None)
-
-T = TypeVar("T")
-Ending: TypeAlias = Literal["value", "error", "crashed", "cancelled"]
-
-
-def taken(arrived: list[T]) -> list[T]:
-    """Return what has arrived, and empty the list."""
-    items = arrived.copy()
-    arrived.clear()
-    return items
 
 
 def _definition(function: Function) -> DefineFunction:
@@ -97,120 +76,19 @@ _REMEMBERED = 1000
 _SMALL = 4096
 
 
-class Resolution(NamedTuple):
-    """The outcome of a task.
+class _Earlier(NamedTuple):
+    """The attempts at a task by tasks of other numbers.
 
     Attributes:
-        ending: as in `Resolved`, or ``"cancelled"``.
-        payload: what it returned or raised.
-        crashes: those for which it was given up.
-        by: who has cancelled it from outside, for display; empty if it was not cancelled so.
-        report: of its worker on the run; empty if there is none.
-        began: when the mission learned that it had started; 0 if it never did.
-        failed_on: where its run has failed; None if it has not, or did not run.
+        avoid: where they have failed.
+        past: their times; None if there were none.
     """
 
-    task: int
-    ending: Ending
-    payload: Payload
-    crashes: tuple[Crash, ...]
-    by: str = ""
-    report: Report = b""
-    began: float = 0.0
-    failed_on: FailedOn | None = None
+    avoid: tuple[FailedOn, ...] = ()
+    past: PastAttempts | None = None
 
 
-class LostWorker(NamedTuple):
-    """A worker that is lost.
-
-    Attributes:
-        silent: the seconds since there was the last sign of it.
-        tasks: the tasks that were on it.
-        why: how its job has ended, as its batch system says; empty if that is not known.
-    """
-
-    name: str
-    silent: float
-    tasks: list[int]
-    why: str = ""
-
-
-class LastingMission(NamedTuple):
-    """A mission that outlives its processes: their runs go on while none of them lives.
-
-    Its runs end by themselves, by `grain cancel`, when
-    a process of it cancels them, or with their worker; no process waits for them when it leaves.
-
-    Attributes:
-        id: one for all of its processes, as `grain.worker.messages.lasting_id` returns it.
-        generation: the number of this process among those of the mission, from 1. If two live at a
-            time, a scheduler serves the one with the larger number; the other ends with
-            `grain.head.errors.MissionReplaced`. No two may have the same.
-        first: the number from which its new tasks count: larger than all that other processes of
-            the mission have used or will use. A task of one of these, whose run may be under way,
-            is submitted again with its own number, before all new ones.
-    """
-
-    id: str
-    generation: int
-    first: int = 1
-
-
-class StoppedWorker(NamedTuple):
-    """A worker that has left in good order, and has handed back runs that it had begun.
-
-    Attributes:
-        tasks: how many of this mission.
-        why: why it was to leave, as text.
-    """
-
-    name: str
-    tasks: int
-    why: str
-
-
-class RemoteTask(SubmittedTask, eq=False, kw_only=True, gc=False):
-    """A task of a mission, with all that is needed to submit it again.
-
-    The garbage collector does not look at it, which saves it time and 16 bytes of each task: the
-    session refers to it until it is resolved, and its executor leaves none unresolved.
-
-    Attributes:
-        function: the digest of its function.
-        arguments: None once it is retracted.
-        asked: the number of its request.
-        worker: the id of the worker that it runs on, as the head last reported; empty while it
-            waits.
-        crashes: those of its runs so far.
-    """
-
-    # A million of these may wait. Python allocates 16 bytes at a time, of which these fields and
-    # those of all tasks leave none: one more takes 16 MB.
-    arguments: Payload
-    asked: int
-    worker: str = ""
-    crashes: tuple[Crash, ...] = ()
-
-    @property
-    def retracted(self) -> bool:
-        """True from the call of `MissionSession.cancel` on."""
-        return self.arguments is None
-
-
-class LaneOver(NamedTuple):
-    """The end of a lane, as its scheduler reports it.
-
-    Attributes:
-        lane: its number.
-        ending, payload, crashes: as in `Resolution`.
-        report: of its worker on the run that crashed; empty if there is none.
-    """
-
-    lane: int
-    ending: Ending
-    payload: Payload
-    crashes: tuple[Crash, ...]
-    report: Report = b""
+_FIRST = _Earlier()
 
 
 class MissionSession:
@@ -227,26 +105,14 @@ class MissionSession:
     Attributes:
         to_head: messages for the head, until `take_mail`, which may leave more. There are none
             while there is no connection: the next one begins with everything.
-        resolved: outcomes of tasks; this list and those that follow are emptied by `taken`.
+        connected: whether there is a connection.
+        resolved: outcomes of tasks; this list and the next three are emptied by `taken`.
         lanes_started, lanes_over: the numbers of lanes that have a worker, or have none any more;
             and lanes that are over.
         calls_cancelled: calls in lanes that a user has cancelled from outside.
-        notifications: requests that cannot start, by number, with the reason, workers of other
-            versions, and troubles of the head.
-        blocked: reports of tasks that block their worker.
-        crashed: tasks of which a run has crashed, or outlived its worker, each with that run.
         reports: messages on starts, crashes and workers; None if they are not wanted.
-        printed: lines that tasks have printed.
-        lost: workers that are lost.
-        stopped: workers that have left with runs unfinished.
-        questions: those of the head.
-        explanations: the answers to the last question about a task.
         cancelled_by: the user who has cancelled the mission from outside; empty if it is not
             cancelled.
-        disconnect: why the head has ended the connection; None again once the link has read it.
-        registered: the head's last answer to the registration; None again once it was reported.
-        load: the cores of the workers, as the head last answered; 0 where it did not.
-        others: True if tasks had cores then, and none of them was this mission's.
         now: the time at which messages arrive, by any clock, which the shell around sets.
         pending: the unresolved tasks, by number.
         running: those of them that run, with the time at which the mission learned of that.
@@ -254,11 +120,6 @@ class MissionSession:
         aboard: those of them that a lane has, each with the number of the lane, or that are held
             for one, with 0. The scheduler knows lanes, and not them.
         functions: the functions that tasks may call, by digest: the only store of their bytes.
-        stuck: the last message about each request that no worker can meet, by its number.
-        label: the mission's name in commands, as its head has it.
-        lasts: True if the mission is a lasting one, by its id.
-        epoch: the head's number; 0 before the first head has registered the mission.
-        connected: whether there is a connection.
     """
 
     def __init__(
@@ -273,13 +134,14 @@ class MissionSession:
         generation: int = 0,
         first: int = 1,
     ) -> None:
-        self.id = id
-        self.lasts = lasts(id)
-        self.name = name
-        self._registration = RegisterMission(
-            id, name, host, pid, versions=versions, settings=settings, number=number
+        self.registration = Registration(
+            RegisterMission(
+                id, name, host, pid, versions=versions, settings=settings, number=number
+            ),
+            generation,
         )
         self.to_head: list[tuple[Message, Payload]] = []
+        self.connected = False
         # The tasks that are to be submitted behind all that is in `to_head`, which has at least
         # `_READY` messages as long as there are any.
         self._unsent: deque[int] = deque()
@@ -287,36 +149,8 @@ class MissionSession:
         self.lanes_started: list[int] = []
         self.lanes_over: list[LaneOver] = []
         self.calls_cancelled: list[int] = []
-        self.notifications: list[Unschedulable | OtherVersions | Trouble | LastAway] = []
-        # The troubles of this head, by where they are, and the troubles that the head before it
-        # had.
-        self._troubles: set[str] = set()
-        self._troubles_before: set[str] = set()
-        self._other_versions: set[Versions] = set()
-        self.blocked: list[Blocked] = []
-        self.crashed: list[tuple[int, Crash]] = []
-        self.printed: list[Printed] = []
-        self.lost: list[LostWorker] = []
-        self.stopped: list[StoppedWorker] = []
-        # The names of the workers that this connection has reported, by id.
-        self._workers: dict[str, str] = {}
-        # The tasks on each worker, as they were when the first of `lost` was.
-        self._held: dict[str, list[int]] = {}
         self.reports: list[Message] | None = None
-        self.explanations: list[WhyAnswer] = []
-        self.stuck: dict[int, Unschedulable] = {}
-        # Those of the connection before, which the head may not repeat.
-        self._stuck_before: dict[int, Unschedulable] = {}
-        # How many tasks wait, by the number of their request; and one of the stuck tasks.
-        self._queued: list[int] = []
-        self._stuck_task = 0
-        self.label = name
         self.cancelled_by = ""
-        self.registered: MissionRegistered | None = None
-        self.disconnect: Disconnect | None = None
-        self.questions: list[Describe] = []
-        self.load = _NO_LOAD
-        self.others = False
         self.now = 0.0
         self.pending: Numbered[RemoteTask] = Numbered()
         self.running: dict[int, float] = {}
@@ -327,37 +161,41 @@ class MissionSession:
         # Those of them that wait for room; and how many tasks were submitted late.
         self._waiting_lanes: set[int] = set()
         self._late = 0
-        self._outlook: Outlook | None = None
         self.functions: dict[bytes, Function] = {}
-        self.epoch = 0
-        self.connected = False
-        # A head takes a connection with a larger number for the later one: those of the next
-        # process of a lasting mission are later than all of this.
-        self._connections = generation * _CONNECTIONS
-        self._requests: list[Request] = []
+        self.notices = Notices()
+        self.news = RunNews(self.pending)
+        self.requests = StatedRequests(self.pending, self.notices)
+        self.inquiries = Inquiries(self._send)
         self._last_task = 0
         self._first = first
         self._recent: deque[tuple[int, bytes, WireBytes]] = deque(maxlen=_REMEMBERED)
-        # Who has cancelled a task from outside, by its number.
+        # The users who have cancelled single tasks from outside. A head may say so of a task of a
+        # lasting mission before that is submitted here.
         self._cancelled: dict[int, str] = {}
-        # Where earlier attempts at a task have failed, by its number.
-        self._avoid: dict[int, tuple[FailedOn, ...]] = {}
-        # The attempts at a task by tasks of other numbers, likewise.
-        self._past: dict[int, PastAttempts] = {}
-        # Tasks whose outcomes have arrived on this connection, and are not confirmed yet.
-        self._unconfirmed: list[int] = []
-        # Those of them that have failed and are tried again.
-        self._retried: set[int] = set()
+        # Few tasks have any: a field of each would cost 16 MB for a million.
+        self._earlier: dict[int, _Earlier] = {}
+        self._receipts = Receipts()
+
+    @property
+    def id(self) -> str:
+        """The mission's id, which changes if another process takes it."""
+        return self.registration.message.mission
+
+    @property
+    def lasts(self) -> bool:
+        """True if the mission is a lasting one."""
+        return self.registration.lasts
 
     @property
     def unconfirmed(self) -> int:
         """The number of outcomes that have arrived and are not confirmed."""
-        return len(self._unconfirmed)
+        return len(self._receipts.arrived)
 
     # ---- what the shell around takes away
 
     def take_mail(self) -> list[tuple[Message, Payload]]:
         """Return messages for the head, once; the next ones are in `to_head` then."""
+        # Another list: the link goes on with the old one.
         mail, self.to_head = self.to_head, []
         unsent, pending = self._unsent, self.pending
         while unsent and len(self.to_head) < _READY:
@@ -368,41 +206,27 @@ class MissionSession:
         return mail
 
     def _send_task(self, task: int, record: RemoteTask) -> None:
-        asked, digest = record.asked, record.function
-        avoid = self._avoid.get(task, ()) if self._avoid else ()
-        past = self._past.get(task) if self._past else None
+        avoid, past = self._earlier.get(task, _FIRST) if self._earlier else _FIRST
         message = Submit(
-            task, asked, digest, record.worker, urgency=record.urgency, avoid=avoid, past=past,
+            task,
+            record.asked,
+            record.function,
+            record.worker,
+            record.crashes,
+            record.urgency,
+            avoid=avoid,
+            past=past,
             waits=task in self._waiting_lanes,
-        )  # fmt: skip
+        )
         self.to_head.append((message, record.arguments))
 
     # ---- tasks
 
-    def describe(self, question: Describe, call: str) -> None:
-        """Answer a question of the head."""
-        self._send(Described(question.question, call))
-
-    def ask_why(self, task: int) -> None:
-        """Ask why a task waits or runs, and forget the answers to the last such question."""
-        self.explanations.clear()
-        self._send(Ask("why", task=task))
-
-    def ask_load(self) -> None:
-        """Ask for the load, which takes the place of the last one."""
-        self._send(Ask("load"))
-
     def request(self, resources: dict[str, Any], priority: int = 0, interpreter: str = "") -> int:
         """Define what tasks may ask for, and the interpreter that they need; return its number."""
-        message = Request(len(self._requests), resources, priority, interpreter)
-        self._requests.append(message)
-        self._queued.append(0)
+        message = self.requests.state(resources, priority, interpreter)
         self._send(message)
         return message.number
-
-    def request_of(self, number: int) -> Request:
-        """Return the request of a number."""
-        return self._requests[number]
 
     def define(self, function: Function) -> Function:
         """Define a function that tasks may call; return it, or the one of equal bytes."""
@@ -438,14 +262,13 @@ class MissionSession:
             number = last + 1 if last >= self._first else self._first
         elif number <= last:
             raise ValueError(f"task {number} after task {last}: the numbers of tasks ascend")
+        # Ascending: a head takes a smaller number for a task that has come before.
         self._last_task = task = number
         self.pending[task] = record
-        if avoid:
-            self._avoid[task] = avoid[-AVOIDED:]
-        if past is not None:
-            self._past[task] = past
+        if avoid or past is not None:
+            self._earlier[task] = _Earlier(avoid[-AVOIDED:], past)
         if not record.worker:
-            self._queued[record.asked] += 1
+            self.requests.waiting[record.asked] += 1
         if self.connected:
             if len(self.to_head) >= _READY:
                 # A loop that submits is faster than the scheduler, or leaves it no turn.
@@ -469,14 +292,10 @@ class MissionSession:
             RemoteTask(LANE, ZERO, CallKind("", 0.0), arguments=invitation, asked=request)
         )
 
-    def worker_name(self, worker: str) -> str:
-        """Return the name of a worker by its id; "" if it is not known."""
-        return self._workers.get(worker, "")
-
     def hold(self, record: RemoteTask) -> int:
         """Keep a task for a lane; return its number."""
         self._last_task = task = max(self._last_task + 1, self._first)
-        self._queued[record.asked] += 1
+        self.requests.waiting[record.asked] += 1
         self.pending[task] = record
         self.aboard[task] = 0
         return task
@@ -489,7 +308,7 @@ class MissionSession:
         """
         record = self.pending[task]
         record.worker = self.pending[lane].worker
-        self._queued[record.asked] -= 1
+        self.requests.waiting[record.asked] -= 1
         self.aboard[task] = lane
         if not behind or not self.ahead.add(task, behind):
             self.running[task] = now
@@ -537,7 +356,7 @@ class MissionSession:
             if ending == "value":
                 self._lane_tally.on_value(record.function, seconds)
             else:
-                worker = self.worker_name(record.worker)
+                worker = self.news.worker_name(record.worker)
                 failure = LaneFailure(task, record.function, worker, seconds, 0.0, why)
                 self._lane_tally.on_error(failure, self.now)
         self._resolve(task, ending, payload, (), report)
@@ -566,7 +385,7 @@ class MissionSession:
         self.running.pop(task, None)
         if after := self.ahead.on_over(task):
             self.running[after] = self.now
-        self._queued[record.asked] += bool(record.worker)
+        self.requests.waiting[record.asked] += bool(record.worker)
         record.worker = ""
 
     def _submit_late(self, task: int, record: RemoteTask) -> None:
@@ -609,7 +428,7 @@ class MissionSession:
 
     def waiting_of(self, request: int) -> int:
         """Return how many tasks of a request wait."""
-        return self._queued[request]
+        return self.requests.waiting[request]
 
     def cancel(self, task: int) -> None:
         """Retract a task; it is resolved as cancelled when nothing of it is left.
@@ -622,6 +441,7 @@ class MissionSession:
             if self.lasts:
                 self._send(Retract((task,)))
         elif not record.retracted:
+            # From now on each connection retracts it (rule 2), and its memory is free.
             record.arguments = None
             if task not in self.aboard:
                 self._send(Retract((task,)))
@@ -629,19 +449,14 @@ class MissionSession:
     def retry(self, task: int) -> None:
         """Note that a task which has failed is tried again: the head counts it as no failure."""
         if not self._lane_tally.retry(task):
-            self._retried.add(task)
-
-    def note_outlook(self, outlook: Outlook) -> None:
-        """Tell the head how far the mission is, unless that has not changed."""
-        if outlook != self._outlook:
-            self._outlook = outlook
-            self._send(outlook)
+            self._receipts.retried.add(task)
 
     def depart(self) -> None:
         """End the mission: no task that is still unresolved is wanted any more.
 
         Of a lasting one this process ends: what waits is forgotten, and what runs goes on.
         """
+        # A head would begin them only to end them.
         self._unsent.clear()
         self.report_lanes(self.now, leaving=True)
         self._send(Depart())
@@ -654,8 +469,7 @@ class MissionSession:
         For the head it is another mission, which has run nothing so far. Runs of the tasks so far
         belong to the other process, which does not want them.
         """
-        self.id = id
-        self._registration = msgspec.structs.replace(self._registration, mission=id)
+        self.registration.rename(id)
         for task in [task for task, lane in self.aboard.items() if lane]:
             self.leave_lane(task)
         for task, record in list(self.pending.items()):
@@ -663,7 +477,7 @@ class MissionSession:
                 self._resolve(task, "crashed", None, ())
             elif record.worker:
                 record.worker = ""
-                self._queued[record.asked] += 1
+                self.requests.waiting[record.asked] += 1
         self.running.clear()
         self.ahead.clear()
 
@@ -674,28 +488,28 @@ class MissionSession:
         self.connected = True
         self._late = 0
         self._lane_tally.on_connection()
+        # It was for the connection before. All that still holds follows.
         self.to_head.clear()
-        self._connections += 1
-        self._send(msgspec.structs.replace(self._registration, connection=self._connections))
-        for request in self._requests:
+        self._send(self.registration.next())
+        # Before the tasks that refer to them.
+        for request in self.requests.stated:
             self._send(request)
         for function in self.functions.values():
             self._send(_definition(function), function.payload)
-        for task, p in self.pending.items():  # ascending
-            if not p.retracted and task not in self.aboard:
-                message = Submit(
-                    task, p.asked, p.function, p.worker, p.crashes, p.urgency,
-                    avoid=self._avoid.get(task, ()), past=self._past.get(task),
-                    waits=task in self._waiting_lanes,
-                )  # fmt: skip
-                self._send(message, p.arguments)
-        retracted = [
-            task for task, p in self.pending.items() if p.retracted and task not in self.aboard
-        ]
-        self._send_in_parts(Retract, retracted)
+        retracted = []
+        for task, record in self.pending.items():  # ascending
+            if task in self.aboard:
+                continue
+            if record.retracted:
+                retracted.append(task)
+            else:
+                self._send_task(task, record)
+        for at in range(0, len(retracted), AT_ONCE):
+            self._send(Retract(tuple(retracted[at : at + AT_ONCE])))
+        # Last: from here on the head ends each run whose task it was not told of, unless the
+        # mission lasts.
         self._send(Synced())
-        if self._outlook is not None:
-            self._send(self._outlook)
+        self.inquiries.on_connected()
 
     def _end_lanes(self, lanes: list[int]) -> None:
         """End lanes that have no worker, without a connection.
@@ -704,25 +518,22 @@ class MissionSession:
         """
         for lane in lanes:
             # None has refused those that waited.
-            ending: Ending = "cancelled" if lane in self._waiting_lanes else "crashed"
+            ending: Literal["cancelled", "crashed"]
+            ending = "cancelled" if lane in self._waiting_lanes else "crashed"
             self._resolve(lane, ending, None, ())
 
     def on_disconnected(self) -> None:
         """End a connection; what was under way to the head may be lost."""
         self.connected = False
-        self.load, self.others = _NO_LOAD, False
         for message, _ in self.to_head:
             if isinstance(message, LaneReport):
                 self._lane_tally.put_back(message, self.now)
         self.to_head.clear()
         self._unsent.clear()
-        self.questions.clear()
-        self._unconfirmed.clear()  # they arrive again
-        self._workers.clear()
-        self._stuck_before.update(self.stuck)
-        self.stuck = {}
-        self._troubles_before |= self._troubles
-        self._troubles = set()
+        self._receipts.arrived.clear()  # they arrive again
+        self.inquiries.on_disconnected()
+        self.news.on_disconnected()
+        self.notices.on_disconnected()
 
     def on_message(self, message: Message, payload: Payload) -> None:
         """Handle one message from the head.
@@ -732,7 +543,8 @@ class MissionSession:
         """
         match message:
             case Resolved():
-                self._unconfirmed.append(message.task)
+                # Also an outcome that comes again, as its worker keeps it until then (rule 3).
+                self._receipts.arrived.append(message.task)
                 self._resolve(
                     *(message.task, message.ending, payload, message.crashes, message.report),
                     message.gpus,
@@ -750,16 +562,15 @@ class MissionSession:
                     self._report(Started(record.worker, (message.task,), record.alternative))
                 if not lane:  # else its call has crashed, as its end says, maybe by the next head
                     self._report(message)
+                # Once: the next head may repeat it.
                 if record is not None and message.crash not in record.crashes:
                     record.crashes = (*record.crashes, message.crash)
-                    self.crashed.append((message.task, message.crash))
-            case Answer() if message.about == "load":
-                self.load = unpack(payload, LoadAnswer)
-                self.others = self.load.given > 0 and not (self.running or self._lanes)
-            case Answer() if message.about == "why":
-                self.explanations.append(unpack(payload, WhyAnswer))
+                    self.news.crashed.append((message.task, message.crash))
+            case Answer():
+                self.inquiries.on_answer(message, payload, busy=bool(self.running or self._lanes))
             case MissionRegistered():
-                self._on_registered(message)
+                self.registration.on_registered(message)
+                self.notices.on_registered()
             case _:
                 self._on_report(message)
 
@@ -771,23 +582,17 @@ class MissionSession:
             case CancelMission():
                 self.cancelled_by = message.by
             case Unschedulable():
-                self._on_unschedulable(message)
-            case OtherVersions():
-                if message.versions not in self._other_versions:  # or another head has said so
-                    self._other_versions.add(message.versions)
-                    self.notifications.append(message)
-            case Trouble() | LastAway():
-                self._on_trouble(message)
-            case Blocked():
-                self.blocked.append(message)
-            case Printed():
-                self.printed.append(message)
+                self.requests.check(message.request)
+                self.notices.on_message(message)
+            case OtherVersions() | Trouble() | LastAway():
+                self.notices.on_message(message)
             case Describe():
-                self.questions.append(message)
+                self.inquiries.questions.append(message)
             case Disconnect():
-                self.disconnect = message
+                self.registration.disconnect = message
             case _:
-                self._on_worker(message)
+                self.news.on_message(message)
+                self._report(message)
 
     def _on_cancelled(self, task: int, by: str) -> None:
         """Cancel a task that a user has cancelled from outside, also one yet to be submitted."""
@@ -798,117 +603,19 @@ class MissionSession:
                 self.calls_cancelled.append(task)
             else:
                 self.cancel(task)
+        # It is that of an earlier process, and this one has yet to submit it.
         elif record is None and self.lasts and task > self._last_task:
             self._cancelled[task] = by
-
-    def _on_worker(self, message: Message) -> None:
-        """Handle a message on a worker that has tasks of the mission, or of an unknown kind."""
-        if isinstance(message, WorkerFacts):
-            self._workers[message.worker] = message.name
-        elif isinstance(message, WorkerEnded):
-            self._on_worker_ended(message)
-        self._report(message)
-
-    def _on_worker_ended(self, message: WorkerEnded) -> None:
-        """Note a lost worker, with its tasks, or a worker that left with runs unfinished."""
-        name = self._workers.pop(message.worker, "")
-        if name and message.handed_back:
-            self.stopped.append(StoppedWorker(name, message.handed_back, message.told))
-        if not (name and message.why):
-            return
-        if not self.lost:
-            # One look at all tasks, however many workers are lost at once.
-            self._held = {}
-            for task, record in self.pending.items():
-                if record.worker and record.function is not LANE:
-                    self._held.setdefault(record.worker, []).append(task)
-        tasks = self._held.get(message.worker, [])
-        why = message.why if message.why.startswith(f"{JOB_ENDED}: ") else ""
-        self.lost.append(LostWorker(name, message.silent or 0.0, tasks, why))
 
     def _report(self, message: Message) -> None:
         if self.reports is not None:
             self.reports.append(message)
 
-    def _on_registered(self, message: MissionRegistered) -> None:
-        self.epoch = message.epoch
-        self.label = message.label or self.name
-        self.registered = message
-        # What this head has not repeated up to now does not hold any more.
-        for request in self._stuck_before.keys() - self.stuck.keys():
-            self.notifications.append(Unschedulable(request, ""))
-        self._stuck_before = {}
-        for what in self._troubles_before - self._troubles:
-            self.notifications.append(Trouble(what, ""))
-        self._troubles_before = set()
-
-    def _on_trouble(self, trouble: Trouble | LastAway) -> None:
-        if isinstance(trouble, LastAway):
-            self.notifications.append(trouble)
-            return
-        if trouble.why:
-            self._troubles.add(trouble.what)
-        else:
-            self._troubles.discard(trouble.what)
-        if not trouble.why or trouble.what not in self._troubles_before:  # else it is reported
-            self.notifications.append(trouble)
-
-    def _on_unschedulable(self, message: Unschedulable) -> None:
-        if not 0 <= message.request < len(self._requests):
-            raise RemoteProtocolError(f"a message on request {message.request}, which never was")
-        if message.why:
-            self.stuck[message.request] = message
-        else:
-            self.stuck.pop(message.request, None)
-        self.notifications.append(message)
-
-    def count_stuck(self) -> tuple[int, int]:
-        """Return how many waiting tasks no worker here can run, and the number of one of them."""
-        count = sum(self._queued[request] for request in self.stuck)
-        if not count:
-            return 0, 0
-        one = self.pending.get(self._stuck_task)
-        if one is None or one.worker or one.asked not in self.stuck:
-            # A look at many tasks, and not again before this one has changed.
-            self._stuck_task = next(self.stuck_tasks(), 0)
-        return count, self._stuck_task
-
-    def stuck_tasks(self) -> Iterator[int]:
-        """Yield the tasks that wait and that no worker here can run: a look at all tasks."""
-        if any(self._queued[request] for request in self.stuck):
-            for task, record in self.pending.items():
-                if record.asked in self.stuck and not record.worker:
-                    yield task
-
-    def unmet(self) -> dict[int, Unschedulable]:
-        """Return a waiting task for each request that no worker here can meet, with the message."""
-        left = {request for request in self.stuck if self._queued[request]}
-        found: dict[int, Unschedulable] = {}
-        for task in self.stuck_tasks():
-            asked = self.pending[task].asked
-            if asked in left:
-                left.discard(asked)
-                found[task] = self.stuck[asked]
-                if not left:
-                    break
-        return found
-
     def confirm(self) -> None:
         """Confirm the outcomes that have arrived: soon, and best together with other messages."""
-        if self._unconfirmed:
-            tasks, self._unconfirmed = self._unconfirmed, []
-            if self._retried:
-                tasks = self._confirm_retried(tasks)
-            self._send_in_parts(AckTasks, tasks)
-
-    def _confirm_retried(self, tasks: list[int]) -> list[int]:
-        """Confirm those of some tasks that are tried again; return the others."""
-        again = [task for task in tasks if task in self._retried]
-        others = [task for task in tasks if task not in self._retried]
-        self._retried.difference_update(again)
-        for at in range(0, len(again), _AT_ONCE):
-            self._send(AckTasks((), tuple(again[at : at + _AT_ONCE])))
-        return others
+        if self._receipts.arrived:
+            for message in self._receipts.take():
+                self._send(message)
 
     def _started(self, message: Started) -> None:
         if message.behind and message.worker:
@@ -917,7 +624,7 @@ class MissionSession:
         for task in message.tasks:
             record = self.pending.get(task)
             if record is not None:
-                self._queued[record.asked] -= bool(message.worker) - bool(record.worker)
+                self.requests.waiting[record.asked] -= bool(message.worker) - bool(record.worker)
                 if record.function is LANE:
                     self.lanes_started.append(task)
                 elif message.worker != record.worker and not (
@@ -933,7 +640,12 @@ class MissionSession:
 
     def _sent_ahead(self, message: Started) -> None:
         """Note tasks that wait on a worker, each for the end of another one."""
-        pending, running, queued, ahead = self.pending, self.running, self._queued, self.ahead
+        pending, running, queued, ahead = (
+            self.pending,
+            self.running,
+            self.requests.waiting,
+            self.ahead,
+        )
         worker, last = message.worker, 0
         for task, before in zip(message.tasks, message.behind, strict=False):
             record = pending.get(task)
@@ -965,7 +677,7 @@ class MissionSession:
     def _resolve(
         self,
         task: int,
-        ending: Ending,
+        ending: Literal["value", "error", "crashed", "cancelled"],
         payload: Payload,
         crashes: tuple[Crash, ...],
         report: Report = b"",
@@ -975,29 +687,28 @@ class MissionSession:
         if record is None:
             return  # it comes again, as its confirmation was lost
         if record.function is LANE:
-            self._queued[record.asked] -= not record.worker
+            self.requests.waiting[record.asked] -= not record.worker
             self._lanes -= 1
             self._waiting_lanes.discard(task)
             self.lanes_over.append(LaneOver(task, ending, payload, crashes, report))
             return
         began = self.running.pop(task, 0.0)
         if not record.worker:
-            self._queued[record.asked] -= 1
+            self.requests.waiting[record.asked] -= 1
         by, ahead = "", self.ahead
         if record.retracted or ending == "cancelled":
             ending, payload = "cancelled", None
             if task in ahead.behind:
                 record.worker = ""  # it never began there
+            # Of a mission that was cancelled as a whole, that holds for each task.
             by = self._cancelled.pop(task, self.cancelled_by)
         if ahead.following and (after := ahead.on_over(task)):
             self.running[after] = self.now
         arguments = record.arguments
         if arguments is not None and len(arguments) <= _SMALL:
             self._recent.append((task, record.function, arguments))
-        if self._avoid:
-            self._avoid.pop(task, None)
-        if self._past:
-            self._past.pop(task, None)
+        if self._earlier:
+            self._earlier.pop(task, None)
         failed_on = None
         if ending == "error" and record.worker:
             failed_on = FailedOn(record.worker, gpus)
@@ -1017,10 +728,6 @@ class MissionSession:
             call = next(((f, a) for number, f, a in self._recent if number == task), None)
         # The number of a lane is one that a user may ask about by mistake.
         return None if call is None or call[0] is LANE else (self.functions[call[0]], call[1])
-
-    def _send_in_parts(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
-        for at in range(0, len(tasks), _AT_ONCE):
-            self._send(kind(tuple(tasks[at : at + _AT_ONCE])))
 
     def _send(self, message: Message, payload: Payload = None) -> None:
         if self.connected:

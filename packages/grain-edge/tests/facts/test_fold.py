@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.eventlog.runs import EndedRun, RunAssembly
 from grain.eventlog.schema import (
     ClockChanged,
     FunctionStanding,
@@ -20,17 +19,19 @@ from grain.eventlog.schema import (
     WorkerLeft,
 )
 from grain.eventlog.usage import Usage
+from grain.facts.fold import Fold
 
 if TYPE_CHECKING:
     from grain.eventlog.schema import AnyLine
+    from grain.facts.rows import Run
 
 SUBMITTED = TaskSubmitted(time=100.0, task=1, function="f", request={"Cores": 4.0})
 STARTED = TaskStarted(time=110.0, task=1, worker="w")
 
 
-def runs(*lines: AnyLine) -> list[EndedRun]:
-    assembly = RunAssembly()
-    return [run for line in lines if (run := assembly.feed(line)) is not None]
+def runs(*lines: AnyLine) -> list[Run]:
+    fold = Fold()
+    return [run for line in lines if (run := fold.feed(line)) is not None]
 
 
 def ended(time: float, started: float | None = None, ended: float | None = None) -> RunEnded:
@@ -41,7 +42,7 @@ def test_a_run_has_its_submission_and_its_times() -> None:
     [run] = runs(SUBMITTED, STARTED, ended(150.0, started=111.0, ended=149.0))
 
     assert ("f", 100.0, 111.0, 149.0) == (
-        run.submission.function, run.queued, run.started, run.ended
+        run.function, run.queued, run.started, run.ended
     )  # fmt: skip
     assert (11.0, 38.0, 4 * 38.0) == (run.waited, run.seconds, run.core_seconds)
 
@@ -69,12 +70,12 @@ def test_a_start_whose_line_is_late_counts_from_its_own_time() -> None:
 )
 def test_a_worker_was_there_until_it_was_last_heard(heard: float | None, expected: float) -> None:
     """On the axis of the log, and within it; where the log does not say so, until its line."""
-    assembly = RunAssembly()
+    fold = Fold()
     left = WorkerLeft(time=180.0, worker="w", why="it was lost", heard=heard)
     for line in (SUBMITTED, ClockChanged(time=95.0, by=-10.0), left):
-        assembly.feed(line)
+        fold.feed(line)
 
-    assert expected == assembly.last_there(left)
+    assert expected == fold.last_there(left)
 
 
 @pytest.mark.parametrize("wrong", [-3600.0, -9.0, 9.0, 3600.0])
@@ -131,16 +132,16 @@ def test_a_run_of_whose_start_the_writer_learns_at_its_end_keeps_its_length() ->
 
 
 def test_times_after_the_clock_was_set_are_on_the_axis_of_those_before() -> None:
-    assembly = RunAssembly()
+    fold = Fold()
     lines: list[AnyLine] = [
         SUBMITTED,
         ClockChanged(time=3701.0, by=3600.0),
         ended(3711.0, 3705.0, 3710.0),
     ]
-    [run] = [run for line in lines if (run := assembly.feed(line)) is not None]
+    [run] = [run for line in lines if (run := fold.feed(line)) is not None]
 
     assert (105.0, 110.0) == (run.started, run.ended)
-    assert (100.0, 111.0, 3600.0) == (assembly.first, assembly.now, assembly.clock_change)
+    assert (100.0, 111.0, 3600.0) == (fold.first, fold.now, fold.clock_change)
 
 
 def test_time_does_not_go_back_where_a_change_of_the_clock_was_not_noticed() -> None:
@@ -167,12 +168,12 @@ def test_only_a_task_without_any_run_never_ran() -> None:
 def test_a_run_without_its_submission_has_no_function() -> None:
     first, second = runs(STARTED, ended(120.0), ended(121.0))
 
-    assert ("", 110.0) == (first.submission.function, first.started)
-    assert ("", None) == (second.submission.function, second.started)
+    assert ("", 110.0) == (first.function, first.started)
+    assert ("", None) == (second.function, second.started)
 
 
 def test_open_tasks_are_counted_and_listed() -> None:
-    assembly = RunAssembly()
+    fold = Fold()
     counts = []
     lines: list[AnyLine] = [
         SUBMITTED,
@@ -185,14 +186,12 @@ def test_open_tasks_are_counted_and_listed() -> None:
         Remark(time=140.0, text="nothing"),
     ]
     for line in lines:
-        assembly.feed(line)
-        counts.append((assembly.total.waiting, assembly.total.running))
+        fold.feed(line)
+        counts.append(fold.open)
 
     assert [(1, 0), (2, 0), (1, 1), (1, 1), (2, 0), (1, 1), (1, 0), (1, 0)] == counts
-    assert [("g", None)] == [
-        (task.submission.function, task.started) for task in assembly.open_tasks()
-    ]
-    assert 140.0 == assembly.now
+    assert [("g", None)] == [(task.function, task.started) for task in fold.open_tasks()]
+    assert 140.0 == fold.now
 
 
 # Of two tasks: one is submitted, given to a worker, ends, or is lost and waits again.
@@ -208,47 +207,47 @@ def test_the_open_tasks_of_all_functions_are_those_that_are_open(
     steps: list[tuple[str, int, str]],
 ) -> None:
     """Also of a log that lacks lines, or has a number twice."""
-    assembly = RunAssembly()
+    fold = Fold()
     for time, (what, task, function) in enumerate(steps):
         at = 100.0 + time
         if what == "s":
-            assembly.feed(TaskSubmitted(time=at, task=task, function=function))
+            fold.feed(TaskSubmitted(time=at, task=task, function=function))
         elif what == "g":
-            assembly.feed(TaskStarted(time=at, task=task, worker="w"))
+            fold.feed(TaskStarted(time=at, task=task, worker="w"))
         else:
             final = what == "e"
-            assembly.feed(RunEnded(time=at, task=task, outcome="lost", worker="w", final=final))
+            fold.feed(RunEnded(time=at, task=task, outcome="lost", worker="w", final=final))
 
-        tasks = list(assembly.open_tasks())
-        for name, counts in assembly.by_function.items():
-            own = [one for one in tasks if one.submission.function == name]
+        tasks = list(fold.open_tasks())
+        for name in fold.waiting:
+            own = [one for one in tasks if one.function == name]
             waiting = sum(one.started is None for one in own)
-            assert (waiting, len(own) - waiting) == (counts.waiting, counts.running)
+            assert (waiting, len(own) - waiting) == (fold.waiting[name], fold.running[name])
         waiting = sum(one.started is None for one in tasks)
-        assert (waiting, len(tasks) - waiting) == (assembly.total.waiting, assembly.total.running)
-        assert {one.submission.function for one in tasks} <= assembly.by_function.keys()
+        assert (waiting, len(tasks) - waiting) == fold.open
+        assert {one.function for one in tasks} <= fold.waiting.keys()
 
 
 def test_while_not_all_tasks_have_lines_their_numbers_are_those_of_the_last_look() -> None:
-    assembly = RunAssembly()
-    assembly.feed(TaskSubmitted(time=1.0, task=1, function="f"))
+    fold = Fold()
+    fold.feed(TaskSubmitted(time=1.0, task=1, function="f"))
     look = FunctionStanding(function="g", waiting=40_000, ahead=780, running=12, blocked=3)
-    assembly.feed(StandingTasks(time=2.0, functions=(look,)))
-    assembly.feed(TaskSubmitted(time=3.0, task=2, function="f"))
+    fold.feed(StandingTasks(time=2.0, functions=(look,)))
+    fold.feed(TaskSubmitted(time=3.0, task=2, function="f"))
 
-    assert ["g"] == list(assembly.by_function)
-    assert (40_783, 12) == (assembly.total.waiting, assembly.total.running)
+    assert ["g"] == list(fold.waiting)
+    assert (40_783, 12) == fold.open
 
-    assembly.feed(StandingTasks(time=4.0))
-    assert {"f": 2} == {name: one.waiting for name, one in assembly.by_function.items()}
+    fold.feed(StandingTasks(time=4.0))
+    assert {"f": 2} == fold.waiting
 
 
 def test_a_run_after_one_that_was_handed_back_is_not_after_a_failure() -> None:
-    assembly, ended = RunAssembly(), []
-    assembly.feed(TaskSubmitted(time=1.0, task=1, function="f"))
+    fold, ended = Fold(), []
+    fold.feed(TaskSubmitted(time=1.0, task=1, function="f"))
     for time, outcome in ((2.0, "returned"), (3.0, "lost"), (4.0, "value")):
-        assembly.feed(TaskStarted(time=time, task=1, worker="w"))
+        fold.feed(TaskStarted(time=time, task=1, worker="w"))
         line: Any = RunEnded(time=time, task=1, outcome=outcome, final=outcome == "value")  # type: ignore[arg-type]
-        ended.append(assembly.feed(line))
+        ended.append(fold.feed(line))
 
     assert [False, False, True] == [one is not None and one.is_retry for one in ended]

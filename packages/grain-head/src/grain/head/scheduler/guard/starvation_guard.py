@@ -1,6 +1,6 @@
 """The starvation guard: limits on overtaking, and the tasks that get, keep and lose reservations.
 
-`grain.head.scheduler.reservation` finds the worker and the time; this is the policy around it.
+`reservation` beside it finds the worker and the time; this is the policy around it.
 
 A task is *overtaken* by each younger task that starts, while it waits, on a worker that could serve
 it. The rules:
@@ -19,11 +19,13 @@ it. The rules:
     same priority, too; but when one of these is due, it gets the worker at the next start.
 4.  Where hard limits say when the oldest task of a queue can start, that start is reserved at once,
     without counting. Such a reservation is not sticky, and older tasks may push it back.
-5.  A gang that is due collects workers: at once all that are reserved for no one, or for tasks that
-    come after it, and each other one when the tasks that go first have left it. What it has stays
-    reserved meanwhile. The order of the tasks decides each dispute, so two gangs never wait for
-    each other. It collects none where too few workers could be its members, and begins with none
-    while the start of a gang before it is known.
+5.  A gang is due after two thirds of the limit, as several workers have to empty for it, while
+    younger tasks start on the others. It collects workers: at once all that are reserved for no
+    one, or for tasks that come after it, and each other one when the tasks that go first have left
+    it. What it has stays reserved meanwhile, so younger tasks do not hold it up there. The order of
+    the tasks decides each dispute, so two gangs never wait for each other. It collects none where
+    too few workers could be its members, and begins with none while the start of a gang before it
+    is known.
 
 Where tasks have alternatives, those count that its oldest task takes now: a worker that offers none
 of these is not one that could serve it. A reservation is for one of them. While the worker empties,
@@ -42,7 +44,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from grain.head.scheduler.reservation import beside_task, best_reservation, reservation_on
+from grain.head.scheduler.guard.reservation import beside_task, best_reservation, reservation_on
 from grain.head.scheduler.state import Reservation, serving_gang
 
 if TYPE_CHECKING:
@@ -58,6 +60,9 @@ holds it."""
 
 MORE_OVERTAKES, FEW_WORKERS = 32, 4
 """The number of times more for each worker beyond the first few."""
+
+EMPTYING = 3
+"""The part of that number, one over it, which is left to gangs while their workers empty."""
 
 # So many workers are looked at to find the best reservation: a bound on cost, not on waiting.
 _SAMPLE = 64
@@ -98,6 +103,11 @@ class StarvationGuard:
             return max(self._max_overtakes, 1)
         return MAX_OVERTAKES + MORE_OVERTAKES * max(len(self._workers) - FEW_WORKERS, 0)
 
+    def due_after(self, queue: TaskQueue) -> int:
+        """Return how often the tasks of a queue may be overtaken until they are due, at least 1."""
+        limit = self.limit
+        return limit - limit // EMPTYING if queue.gangs else limit
+
     def permits(self, by: Alternative, worker: WorkerAccount, now: float) -> bool:
         """Return True if a reservation with a known start lets the oldest task start by a request.
 
@@ -123,7 +133,7 @@ class StarvationGuard:
     def on_worker_left(self) -> None:
         """Forget what a lower limit does not need; tasks may be due now that were not before."""
         for _, _, queue in self._queues.order:
-            del queue.overtakers[: -self.limit]
+            del queue.overtakers[: -self.due_after(queue)]
         self._openings += 1
 
     def on_apart(self, worker: WorkerAccount) -> None:
@@ -170,7 +180,6 @@ class StarvationGuard:
     def on_overtaken(self, taker: Task, worker: WorkerAccount, now: float) -> None:
         """Count a start on a worker that could have served the older tasks of other queues."""
         mask = worker.shape.mask
-        limit = self.limit
         for _, _, queue in self._queues.order:
             if queue is taker.queue:
                 return
@@ -181,7 +190,7 @@ class StarvationGuard:
                 # Ages of different priorities do not compare: it overtakes all that wait now.
                 age = queue.tasks[-1].age + 1
             overtakers = queue.overtakers
-            if len(overtakers) == limit:
+            if len(overtakers) == self.due_after(queue):
                 if age < overtakers[0]:
                     continue
                 del overtakers[0]
@@ -230,6 +239,17 @@ class StarvationGuard:
         for reservation in kept:
             if reservation.worker.reservation is reservation:
                 self.lose(reservation)
+
+    def rerank(self, queue: TaskQueue) -> None:
+        """Put a queue at the place of its new oldest task."""
+        if self._queues.rerank(queue):
+            self.on_opened(queue)
+        self.on_head_changed(queue)
+
+    def try_gangs(self) -> None:
+        """Let gangs look for workers again: other ones than before may be together."""
+        self._queues.untried |= self._queues.gangs & self._queues.nonempty
+        self.on_worker_open()
 
     def on_head_changed(self, queue: TaskQueue) -> None:
         """Bring the counts and reservations of a queue in line with its new oldest task, if any."""
@@ -316,7 +336,7 @@ class StarvationGuard:
     def _due(self, queue: TaskQueue, place: int) -> bool:
         """Return True if the task at a place of a queue was overtaken as often as the limit."""
         overtakers = queue.overtakers
-        if len(overtakers) < self.limit or place >= queue.waiting:
+        if len(overtakers) < self.due_after(queue) or place >= queue.waiting:
             return False
         if place == 0:
             return True

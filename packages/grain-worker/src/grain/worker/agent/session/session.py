@@ -1,33 +1,27 @@
-"""The decisions of a worker's agent: plain state, no I/O.
-
-Events come in through the ``on_...`` methods, with the time in seconds of any clock that does not
-go back. Messages to send collect in `to_head` and `to_runner`, until the shell around takes them.
-The rules of `WorkerSession` stand in `grain.worker.agent`.
-"""
+"""`WorkerSession`: the runs of a worker, and the messages to its head about them. No I/O."""
 
 from __future__ import annotations
 
 import math
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grain.edge.mission_ids import lasts
 from grain.edge.version import Versions
 from grain.eventlog.usage import Report, RunReport, encode_report, report_of
-from grain.resource import WTime, to_data
+from grain.inputs.warning import STOPPED_SOFTLY
 from grain.worker.agent.chains import PATIENCE, Chains, RunRecord, Wish
 from grain.worker.agent.functions import FunctionStore
-from grain.worker.agent.spool import SpooledOutcome
+from grain.worker.agent.session.delayed import ArrivedLeases, PrintedLines
+from grain.worker.agent.session.kept import KeptOutcomes
+from grain.worker.agent.session.registration import WorkerRegistration
 from grain.worker.messages import (
     FUNCTIONS,
     LANE,
-    PRINTED,
-    STOPPED_SOFTLY,
+    NODE_SHORT,
     TIME_OVER,
     AckRuns,
-    ArrivedCount,
     Attempt,
-    Backlog,
     BlockingCode,
     Cancel,
     CoresComputed,
@@ -52,7 +46,6 @@ from grain.worker.messages import (
     SeatOpen,
     StartRun,
     Status,
-    TasksPrinted,
     chain_of,
 )
 from grain.worker.messages import Draining as DrainingMessage
@@ -63,54 +56,17 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.resource import Resource
     from grain.worker.agent.functions import Order
-
-    Outcome = Payload | SpooledOutcome
+    from grain.worker.agent.session.kept import Outcome
 
 FLUSH = 20.0
 """Seconds that a worker which leaves waits until its results have arrived."""
-
-MAX_KEPT = 500_000
-"""Outcomes that may wait to be confirmed before the worker takes no more runs."""
-
-MAX_KEPT_BYTES = 4 * 1024**3
-"""Bytes of them, likewise. Both are more than one mission may leave unconfirmed, so that a mission
-which does not take its outcomes keeps no other from this worker."""
-
-IN_MEMORY = 256 * 1024**2
-"""Bytes of them that stay in memory, where there is a spool for the others."""
 
 EARLY = 60.0
 """Seconds, and a tenth of a worker's time at most, by which a batch system may end a job before its
 time is over: what is handed back then has outlived the worker, too."""
 
-_COUNT_DELAY = 0.1  # seconds by which `ArrivedCount` may wait for company: short runs end before
 _INVENTORY = 256  # runs in one `Inventory`
 _SAME = 0.02  # cores, and the part of them, by which computing may change without a report
-_PRINT_DELAY = 0.2  # seconds by which lines that tasks print wait for company
-
-
-class PrintedLines:
-    """Lines of one mission that wait to be sent: as many as fit one message.
-
-    Attributes:
-        lines: each with its end.
-        lost: the number of lines that do not fit, or were lost before.
-    """
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.lost = 0
-        self._room = PRINTED
-
-    def add(self, lines: tuple[str, ...], lost: int) -> None:
-        """Add lines, after some that were lost."""
-        self.lost += lost
-        for line in lines:
-            if len(line) >= self._room:
-                self.lost += 1
-            else:
-                self._room -= len(line) + 1
-                self.lines.append(f"{line}\n")
 
 
 class SessionState(Enum):
@@ -140,9 +96,7 @@ class WorkerSession:
         to_runner: orders for the runner, in sequence, until `take_orders`; the payload of a
             `StartRun` is its arguments.
         lasting: how many runs of lasting missions have not ended.
-        paused: True if so many outcomes are kept that the worker takes no more runs.
-        spooled: how many of these outcomes are on the disk, or are to be written.
-        to_spool: outcomes that are to be written, until `take_to_spool`.
+        kept: the outcomes that are not acknowledged.
     """
 
     def __init__(
@@ -160,45 +114,49 @@ class WorkerSession:
         system: str = "",
         listed: str = "",
     ) -> None:
-        self.id = id
-        self._job = job
-        self._cluster = cluster
-        self._system, self._listed = system, listed
-        self.name = name
-        self.host = host
-        self.max_kept = MAX_KEPT
-        self.max_kept_bytes = MAX_KEPT_BYTES
-        self._in_memory = in_memory
-        self.kept_bytes = self._bytes_in_memory = self.spooled = 0
-        self.paused = False
-        self.to_spool: list[SpooledOutcome] = []
-        self.total = total
-        self.versions = versions
+        self.registration = WorkerRegistration(
+            RegisterWorker(
+                id,
+                name,
+                host,
+                {},
+                versions=versions,
+                job=job,
+                cluster=cluster,
+                system=system,
+                listed=listed,
+            ),
+            total,
+            now,
+        )
         self.to_head: list[tuple[Message, Outcome]] = []
         self.to_runner: list[Order] = []
         self.functions = FunctionStore()
         self.runs: dict[Attempt, RunRecord] = {}
         self.lasting = 0
-        self.kept: dict[Attempt, tuple[RunEnded, Outcome, Lease]] = {}
+        self.kept = KeptOutcomes(in_memory)
         self.state = SessionState.WORKING
         self.connected = False
-        self._connections = 0
-        # The last attempt of each head, by its epoch.
-        self._last_attempts: dict[int, int] = {}
-        self._arrived = 0
-        self._count_due = math.inf
+        self._arrived = ArrivedLeases()
+        self._printed = PrintedLines()
         self._deadline = math.inf
         self._why = ""
         self._flush_until = math.inf
         # The last run that was reported to block the runner.
         self._blocking: Lease | None = None
-        # Lines that runs have printed, by the missions that want them.
-        self._printed: dict[str, PrintedLines] = {}
-        self._print_due = math.inf
         self._chains = Chains(chain_patience)
-        self._started = now
         # On how many cores something is computed, as it was last reported.
         self._computing: float | None = None
+
+    @property
+    def id(self) -> str:
+        """The worker's id, which changes if another process takes it."""
+        return self.registration.message.worker
+
+    @property
+    def name(self) -> str:
+        """The worker's name."""
+        return self.registration.message.name
 
     @property
     def draining(self) -> bool:
@@ -217,11 +175,6 @@ class WorkerSession:
         mail, self.to_head = self.to_head, []
         return mail
 
-    def take_to_spool(self) -> list[SpooledOutcome]:
-        """Return the outcomes that are to be written to the disk, once."""
-        spooled, self.to_spool = self.to_spool, []
-        return spooled
-
     def take_orders(self) -> list[Order]:
         """Return the orders for the runner, once."""
         orders, self.to_runner = self.to_runner, []
@@ -232,46 +185,31 @@ class WorkerSession:
     def on_connected(self, now: float) -> None:
         """Begin a connection: register with all that the worker has."""
         self.connected = True
-        self._connections += 1
-        self._arrived = 0
-        self._count_due = math.inf
+        self._arrived.restart()
         self.to_head.clear()
         # A function that has no place in the message is sent again when it is called. But a
         # function that a run may be about to call is kept, as the lease of the run will not come
         # again.
         self.functions.forget_oldest(FUNCTIONS, {r.lease.function for r in self.runs.values()})
-        self._send(
-            RegisterWorker(
-                self.id,
-                self.name,
-                self.host,
-                self._total_now(now),
-                tuple(self.functions)[-FUNCTIONS:],
-                self.draining,
-                self._connections,
-                self.versions,
-                self._job,
-                self._cluster,
-                self._system,
-                self._listed,
-            )
-        )
+        functions = tuple(self.functions)[-FUNCTIONS:]
+        self._send(self.registration.next(now, functions, draining=self.draining))
         held = [self._held(r.lease, now - r.began) for r in self.runs.values()]
         # Runs that have ended, too: a head takes it that a lease which is not in the inventory has
         # never arrived, and begins the run again.
-        held += [self._held(lease, 0.0, ended=True) for *_, lease in self.kept.values()]
+        held += [self._held(lease, 0.0, ended=True) for *_, lease in self.kept.by_attempt.values()]
         for at in range(0, len(held), _INVENTORY):
             self._send(Inventory(tuple(held[at : at + _INVENTORY])))
         # Before the end of the inventory, at which a head begins to lease.
-        if self.paused:
-            self._send(Backlog(len(self.kept), self.kept_bytes))
+        if self.kept.paused:
+            self._send(self.kept.backlog())
         self._send(InventoryEnd())
         for run in self.runs.values():
             if run.seat is not None:
                 self._send(run.seat)
         if self._computing is not None:
             self._send(CoresComputed(self._computing))
-        for ended, payload, _ in self.kept.values():
+        # Last: they may be many and large, and a head leases nothing before the inventory ends.
+        for ended, payload, _ in self.kept.by_attempt.values():
             self._send(ended, payload)
 
     def rename(self, id: str) -> None:  # noqa: A002 - its name
@@ -279,7 +217,7 @@ class WorkerSession:
 
         For the head it is another worker, which has runs already.
         """
-        self.id = id
+        self.registration.rename(id)
 
     def on_disconnected(self) -> None:
         """End a connection; messages under way to the head may be lost."""
@@ -343,24 +281,18 @@ class WorkerSession:
             self._send(CoresComputed(cores))
 
     def _send_count(self) -> None:
-        """Report how many leases have arrived, which matters only if this worker should die."""
-        if self._count_due != math.inf:
-            self._send(ArrivedCount(self._arrived))
-        self._count_due = math.inf
+        count = self._arrived.report()
+        if count is not None:
+            self._send(count)
 
     # ---- runs
 
     def _begin(self, lease: Lease, arguments: Payload, now: float) -> None:
         attempt = lease.attempt
-        epoch, number = attempt
-        # Not by `runs` and `kept`: the outcome may have been acknowledged, and forgotten, when the
-        # lease comes once more.
-        if number <= self._last_attempts.get(epoch, -1):
+        if not self._arrived.take(attempt, now):
             return
-        self._last_attempts[epoch] = number
-        self._arrived += 1
-        self._count_due = min(self._count_due, now + _COUNT_DELAY)
         if self.draining:
+            # Handed back, and not ignored: the head would wait for its end.
             self._report_end(lease, "returned", None)
             return
         run = self.runs[attempt] = RunRecord(lease, now)
@@ -383,6 +315,7 @@ class WorkerSession:
 
     def _revoke(self, attempt: Attempt) -> None:
         run = self.runs.get(attempt)
+        # Once: a head repeats what may be lost, and a run that is handed back ends anyway.
         if run is not None and run.wish is Wish.COMPLETE:
             run.wish = Wish.CANCEL
             self.to_runner.append((Cancel(attempt), None))
@@ -393,7 +326,12 @@ class WorkerSession:
         if run is None:
             return
         report = report_of(ended.report)
-        if ended.crash and run.wish is Wish.COMPLETE:
+        # A run that was to end anyway has not crashed when it dies.
+        short = ended.crash.startswith(NODE_SHORT) and lasts(run.lease.mission)
+        if short and run.wish is Wish.COMPLETE:
+            # Its receipts say why, and how often it may run again.
+            self._end(run, "returned", None, now, report, ended.crash)
+        elif ended.crash and run.wish is Wish.COMPLETE:
             self._end(run, "crashed", None, now, report, ended.crash, ended.lost)
         elif ended.status == "done":
             status: Status = "error" if ended.failed else "value"
@@ -422,16 +360,12 @@ class WorkerSession:
     def on_printed(self, attempt: Attempt, lines: tuple[str, ...], lost: int, now: float) -> None:
         """Take lines that a run has printed, whose mission wants them; soon it gets them."""
         run = self.runs.get(attempt)
-        if run is None:
-            return
-        self._printed.setdefault(run.lease.mission, PrintedLines()).add(lines, lost)
-        self._print_due = min(self._print_due, now + _PRINT_DELAY)
+        if run is not None:
+            self._printed.add(run.lease.mission, lines, lost, now)
 
     def _send_printed(self) -> None:
-        printed, self._printed = self._printed, {}
-        self._print_due = math.inf
-        for mission, lines in printed.items():
-            self._send(TasksPrinted(mission, "".join(lines.lines), lines.lost))
+        for message in self._printed.take():
+            self._send(message)
 
     def on_runner_crashed(
         self,
@@ -472,7 +406,8 @@ class WorkerSession:
             if wall and run not in waited:
                 # What its programs have used died with the runner.
                 times = RunReport(
-                    started=wall - (now - run.began), ended=wall, host=self.host, worker=self.name,
+                    started=wall - (now - run.began), ended=wall,
+                    host=self.registration.message.host, worker=self.name,
                     exceeded=payload is not None,
                 )  # fmt: skip
                 report = encode_report(times)
@@ -502,17 +437,12 @@ class WorkerSession:
 
     def _outlived(self, run: RunRecord, now: float) -> Outlived | None:
         """Return how long a run had run, if it has outlived this worker; else None."""
-        wtime = self.total.get(WTime)
         waits = run.chain is not None and run.chain.runs[0] is not run
-        if waits or not isinstance(wtime, WTime) or wtime.T is None:
-            return None
-        if run.lease.function == LANE:
-            return None  # its calls are brief, however long it was there for them
-        since = now - self._started
-        life = wtime.T + since if wtime.countdown else wtime.T
-        if life - since > min(EARLY, life / 10):
-            return None
-        return Outlived(now - run.began, life)
+        time = self.registration.time(now)
+        if waits or time is None or run.lease.function == LANE:
+            return None  # the calls of a lane are brief, however long it was there for them
+        life, left = time
+        return None if left > min(EARLY, life / 10) else Outlived(now - run.began, life)
 
     def _report_end(
         self,
@@ -527,47 +457,25 @@ class WorkerSession:
     ) -> None:
         known = (lease.mission, lease.task, lease.attempt)
         ended = RunEnded(*known, status, detail, report, outlived, lost, absent)
-        outcome: Outcome = payload
-        if payload is not None:
-            size = len(payload)
-            self.kept_bytes += size
-            if self._bytes_in_memory + size > self._in_memory:
-                outcome = SpooledOutcome(payload)
-                self.spooled += 1
-                self.to_spool.append(outcome)
-            else:
-                self._bytes_in_memory += size
-        self.kept[lease.attempt] = (ended, outcome, lease)
+        # Before it is sent: if the connection is lost meanwhile, the next one begins with it.
+        outcome = self.kept.add(ended, payload, lease)
         if self.connected:
             # The count goes along with what is sent anyway.
             self._send_count()
-            if self._printed:  # the mission may end when it has the outcome
-                self._send_printed()
+            self._send_printed()  # the mission may end when it has the outcome
             self._send(ended, outcome)
-        if not self.paused and self._has_backlog():
-            self.paused = True
-            self._recall(self._chains.waiting())
-            self._send(Backlog(len(self.kept), self.kept_bytes))
-
-    def _has_backlog(self, parts: int = 1) -> bool:
-        return (
-            len(self.kept) * parts > self.max_kept or self.kept_bytes * parts > self.max_kept_bytes
-        )
+        self._review_backlog()
 
     def _acknowledge(self, attempts: tuple[Attempt, ...]) -> None:
-        """Forget outcomes; the worker takes runs again when half of too many is confirmed."""
-        for attempt in attempts:
-            _, outcome, _ = self.kept.pop(attempt, (None, None, None))
-            if isinstance(outcome, SpooledOutcome):
-                self.kept_bytes -= outcome.size
-                self.spooled -= 1
-                outcome.release()
-            elif outcome is not None:
-                self.kept_bytes -= len(outcome)
-                self._bytes_in_memory -= len(outcome)
-        if self.paused and not self._has_backlog(2):
-            self.paused = False
-            self._send(Backlog())
+        self.kept.forget(attempts)
+        self._review_backlog()
+
+    def _review_backlog(self) -> None:
+        """Take no more runs while too many outcomes are kept, and report it."""
+        if self.kept.review():
+            if self.kept.paused:
+                self._recall(self._chains.waiting())
+            self._send(self.kept.backlog())
 
     # ---- the end
 
@@ -590,9 +498,9 @@ class WorkerSession:
 
     def on_tick(self, now: float) -> None:
         """Let time pass; call it at `next_tick` and after every event."""
-        if self._count_due <= now:
+        if self._arrived.due <= now:
             self._send_count()
-        if self._print_due <= now:
+        if self._printed.due <= now:
             self._send_printed()
         if self._chains.due <= now:
             self._recall(self._chains.overdue(now))
@@ -605,7 +513,7 @@ class WorkerSession:
             self._deadline = math.inf  # done; nothing begins any more
         if self.state is SessionState.DRAINING and not self.runs:
             self._flush_until = min(self._flush_until, now + FLUSH)
-            if not self.kept or now >= self._flush_until:
+            if not self.kept.by_attempt or now >= self._flush_until:
                 self.state = SessionState.FINISHED
                 self._send(Leaving(self._why))
 
@@ -614,7 +522,7 @@ class WorkerSession:
         due = self._deadline  # inf before `drain`
         if self.state is SessionState.DRAINING and not self.runs:
             due = min(due, self._flush_until)
-        return min(due, self._count_due, self._print_due, self._chains.due)
+        return min(due, self._arrived.due, self._printed.due, self._chains.due)
 
     # ---- details
 
@@ -643,13 +551,6 @@ class WorkerSession:
             lease.gang,
             lease.function == LANE,
         )
-
-    def _total_now(self, now: float) -> dict[str, Any]:
-        wtime = self.total.get(WTime)
-        if not isinstance(wtime, WTime) or wtime.T is None or wtime.countdown:
-            return to_data(self.total)
-        left = max(wtime.T - (now - self._started), 1.0)
-        return {**to_data(self.total), **to_data(WTime(T=left))}
 
 
 def _learned_amount(lease: Lease) -> float:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.eventlog.runs import EndedRun, RunAssembly, WorkerClocks, clocks_of
 from grain.eventlog.schema import (
     ClockChanged,
     RunEnded,
@@ -18,19 +17,22 @@ from grain.eventlog.schema import (
     WorkerJoined,
 )
 from grain.eventlog.usage import Usage
+from grain.facts.clocks import WorkerClocks, clocks_of
+from grain.facts.fold import Fold
 from grain_testkit.campaign import CLOCKS, Campaign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.eventlog.schema import AnyLine
+    from grain.facts.rows import Run
 
 USED = Usage(user=1.0, programs=1)
 
 
-def runs(lines: Iterable[AnyLine], clocks: WorkerClocks | None = None) -> list[EndedRun]:
-    assembly = RunAssembly(clocks)
-    return [run for line in lines if (run := assembly.feed(line)) is not None]
+def runs(lines: Iterable[AnyLine], clocks: WorkerClocks | None = None) -> list[Run]:
+    fold = Fold(clocks)
+    return [run for line in lines if (run := fold.feed(line)) is not None]
 
 
 def task(number: int, given: float, began: float, ended: float, learned: float) -> list[AnyLine]:
