@@ -334,7 +334,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             session.waiting_of(record.asked) >= _WAIT and traffic.may_hold(now)
         ):
             task = lanes.hold(traffic, record, now)
-            if session.to_head:
+            if session.to_head and not self._link.flush():
                 self._link.wake()
         elif not first or not (task := self._lane_door.on_submitting(record)):
             return 0
