@@ -13,13 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from grain.cli.workers.jobs import OwnJob
-    from grain.edge.questions import (
-        EndedMission,
-        MissionState,
-        QueueState,
-        StateAnswer,
-        WorkerState,
-    )
+    from grain.edge.questions import StateAnswer
+    from grain.facts.rows import Mission, Queue, Worker
 
 
 MANY = 20
@@ -65,7 +60,7 @@ def state_text(state: StateAnswer, most: int | None = None, *, everything: bool 
     return "\n".join(part for part in parts if part)
 
 
-def _each(workers: list[WorkerState], most: int | None) -> str:
+def _each(workers: list[Worker], most: int | None) -> str:
     """Return a table with a row for each worker."""
     several = in_several_clusters(workers)
     heads = ("NAME", *["CLUSTER"] * several, "HOST", "STATE", "LEFT", "RUNNING")
@@ -73,10 +68,10 @@ def _each(workers: list[WorkerState], most: int | None) -> str:
     return table("WORKERS", heads, [_worker(one, with_cluster=several) for one in by_name], most)
 
 
-def _groups(workers: list[WorkerState], most: int | None) -> str:
+def _groups(workers: list[Worker], most: int | None) -> str:
     """Return a table with a row for each sort of workers: of a cluster, state and size."""
     several = in_several_clusters(workers)
-    groups: dict[tuple[str, str, str], list[WorkerState]] = {}
+    groups: dict[tuple[str, str, str], list[Worker]] = {}
     for worker in sorted(workers, key=lambda worker: worker.name):
         key = worker.cluster or "-", worker.state, resources(worker.total)
         groups.setdefault(key, []).append(worker)
@@ -98,7 +93,7 @@ def _groups(workers: list[WorkerState], most: int | None) -> str:
     return f"{shown}Each of the {len(workers)} workers: grain ls --all\n"
 
 
-def _given(workers: list[WorkerState]) -> str:
+def _given(workers: list[Worker]) -> str:
     """Return the part of each kind that tasks were given, on average."""
     parts: dict[str, list[float | None]] = {}
     for worker in workers:
@@ -112,7 +107,7 @@ def _given(workers: list[WorkerState]) -> str:
     return ", ".join(texts) or "nothing"
 
 
-def _worker(worker: WorkerState, *, with_cluster: bool) -> Row:
+def _worker(worker: Worker, *, with_cluster: bool) -> Row:
     more = []
     if worker.tasks:
         others = " ..." if worker.running > len(worker.tasks) else ""
@@ -129,7 +124,7 @@ def _worker(worker: WorkerState, *, with_cluster: bool) -> Row:
     return Row((*cells, worker.running), more)
 
 
-def _mission(mission: MissionState) -> tuple[object, ...]:
+def _mission(mission: Mission) -> tuple[object, ...]:
     state = "connected" if mission.connected else "away"
     if mission.paused:
         state = "paused"  # it leaves too many outcomes unconfirmed
@@ -137,12 +132,12 @@ def _mission(mission: MissionState) -> tuple[object, ...]:
     return mission.label, mission.host, state, *counts
 
 
-def _ended(mission: EndedMission) -> tuple[object, ...]:
+def _ended(mission: Mission) -> tuple[object, ...]:
     counts = mission.done, mission.failed, mission.retried
-    return mission.name, mission.host, moment(mission.at), *counts
+    return mission.name, mission.host, moment(mission.ended or 0.0), *counts
 
 
-def _queue(queue: QueueState) -> Row:
+def _queue(queue: Queue) -> Row:
     cells = (
         queue.mission,
         queue.priority,
@@ -154,7 +149,7 @@ def _queue(queue: QueueState) -> Row:
     return Row(cells, [f"waits: {_why(queue)}"] if queue.waiting else [])
 
 
-def _why(queue: QueueState) -> str:
+def _why(queue: Queue) -> str:
     nobody = queue.why == "no worker is here"
     return f"{'no worker here can run it: ' if queue.never and not nobody else ''}{queue.why}"
 
@@ -220,10 +215,12 @@ def versions_text(state: StateAnswer, most: int | None = None) -> str:
     Python's minor version counts, as bytecode differs between those; NumPy's major version does.
     The Python of the scheduler does not count: it loads nothing of what missions and workers send.
     """
+    from grain.edge.questions import versions_of
+
     rows: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for kind, peers in ("worker", state.workers), ("mission", state.missions):
         for peer in peers:
-            versions = peer.versions
+            versions = versions_of(peer)
             if versions.interpreter:
                 key = (versions.interpreter, versions.grain, versions.numpy.partition(".")[0])
                 names = rows.setdefault(key, {"worker": [], "mission": []})

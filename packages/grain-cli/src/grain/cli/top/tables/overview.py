@@ -14,14 +14,8 @@ from grain.resource.figures import clock, counted, percent, rate
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from grain.edge.questions import (
-        FunctionRow,
-        LossRow,
-        MissionOutlook,
-        MissionRow,
-        OverviewAnswer,
-        WorkerRow,
-    )
+    from grain.edge.questions import FunctionRow, MissionOutlook, OverviewAnswer
+    from grain.facts.rows import Mission, Worker
 
 PANES = ("missions", "functions", "workers", "running", "waiting", "failures")
 """The names of the tables, in the order in which they are shown."""
@@ -62,7 +56,7 @@ _MANY = 20  # workers: more are drawn in small, too
 _NEWS = 600.0  # seconds for which a lost worker is news
 
 
-def lost_lately(answer: OverviewAnswer) -> list[LossRow]:
+def lost_lately(answer: OverviewAnswer) -> list[Worker]:
     """Return the workers that were lost in the last ten minutes, the last one first."""
     return [one for one in reversed(answer.lost) if answer.at - one.at < _NEWS]
 
@@ -113,16 +107,16 @@ def workers_table(answer: OverviewAnswer) -> Table:
     )
 
 
-def _lost(lost: LossRow, heads: Sequence[str], at: float) -> TableRow:
+def _lost(lost: Worker, heads: Sequence[str], at: float) -> TableRow:
     """Return the row of a worker that is not here any more."""
     known = {
         "NAME": clean(lost.name),
         "HOST": clean(lost.host),
         "STATE": "lost",
         "LEFT": f"at {moment(lost.at, at)}",
-        "RUNS": f"({lost.tasks})",
+        "RUNS": f"({lost.lost_runs})",
     }
-    values: dict[str, Any] = {**known, "LEFT": -1.0, "RUNS": lost.tasks}
+    values: dict[str, Any] = {**known, "LEFT": -1.0, "RUNS": lost.lost_runs}
     return TableRow(
         loss_key(lost),
         tuple(known.get(head, "") for head in heads),
@@ -132,12 +126,12 @@ def _lost(lost: LossRow, heads: Sequence[str], at: float) -> TableRow:
     )
 
 
-def loss_key(lost: LossRow) -> str:
+def loss_key(lost: Worker) -> str:
     """Return the key of the row of a lost worker."""
     return f"lost\0{lost.name}\0{lost.at}"
 
 
-def _tiles(workers: Sequence[WorkerRow]) -> tuple[tuple[Tile, ...], str]:
+def _tiles(workers: Sequence[Worker]) -> tuple[tuple[Tile, ...], str]:
     """Return a character for each worker, in the order of the rows, and what these are."""
     measured = any(worker.running and worker.computing is not None for worker in workers)
     tiles, letters = [], {}
@@ -159,7 +153,7 @@ def _tiles(workers: Sequence[WorkerRow]) -> tuple[tuple[Tile, ...], str]:
     return tuple(tiles), "; ".join(words)
 
 
-def _kinds(workers: Sequence[WorkerRow]) -> list[str]:
+def _kinds(workers: Sequence[Worker]) -> list[str]:
     """Return the kinds of resources that most workers have, cores and memory first."""
     counts: dict[str, int] = {}
     for worker in workers:
@@ -180,7 +174,7 @@ def amount(data: Any) -> float | None:
     return float(len(data)) if isinstance(data, list) else None
 
 
-def _worker(worker: WorkerRow, kinds: Sequence[str], at: float, *, with_cluster: bool) -> TableRow:
+def _worker(worker: Worker, kinds: Sequence[str], at: float, *, with_cluster: bool) -> TableRow:
     left = None if worker.ends is None else max(worker.ends - at, 0.0)
     computing = worker.computing
     bars = [
@@ -267,7 +261,7 @@ def missions_table(answer: OverviewAnswer) -> Table:
     return Table("MISSIONS", columns, tuple(rows), "none is here", more=answer.more_missions)
 
 
-def _mission(mission: MissionRow) -> TableRow:
+def _mission(mission: Mission) -> TableRow:
     left, running, outlook = mission.left, mission.running, mission.outlook
     waiting = None if running is None else max(left - running, 0)
     estimate = outlook.left if left and outlook is not None else None
@@ -345,12 +339,12 @@ def functions_table(answer: OverviewAnswer) -> Table:
     return Table("FUNCTIONS", columns, tuple(rows), nothing, more=more)
 
 
-def function_key(mission: MissionRow, row: FunctionRow) -> str:
+def function_key(mission: Mission, row: FunctionRow) -> str:
     """Return the key of the row of a function."""
     return f"{mission.id}\0{row.function}"
 
 
-def _function(row: FunctionRow, mission: MissionRow, *, several: bool) -> TableRow:
+def _function(row: FunctionRow, mission: Mission, *, several: bool) -> TableRow:
     label = clean(mission.label)
     names = [clean(row.function), *[label] * several]
     asked = row.request.get("Cores")

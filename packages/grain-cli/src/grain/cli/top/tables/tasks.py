@@ -13,13 +13,8 @@ from grain.resource.figures import clock, counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from grain.edge.questions import (
-        MissionRow,
-        OverviewAnswer,
-        ProgramsAnswer,
-        QueueRow,
-    )
-    from grain.facts.rows import Cause, Run
+    from grain.edge.questions import OverviewAnswer, ProgramsAnswer
+    from grain.facts.rows import Cause, Mission, Queue, Run
 
 
 class Use(NamedTuple):
@@ -48,7 +43,7 @@ def running_table(answer: OverviewAnswer, uses: Mapping[tuple[str, int], Use]) -
 
 def runs_table(
     runs: Iterable[tuple[str, Run]],
-    missions: Iterable[MissionRow],
+    missions: Iterable[Mission],
     at: float,
     count: int,
     uses: Mapping[tuple[str, int], Use],
@@ -87,7 +82,7 @@ _OF_PROGRAMS = ("CPU", "MEMORY", "PROGRAM")
 def _run(
     run: Run,
     worker: str,
-    mission: MissionRow | None,
+    mission: Mission | None,
     at: float,
     uses: Mapping[tuple[str, int], Use],
 ) -> TableRow:
@@ -191,20 +186,20 @@ TOO_FEW = " workers are needed at once, and "
 """Words of the reason why a task on several workers cannot start; `no worker` begins the others."""
 
 
-def _queue(queue: QueueRow) -> TableRow:
+def _queue(queue: Queue) -> TableRow:
     label = clean(queue.mission)
-    oldest = f"{label}:{queue.oldest}" if queue.oldest else label or "-"
-    request, why = clean(queue.request), clean(queue.why)
+    oldest = clean(queue.oldest) or label or "-"
+    request, why = clean(queue.asked), clean(queue.why)
     cells = (str(queue.waiting), oldest, request, why, str(queue.running), str(queue.priority))
     values = (queue.waiting, oldest, request, why, queue.running, queue.priority)
-    about = RowTask(queue.mission_id, queue.oldest, oldest) if queue.oldest else None
+    about = RowTask(queue.mission_id, queue.task, oldest) if queue.task else None
     style = "warn" if why.startswith("no worker") or TOO_FEW in why else ""
     return TableRow(queue_key(queue), cells, values, style, about)
 
 
-def queue_key(queue: QueueRow) -> str:
+def queue_key(queue: Queue) -> str:
     """Return the key of the row of waiting tasks."""
-    return f"{queue.mission}\0{queue.priority}\0{queue.request}"
+    return f"{queue.mission}\0{queue.priority}\0{queue.asked}"
 
 
 # ---- failures
