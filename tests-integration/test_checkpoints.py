@@ -70,6 +70,86 @@ nstlog = 20
 """
 
 
+ARGON = """\
+&GLOBAL
+  PROJECT argon
+  RUN_TYPE MD
+  PRINT_LEVEL LOW
+&END GLOBAL
+&MOTION
+  &MD
+    STEPS {steps}
+    TIMESTEP 0.5
+  &END MD
+  &PRINT
+    &RESTART
+      &EACH
+        MD 1
+      &END EACH
+    &END RESTART
+  &END PRINT
+&END MOTION
+&FORCE_EVAL
+  METHOD FIST
+  &MM
+    &FORCEFIELD
+      &NONBONDED
+        &LENNARD-JONES
+          ATOMS Ar Ar
+          EPSILON 119.8
+          SIGMA 3.405
+          RCUT 8.4
+        &END LENNARD-JONES
+      &END NONBONDED
+      &CHARGE
+        ATOM Ar
+        CHARGE 0
+      &END CHARGE
+    &END FORCEFIELD
+    &POISSON
+      &EWALD
+        EWALD_TYPE NONE
+      &END EWALD
+    &END POISSON
+  &END MM
+  &SUBSYS
+    &CELL
+      ABC 20 20 20
+    &END CELL
+    &COORD
+      Ar 0 0 0
+      Ar 3.8 0 0
+    &END COORD
+    &TOPOLOGY
+      CONNECTIVITY OFF
+    &END TOPOLOGY
+  &END SUBSYS
+&END FORCE_EVAL
+"""
+GO_ON = """\
+&EXT_RESTART
+  RESTART_FILE_NAME argon-1.restart
+&END EXT_RESTART
+"""
+LIQUID = """\
+units lj
+lattice fcc 0.8442
+region box block 0 4 0 4 0 4
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.44 87287
+"""
+FORCES = """\
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+fix move all nve
+variable stop equal is_file(EXIT)
+fix stop all halt 50 v_stop > 0 error continue
+thermo 100
+"""
+
+
 def running(*words: str) -> AbstractContextManager[Process]:
     return terminated(start("-m", *words, stderr=subprocess.DEVNULL))
 
@@ -94,6 +174,26 @@ async def water(folder: str) -> tuple[int, str, str]:
     command = ["gmx", "mdrun", "-s", "run.tpr", "-nt", "1", "-noappend", *steps]
     await run_external(command, cwd=folder, warn="SIGTERM")
     return GVAR.attempt, GVAR.instance, Path(folder, "md.part0002.log").read_text()
+
+
+async def argon(folder: str) -> tuple[int, str, str]:
+    """Run CP2K; return the attempt, the worker, and what it printed."""
+    again = GVAR.attempt > 1
+    text = ARGON.format(steps=5 if again else 100_000_000) + GO_ON * again
+    Path(folder, "argon.inp").write_text(text)
+    output = f"{GVAR.attempt}.out"
+    await run_external(["cp2k", "-i", "argon.inp", "-o", output], cwd=folder, warn="EXIT")
+    return GVAR.attempt, GVAR.instance, Path(folder, output).read_text()
+
+
+async def liquid(folder: str) -> tuple[int, str, str]:
+    """Run LAMMPS; return the attempt, the worker, and its log."""
+    again = GVAR.attempt > 1
+    begin, run = ("read_restart stored\n", 200) if again else (LIQUID, 100_000_000)
+    Path(folder, "in.lj").write_text(f"{begin}{FORCES}run {run}\nwrite_restart stored\n")
+    log = f"{GVAR.attempt}.log"
+    await run_external(["lmp", "-in", "in.lj", "-log", log], cwd=folder, warn="EXIT")
+    return GVAR.attempt, GVAR.instance, Path(folder, log).read_text()
 
 
 async def interrupted(meeting: Path, call: Call, begun: Callable[[], bool]) -> str:
@@ -163,3 +263,33 @@ async def test_gromacs_goes_on_where_it_was_when_its_worker_ended(tmp_path: Path
     first = re.search(r"Step +Time\s+(\d+)", printed)
     assert first is not None
     assert int(stored) == int(first[1])
+
+
+@pytest.mark.nightly  # it looks for the file every twenty seconds
+@pytest.mark.skipif(shutil.which("cp2k") is None, reason="CP2K is not installed")
+async def test_cp2k_goes_on_where_it_was_when_its_worker_ended(tmp_path: Path) -> None:
+    """Its exit code is 0 then, as at a good end."""
+    work = tmp_path / "argon"
+    work.mkdir()
+    stopped = work / "1.out"
+    call = Call(argon, (str(work),), {})
+    printed = await interrupted(tmp_path / "edge", call, lambda: has("Step number", stopped, 3))
+    assert has("MD run terminated by external request", stopped, 1)
+    last = int(re.findall(r"MD\| Step number +(\d+)", stopped.read_text())[-1])
+    steps = [last + 1 + number for number in range(5)]
+    assert steps == list(map(int, re.findall(r"MD\| Step number +(\d+)", printed)))
+    assert not (work / "EXIT").exists()
+
+
+@pytest.mark.skipif(shutil.which("lmp") is None, reason="LAMMPS is not installed")
+async def test_lammps_goes_on_where_it_was_when_its_worker_ended(tmp_path: Path) -> None:
+    work = tmp_path / "liquid"
+    work.mkdir()
+    stopped = work / "1.log"
+    call = Call(liquid, (str(work),), {})
+    printed = await interrupted(tmp_path / "edge", call, lambda: has("Step Temp", stopped, 1))
+    [last] = re.findall(r"Fix halt condition .* met on step (\d+)", stopped.read_text())
+    first = re.search(r"^Step Temp.*\n +(\d+) ", printed, re.MULTILINE)
+    assert first is not None
+    assert 0 < int(last) == int(first[1])
+    assert not (work / "EXIT").exists()

@@ -14,7 +14,6 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 IN_TWO_ROOMS = {
     "Chain": "runs that follow each other, as the scheduler plans them and as the agent has them",
-    "Column": "a column of a table, as commands print it and as `grain top` draws it",
     "Ended": "the end of a run or of an attempt, as a message and as a file",
     "Executor": "what takes work, in the words of `concurrent.futures` and in those of Snakemake",
     "Explanation": "why a task waits, by the scheduler and by an event log",

@@ -35,7 +35,7 @@ def made(
 
 
 def column(table: Table, head: str) -> list[str | Gauge]:
-    at = [column.head for column in table.columns].index(head)
+    at = [column.name for column in table.columns].index(head)
     return [row.cells[at] for row in table.rows]
 
 
@@ -85,7 +85,7 @@ def test_workers_of_several_clusters_have_a_column_for_it() -> None:
         made(replace(overview(), workers=workers), "workers"), "CLUSTER"
     )
     table = made(replace(overview(), workers=workers[:1]), "workers")
-    assert "CLUSTER" not in [column.head for column in table.columns]
+    assert "CLUSTER" not in [column.name for column in table.columns]
 
 
 def test_the_title_counts_workers_by_state_and_those_to_be_looked_at() -> None:
@@ -317,7 +317,7 @@ def test_of_a_function_of_which_some_runs_were_not_measured_nothing_is_said() ->
 
 def test_functions_have_the_name_of_their_mission_where_there_are_several() -> None:
     assert ["opt", "screen"] == column(functions(function(), missions=2), "MISSION")
-    assert "MISSION" not in [one.head for one in functions(function()).columns]
+    assert "MISSION" not in [one.name for one in functions(function()).columns]
     assert 14 == functions(function(), missions=2, more_functions=7).more
     table = functions(function("opt"), missions=2)
     found = arranged(table, RowOrder(words="screen:"))
@@ -425,7 +425,7 @@ def test_the_order_goes_through_the_columns_and_back_to_the_tables_own() -> None
         order = next_column(table, order)
         heads.append(order.column)
 
-    assert [*(column.head for column in table.columns), ""] == heads
+    assert [*(column.name for column in table.columns), ""] == heads
 
 
 def test_the_totals_begin_with_the_cores() -> None:

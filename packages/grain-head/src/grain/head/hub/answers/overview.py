@@ -296,7 +296,7 @@ class Overview:
                 Run(
                     mission=task.mission.id,
                     task=call.task,
-                    function=task.mission.function_names.get(call.function, ""),
+                    function=task.mission.shown.function_names.get(call.function, ""),
                     state="running",
                     final=False,
                     asked="" if task.queue is None else task.queue.asked,
@@ -310,7 +310,7 @@ class Overview:
     def _mission(
         self, mission: MissionRecord, own: dict[int, str], running: Counter[int] | None
     ) -> Mission:
-        outlook = mission.outlook
+        outlook = mission.on_link.outlook
         return Mission(
             id=mission.id,
             name=mission.name,
@@ -318,14 +318,14 @@ class Overview:
             host=mission.host,
             connected=mission.link is not None,
             paused=mission.paused,
-            since=self._registry.wall_time(mission.since),
-            done=mission.done,
-            failed=mission.failed,
-            retried=mission.retried,
+            since=self._registry.wall_time(mission.shown.since),
+            done=mission.shown.done,
+            failed=mission.shown.failed,
+            retried=mission.shown.retried,
             left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes, 0),
             running=None if running is None else running[mission.number] - mission.idle_lanes,
             outlook=None if outlook is None else self._outlook(mission.number, outlook),
-            rate=mission.pace.rate,
+            rate=mission.shown.pace.rate,
         )
 
     def _outlook(self, mission: int, outlook: Outlook) -> MissionOutlook:
@@ -417,7 +417,7 @@ class Overview:
             mission=mission.id,
             name=f"{label}:{task.number}",
             task=task.number,
-            function=mission.function_names.get(task.function, ""),
+            function=mission.shown.function_names.get(task.function, ""),
             state=task.how,
             again=failed.retried,
             members=(RunMember(worker=worker),),
