@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from grain.cli.show import moment
 from grain.cli.top.tables.overview import tables
 from grain.cli.top.tables.picture import ASCII, UNICODE
 from grain.cli.top.tables.trend import Trend
 from grain.cli.top.tables.verdict import line_text, sums, verdict
 from grain.edge.questions import LossRow
+from grain.resource.figures import moment
 from grain_testkit.overviews import (
     AT,
     failure,

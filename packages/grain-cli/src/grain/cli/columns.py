@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from grain.cli.show import NARROW, Row, one_line, table
+from grain.cli.show import Row, one_line, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 R = TypeVar("R")
 
+_NARROW = 60  # columns of a terminal below which a table has fewer of them, if it can
 _NOTHING = ("", "-")  # of which no line under a row speaks
 
 
@@ -109,7 +110,7 @@ def rows_text(
     widths = [max(len(line[at]) for line in lines) for at in range(len(listed))]
     room = math.inf if most is None else most
     tight = sum(widths) + 2 * (len(widths) - 1) > room
-    away = [bool(one.rank) and tight and (one.least > 0 or room < NARROW) for one in listed]
+    away = [bool(one.rank) and tight and (one.least > 0 or room < _NARROW) for one in listed]
     shown = [at for at, gone in enumerate(away) if not gone]
     under = [at for at, gone in enumerate(away) if gone and listed[at].under]
     rows_shown = []

@@ -9,6 +9,7 @@ import msgspec
 
 from grain.eventlog.causes import cause_of, headline, pattern_of
 from grain.eventlog.usage import RunMember, Usage
+from grain.facts.amounts import REQUESTS, AskedAmounts, Histogram
 
 VALUE = "value"
 
@@ -350,3 +351,131 @@ class Causes:
 
     def _key(self, run: Run) -> tuple[str, str, str, str]:
         return run.mission, run.function, run.state, cause_of(why(run))
+
+
+# ---- functions
+
+_TOO_SLOW = ("TooSlowError", "ExternalTimeoutError")
+_NEARLY = 0.9  # of the limit: the run that is logged begins a little later than its limit
+
+
+class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The tasks of one function, and their runs. It grows with each of them.
+
+    Attributes:
+        tasks: the tasks that were submitted, without further attempts of the same, and the results
+            that the cache had.
+        brief: those of them that have no lines of their own, see `schema.BriefTasks`.
+        done: the tasks that ended with a value, and the cached results.
+        failed: the tasks that ended in failure for good: neither a value nor a further attempt.
+        retried: the runs that followed another one of the same task, or were a further attempt.
+        waiting, running: the tasks that wait and run.
+        requests: how many tasks were submitted with each request, as it was written.
+        core_seconds: the cores that its runs asked for, times their length.
+        wasted_core_seconds: those of runs that brought no value.
+        asked: the amounts of each kind that its tasks asked for, on each of their workers.
+        workers: how many of its runs had so many workers at once.
+        seconds: the lengths of its runs that brought a value.
+        runs: its runs that began, and have ended.
+        waited: the waits for its runs.
+        never_ran: the waits of its tasks that ended without any run.
+        memory: the peaks of memory of all runs that were measured, in GB.
+        memory_shares: those peaks as shares of what was asked for.
+        busy_cores: the mean number of cores in which the programs of a run computed, of runs that
+            had any.
+        overtime: its runs that their time limit ended.
+        time_limit: the longest of these limits, in seconds.
+    """
+
+    name: str = ""
+    tasks: int = 0
+    brief: int = 0
+    cached: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    retried: int = 0
+    waiting: int = 0
+    running: int = 0
+    runs: int = 0
+    requests: dict[str, int] = {}
+    core_seconds: float = 0.0
+    wasted_core_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    asked: dict[str, AskedAmounts] = {}
+    workers: dict[int, int] = {}
+    seconds: Histogram = msgspec.field(default_factory=Histogram)
+    waited: Histogram = msgspec.field(default_factory=Histogram)
+    never_ran: Histogram = msgspec.field(default_factory=Histogram)
+    memory: Histogram = msgspec.field(default_factory=Histogram)
+    memory_shares: Histogram = msgspec.field(default_factory=Histogram)
+    busy_cores: Histogram = msgspec.field(default_factory=Histogram)
+    overtime: int = 0
+    time_limit: float = 0.0
+
+    @property
+    def core_hours(self) -> float:
+        """The cores that its runs asked for, times the hours that they took."""
+        return self.core_seconds / 3600
+
+    @property
+    def wasted_core_hours(self) -> float:
+        """Those of runs that brought no value."""
+        return self.wasted_core_seconds / 3600
+
+    @property
+    def cpu_hours(self) -> float:
+        """The CPU time that programs used, in hours."""
+        return self.cpu_seconds / 3600
+
+    @property
+    def peak_memory(self) -> float | None:
+        """The largest memory that a run used, in GB; None if none was measured."""
+        return self.memory.most if self.memory.count else None
+
+    @property
+    def most_memory(self) -> float | None:
+        """The most memory that a task asked for, in GB; None if none did."""
+        return self.asked["Memory"].most if "Memory" in self.asked else None
+
+    def ask(self, text: str, request: Amounts, tasks: int = 1) -> None:
+        """Count tasks that ask for something."""
+        if text not in self.requests and len(self.requests) >= REQUESTS:
+            text = "other requests"
+        self.requests[text] = self.requests.get(text, 0) + tasks
+        for kind, amount in request.items():
+            asked = self.asked.get(kind)
+            if asked is None:
+                asked = self.asked[kind] = AskedAmounts()
+            asked.add(amount, tasks)
+
+    def use(self, run: Run, usage: Usage) -> None:
+        """Count what the programs of a run have used."""
+        # Programs of the first worker are measured; others of the task are taken to be alike.
+        self.cpu_seconds += usage.cpu * run.workers
+        if run.seconds > 0 and usage.programs:  # what its tasklet computes is not measured
+            self.busy_cores.add(usage.cpu / run.seconds)
+        if usage.measured_by == "none":
+            return
+        self.memory.add(usage.peak_memory)
+        if asked := run.request.get("Memory", 0.0):
+            self.memory_shares.add(usage.peak_memory / asked)
+
+    def cut(self, run: Run) -> None:
+        """Count a run that failed if its time limit has ended it."""
+        limit = run.request.get("WTime", 0.0)
+        if run.error in _TOO_SLOW and limit and run.seconds >= _NEARLY * limit:
+            self.overtime += 1
+            self.time_limit = max(self.time_limit, limit)
+
+    def add(self, other: Function) -> None:
+        """Add the tasks and runs of another function."""
+        for name in self.__struct_fields__:
+            own, its = getattr(self, name), getattr(other, name)
+            if isinstance(own, Histogram):
+                own.merge(its)
+            elif isinstance(own, int | float):
+                setattr(self, name, max(own, its) if name == "time_limit" else own + its)
+            elif name == "asked":
+                for kind, asked in its.items():
+                    own.setdefault(kind, AskedAmounts()).merge(asked)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from grain.cli.columns import Column, rows_text
-from grain.cli.show import NARROW, Row, clean, folded, minute, table, typed
-from grain.resource.figures import amount, clock, counted, percent
+from grain.cli.show import clean, folded, typed
+from grain.resource.figures import amount, clock, counted, minute, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from grain.cli.history.summary import FunctionSummary, LogSummary
-    from grain.facts.rows import Cause
+    from grain.cli.history.summary import LogSummary
+    from grain.facts.rows import Cause, Function
 
 _SHORT_ID = 8
 _CAUSES = 20
@@ -35,7 +35,7 @@ class ListedMission(NamedTuple):
     label: str
     state: str
     summary: LogSummary
-    total: FunctionSummary
+    total: Function
 
     @classmethod
     def of(cls, label: str, state: str, summary: LogSummary) -> ListedMission:
@@ -103,26 +103,19 @@ def mission_data(state: str, summary: LogSummary) -> dict[str, Any]:
     return {
         **data,
         "causes": list(map(cause_data, summary.causes)),
+        "functions": {name: function_data(one) for name, one in summary.functions.items()},
         "state": state,
         "seconds": summary.seconds,
-        "total": msgspec.to_builtins(summary.total),
+        "total": function_data(summary.total),
     }
 
 
 def summary_text(state: str, summary: LogSummary, most: int | None) -> str:
     """Format the counts of a mission by function and outcome."""
-    narrow = most is not None and most < NARROW
-    heads = _FUNCTION_HEADS[:3] if narrow else _FUNCTION_HEADS
-    functions = sorted(summary.functions.items(), key=lambda item: -item[1].core_hours)
+    functions = sorted(summary.functions.values(), key=lambda one: -one.core_hours)
     parts = [
         _paragraph(_headline(state, summary), most),
-        table(
-            "FUNCTIONS",
-            heads,
-            [_function(name, one, narrow=narrow) for name, one in functions],
-            most,
-            elastic=(0,),  # a number without its middle would be another number
-        )
+        rows_text("FUNCTIONS", _FUNCTIONS, functions, most, _below_function)
         or "No task was submitted.\n",
         _paragraph(_remarks(summary), most),
     ]
@@ -133,9 +126,7 @@ def failures_text(summary: LogSummary, most: int | None, word: str = "NAME") -> 
     """Format the failures of a mission by cause, the most frequent first."""
     if not summary.causes:
         return f"No run of {clean(summary.name)} has failed.\n"
-    heads = ("FUNCTION", "RUNS", "TRIED AGAIN", "FIRST TASK")
-    shown = summary.causes[:_CAUSES]
-    text = table("FAILURES", heads, map(_cause, shown), most)
+    text = rows_text("FAILURES", _FAILURES, summary.causes[:_CAUSES], most, _below_cause)
     rest = summary.causes[_CAUSES:]
     if rest:
         count = sum(cause.runs for cause in rest)
@@ -188,38 +179,61 @@ def _headline(state: str, summary: LogSummary) -> list[str]:
     return lines
 
 
-def _from_cache(one: FunctionSummary) -> str:
+def function_data(one: Function) -> dict[str, Any]:
+    """Return the sums of a function as plain data."""
+    return {
+        "tasks": one.tasks, "done": one.done, "cached": one.cached, "failed": one.failed,
+        "cancelled": one.cancelled, "running": one.running, "waiting": one.waiting,
+        "retried": one.retried, "runs": one.seconds.count, "seconds": one.seconds.total,
+        "longest": one.seconds.most, "waited": one.waited.total + one.never_ran.total,
+        "core_hours": one.core_hours, "wasted_core_hours": one.wasted_core_hours,
+        "cpu_hours": one.cpu_hours,
+        "peak_memory": one.peak_memory, "memory": one.most_memory,
+    }  # fmt: skip
+
+
+def _from_cache(one: Function) -> str:
     return f" ({one.cached} from the cache)" if one.cached else ""
 
 
-_FUNCTION_HEADS = ("FUNCTION", "DONE", "FAILED", "MEAN", "LONGEST", "MEMORY", "CORE-HOURS")
+def _memory(one: Function) -> str:
+    peak, asked = one.peak_memory, one.most_memory
+    if asked is not None:
+        return f"{'?' if peak is None else amount(peak)} of {amount(asked)} GB"
+    return "-" if peak is None else f"{amount(peak)} GB"
 
 
-def _function(name: str, one: FunctionSummary, *, narrow: bool) -> Row:
+_FUNCTIONS: tuple[Column[Function], ...] = (
+    Column("FUNCTION", lambda one: one.name or "(unknown)", least=5),
+    Column("DONE", lambda one: one.done),
+    Column("FAILED", lambda one: one.failed),
+    Column("MEAN", lambda one: one.seconds.mean if one.seconds.count else None, clock, rank=1,
+           under="mean {}"),
+    Column("LONGEST", lambda one: one.seconds.most if one.seconds.count else None, clock, rank=1,
+           under="longest {}"),
+    Column("MEMORY", _memory, rank=1, under="memory {}"),
+    Column("CORE-HOURS", lambda one: one.core_hours, amount, rank=1, under="{} core-hours"),
+)  # fmt: skip
+
+
+def _below_function(one: Function) -> Sequence[str]:
     others = (
         (one.cancelled, "cancelled"), (one.running, "running"), (one.waiting, "waiting"),
     )  # fmt: skip
     other = ", ".join(f"{count} {word}" for count, word in others if count)
     more = [f"{one.cached} of those done are from the cache"] if one.cached else []
-    more += [f"and {other}"] if other else []
-    peak, asked = one.peak_memory, one.memory
-    used = "?" if peak is None else amount(peak)
-    if asked is not None:
-        memory = f"{used} of {amount(asked)} GB"
-    else:
-        memory = "-" if peak is None else f"{used} GB"
-    mean, longest = "-", "-"
-    if one.runs:
-        mean, longest = clock(one.seconds / one.runs), clock(one.longest)
-    hours = amount(one.core_hours)
-    cells = (name or "(unknown)", one.done, one.failed)
-    if narrow:
-        times = f"mean {mean}, longest {longest}, memory {memory}, {hours} core-hours"
-        return Row(cells, [*more, times])
-    return Row((*cells, mean, longest, memory, hours), more)
+    return [*more, f"and {other}"] if other else more
 
 
-def _cause(cause: Cause) -> Row:
+_FAILURES: tuple[Column[Cause], ...] = (
+    Column("FUNCTION", lambda cause: cause.function or "(unknown)", least=5),
+    Column("RUNS", lambda cause: cause.runs),
+    Column("TRIED AGAIN", lambda cause: cause.again),
+    Column("FIRST TASK", lambda cause: cause.first.task),
+)
+
+
+def _below_cause(cause: Cause) -> Sequence[str]:
     # What matters first; the whole message stands below it.
     more = [cause.how]
     if not cause.how.endswith(cause.first.message):
@@ -230,7 +244,7 @@ def _cause(cause: Cause) -> Row:
         others = cause.final - min(len(calls), _CALLS)
         rest = f" and {others} more" if others else ""
         more.append(f"calls: {', '.join(calls[:_CALLS])}{rest}")
-    return Row((cause.function or "(unknown)", cause.runs, cause.again, cause.first.task), more)
+    return more
 
 
 def cause_data(cause: Cause) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from grain.cli.columns import Column, rows_text
 from grain.cli.missions.jobs import output_file
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
-from grain.cli.show import clean, minute, print_json, terminal_width, typed
+from grain.cli.show import clean, print_json, terminal_width, typed
 from grain.cli.workers.submission import job_words
-from grain.resource.figures import clock
+from grain.resource.figures import clock, minute
 
 if TYPE_CHECKING:
     from grain.cli.mission_records import StartRecord

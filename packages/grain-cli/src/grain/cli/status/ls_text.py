@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grain.cli.columns import Column, rows_text
-from grain.cli.show import clean, folded, in_several_clusters, moment, resources, table
-from grain.resource.figures import clock, percent, size_text, span
+from grain.cli.show import clean, folded, in_several_clusters, resources, table
+from grain.resource.figures import clock, moment, percent, size_text, span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.columns import Column
-from grain.cli.show import clean, in_several_clusters, moment
+from grain.cli.show import clean, in_several_clusters
 from grain.cli.top.tables.grid import Gauge, Shown, Table, TableRow, Tile, natural, table_row
 from grain.cli.top.tables.tasks import Use, failures_table, running_table, waiting_table
 from grain.cli.verdict.rules import is_whole
-from grain.resource.figures import clock, counted, percent, rate
+from grain.resource.figures import clock, counted, moment, percent, rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from grain.cli.columns import Column
-from grain.cli.show import clean, moment
+from grain.cli.show import clean
 from grain.cli.top.tables.grid import RowTask, Shown, Table, TableRow, table_row
 from grain.eventlog.causes import cause_of, headline
 from grain.facts.rows import Causes, why
-from grain.resource.figures import clock, counted
+from grain.resource.figures import clock, counted, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

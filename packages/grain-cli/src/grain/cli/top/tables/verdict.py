@@ -9,7 +9,7 @@ import re
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.show import clean, moment
+from grain.cli.show import clean
 from grain.cli.top.tables.overview import (
     amount,
     cores_text,
@@ -31,7 +31,7 @@ from grain.cli.verdict.rules import (
     too_many_cores,
 )
 from grain.eventlog.never_ran import NeverRan
-from grain.resource.figures import rate
+from grain.resource.figures import moment, rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
