@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pytest
 import trio
 
 from grain.cli.slurm.setup.folder import make_commands
+from grain.files.processes import start_time
 from grain.worker.gang.control import listen
 from grain.worker.steps.desk import step_desk
 from grain.worker.steps.orders import StepJob
@@ -104,6 +106,29 @@ async def test_a_step_has_the_highest_status_and_says_who_failed(tmp_path: Path)
         killed = ["srun: Force Terminated StepId=12.1", "srun: error: n7: task 0: Killed"]
         assert ([], killed, 137) == shown(done)
         assert (-9,) == job.lines[-1].statuses
+
+
+async def test_what_a_step_leaves_behind_ends_with_it_if_a_signal_has_ended_it(
+    tmp_path: Path,
+) -> None:
+    leaves = "sleep 600 <&- >&- 2>&- & echo $!; "
+    async with job_of(tmp_path) as job:
+        for end, left in (("exit 0", True), ("kill -9 $$", False)):
+            done = await job.srun("sh", "-c", leaves + end)
+            process = int(done.stdout)
+            assert left == (start_time(process) is not None)
+            if left:
+                os.kill(process, signal.SIGKILL)
+
+
+async def test_a_job_has_no_terminal(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        done = await job.srun("--pty", "sh", "-c", "echo here")
+        assert ("here\n", 0) == (done.stdout, done.returncode)
+        assert done.stderr.splitlines() == [
+            "srun: error: ioctl(TIOCGWINSZ): Inappropriate ioctl for device",
+            "srun: error: Not using a pseudo-terminal, disregarding --pty option",
+        ]
 
 
 async def test_all_processes_that_share_a_file_append_to_it(tmp_path: Path) -> None:
@@ -305,3 +330,18 @@ async def test_ranks_never_run_as_programs_of_their_own(tmp_path: Path) -> None:
         assert 4 == (await job.srun("-n2", *show)).stdout.count("Use_mpirun")
         for words in (("-n1",), ("-n2", "--mpi=none")):
             assert not (await job.srun(*words, *show)).stdout.strip()
+
+
+async def test_an_mpi_program_among_several_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "conf").write_text("0 true\n1 sh -c true\n")
+    ldd = tmp_path / "bin/ldd"
+    ldd.parent.mkdir()
+    ldd.write_text('#!/bin/sh\ncase $1 in *true) echo "libmpich.so.12 => /x (0x0)";; esac\n')
+    ldd.chmod(0o700)
+    async with job_of(tmp_path) as job:
+        path = f"{ldd.parent}:{os.environ['PATH']}"
+        done = await job.run(
+            "sh", "-c", f"PATH={path} {tmp_path}/commands/srun -n2 --multi-prog conf"
+        )
+        assert ("", 1) == (done.stdout, done.returncode)
+        assert "true: this program is linked to MPI: use mpirun" in done.stderr

@@ -14,11 +14,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 IN_TWO_ROOMS = {
     "Chain": "runs that follow each other, as the scheduler plans them and as the agent has them",
-    "Column": "a column of a table, as commands print it and as `grain top` draws it",
     "Ended": "the end of a run or of an attempt, as a message and as a file",
     "EndedMission": "a mission that has left, as the scheduler keeps it and as it answers",
     "Executor": "what takes work, in the words of `concurrent.futures` and in those of Snakemake",
     "Explanation": "why a task waits, by the scheduler and by an event log",
+    "Function": "the tasks of a function, and the function as it travels to a runner",
     "LostWorker": "a worker that is lost, for the scheduler and for a mission",
     "Queue": "jobs that wait, for workers of Grain or for nodes of a batch system",
     "Remark": "a sentence on what may surprise the user, as an event and as a line of a log",

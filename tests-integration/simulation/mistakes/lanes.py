@@ -149,7 +149,7 @@ LANE_SLIPS: dict[str, Slip] = {
         Missions,
         "_comes_twice",
         "if message.lane:",
-        "if message.lane and message.task <= mission.last_submitted:",
+        "if message.lane and message.task <= mission.on_link.last_submitted:",
     ),
     "a call that leaves its lane has to ascend": Slip(
         LaneTable, "admits", "return True", "return False"

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from grain.cli import completion, main
-from grain.cli.history.summary import CauseSummary, LogSummary, Summariser
+from grain.cli.history.summary import LogSummary, Summariser
 from grain.cli.history.text import failures_text
 from grain.eventlog.schema import (
     VERSION,
@@ -31,6 +31,7 @@ from grain.eventlog.schema import (
     encode,
 )
 from grain.eventlog.usage import Usage
+from grain.facts.rows import Cause, Run
 from grain_testkit.campaign import Campaign
 from grain_testkit.small_log import BEGAN, END, HEADER, body, write
 
@@ -258,10 +259,7 @@ def test_a_call_cannot_control_a_terminal_or_end_its_line() -> None:
 
 def test_rare_causes_are_counted_with_their_runs() -> None:
     causes = [
-        CauseSummary(
-            function="f", error="E", pattern=f"p{at}", runs=3, final=3, first=at, example="",
-            workers={},
-        )
+        Cause(function="f", error="E", pattern=f"p{at}", runs=3, final=3, first=Run(task=at))
         for at in range(23)
     ]  # fmt: skip
 
@@ -278,7 +276,7 @@ def test_failures_that_differ_in_a_word_of_the_command_have_one_cause() -> None:
     failed = history("--failed", "opt").stdout
     causes = [line for line in failed.splitlines() if line.startswith("  exit ")]
     assert [
-        "  exit 128: SCF did not converge in … cycles",
+        "  exit 128: SCF did not converge in 250 cycles",
         "  exit 25: the basis set has no such element",
     ] == causes
 

@@ -309,7 +309,7 @@ def test_one_that_is_stopped_is_replaced_and_a_user_ends_it_all_the_same(
         Dispatchers(idle.queue.files).take_charge(me)
         os.kill(process.pid, signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
-        assert "the dispatcher was killed: another one starts now" in idle.done("jobs")
+        assert "no dispatcher was left: one starts now" in idle.done("jobs")
         assert started == ["queue"]
 
         assert "the dispatcher has stopped; jobs that run go on\n" == idle.done("queue", "stop")

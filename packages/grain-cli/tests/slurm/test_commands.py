@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import tools_of_slurm as tools
+from msgspec.structs import replace
 
 from grain.cli.slurm.here import user_name
 from grain.queue.book import Book
+from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.records import ArraySpec, Dependency
 
 if TYPE_CHECKING:
@@ -478,9 +480,25 @@ def test_wrong_words_of_squeue(site: SlurmSite) -> None:
 
 def test_without_a_dispatcher_lists_are_the_same_but_for_the_reason(site: SlurmSite) -> None:
     site.submit("--wrap=x")
+    dispatchers = Dispatchers(site.queue.files)
+    dispatchers.say_farewell(dispatchers.take_charge(replace(this_dispatcher(), pid_began=1)))
+    assert site.out("squeue", "-h", "-o", "%i %r") == "1 QueueNotRunning\n"
+
+
+@pytest.mark.parametrize("words", [("squeue",), ("sacct",), ("scontrol", "show", "job", "1")])
+def test_whoever_asks_for_jobs_starts_a_dispatcher_where_none_ever_began(
+    site: SlurmSite, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("GRAIN_JOB_ID", raising=False)
+    started: list[str] = []
+    monkeypatch.setattr(
+        "grain.cli.jobs.dispatcher._start", lambda queue, _: started.append(queue.name)
+    )
+    site.submit("--wrap=x")
     for name in ("1", "1.alive"):
         (site.queue.folder / "dispatchers" / name).unlink()
-    assert site.out("squeue", "-h", "-o", "%i %r") == "1 QueueNotRunning\n"
+    site.out(*words)
+    assert started == ["queue"]
 
 
 def test_of_a_queue_that_was_never_used_lists_are_empty(site: SlurmSite) -> None:

@@ -64,6 +64,7 @@ def gang(count: int, **of: object) -> dict[str, Any]:
         ({"ntasks_per_node": "4", "cpus_per_task": "2"}, {"Cores": 8}),
         ({"mincpus": "6"}, {"Cores": 6}),
         ({"mincpus": "6", "ntasks": "8"}, {"Cores": 8}),
+        ({"ntasks": "8", "cpus_per_task": "2", "overcommit": ""}, {"Cores": 2}),
         ({"mem": "0"}, {"Cores": 1}),
         ({"mem": "1G"}, {"Cores": 1, "Memory": 1.073742}),
         ({"mem": "1"}, {"Cores": 1, "Memory": 0.001049}),

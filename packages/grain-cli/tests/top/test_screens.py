@@ -12,7 +12,6 @@ from textual.color import Color
 from textual.widgets import Input
 
 from grain.cli.batch import JobRecord, JobRecords
-from grain.cli.show import moment
 from grain.cli.top.app import Arrived, Top
 from grain.cli.top.details import TaskScreen, WorkerScreen
 from grain.cli.top.link import Seen
@@ -28,10 +27,11 @@ from grain.edge.questions import (
     LossRow,
     ProgramsAnswer,
     ProgramState,
-    RunRow,
     RunsAnswer,
     WhyAnswer,
 )
+from grain.facts.rows import Run
+from grain.resource.figures import moment
 from grain_testkit.overviews import (
     AT,
     failure,
@@ -196,6 +196,16 @@ def test_names_are_drawn_as_they_are_without_markup_and_escape_codes() -> None:
     assert any("[@click=app.quit]n[/]" in line for line in lines)
 
 
+def test_the_screen_of_a_worker_draws_no_escape_code_of_its_name(alone: Path) -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("3", "enter")
+        text = await until_shown(app, pilot, "no log of w?]0;x?")
+        assert "\x1b" not in text
+
+    odd = replace(worker(0), name="w\x1b]0;x\x07")
+    use(look, Seen(replace(overview(), workers=[odd])))
+
+
 def test_a_question_about_an_odd_name_is_drawn_as_it_is() -> None:
     odd = worker(0, label="[red]x[/")
     lines = picture(Seen(replace(overview(), workers=[odd])), keys=("3", "d"))
@@ -311,7 +321,7 @@ def test_a_low_screen_has_one_sentence_and_a_high_one_whole_sentences(
 def test_a_high_screen_has_all_sentences_though_one_takes_two_lines() -> None:
     gpus = queue(0, request="GPUs(9)", why="no worker here has enough for it")
     lost = LossRow("n02", "n", heard=AT - 100, at=AT - 90, tasks=2)
-    failures = [failure(n, why="ValueError: " + "too many cycles " * 5) for n in (1, 2)]
+    failures = [failure(n, error="ValueError", message="too many cycles " * 5) for n in (1, 2)]
     answer = replace(overview(lost=[lost]), queues=[gpus], failures=failures)
     got = picture(Seen(answer), size=(80, 40), keys=("5",))
 
@@ -627,7 +637,7 @@ def test_a_worker_that_is_opened_has_all_its_runs(alone: Path) -> None:
         assert "opt:77" in text
         assert "no log of w093015-0 was written" in text
 
-    run = RunRow(1, 77, "optimise", 0.0, "Cores(4)")
+    run = Run(mission="mission0", task=77, function="optimise", started=0.0, asked="Cores(4)")
     use(look, runs=RunsAnswer([run], more=69, at=60.0))
 
 

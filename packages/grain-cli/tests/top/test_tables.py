@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.edge.questions import (
-        FailureRow,
         FunctionRow,
         MissionOutlook,
         OverviewAnswer,
         WorkerRow,
     )
+    from grain.facts.rows import Run
 
 
 def made(
@@ -40,7 +40,7 @@ def made(
 
 
 def column(table: Table, head: str) -> list[str | Gauge]:
-    at = [column.head for column in table.columns].index(head)
+    at = [column.name for column in table.columns].index(head)
     return [row.cells[at] for row in table.rows]
 
 
@@ -90,7 +90,7 @@ def test_workers_of_several_clusters_have_a_column_for_it() -> None:
         made(replace(overview(), workers=workers), "workers"), "CLUSTER"
     )
     table = made(replace(overview(), workers=workers[:1]), "workers")
-    assert "CLUSTER" not in [column.head for column in table.columns]
+    assert "CLUSTER" not in [column.name for column in table.columns]
 
 
 def test_the_title_counts_workers_by_state_and_those_to_be_looked_at() -> None:
@@ -187,7 +187,7 @@ def test_a_program_that_cannot_be_looked_at_has_no_figures() -> None:
 def test_a_run_of_a_mission_that_has_left_is_shown_without_a_name() -> None:
     table = made(replace(overview(workers=1, runs=1), missions=[]), "running")
 
-    assert (["mission 1:1"], None) == (column(table, "TASK"), table.rows[0].about)
+    assert (["mission mission0:1"], None) == (column(table, "TASK"), table.rows[0].about)
 
 
 def test_the_title_says_how_many_run_and_how_many_are_listed() -> None:
@@ -233,7 +233,7 @@ def test_a_request_that_fits_nowhere_stands_out() -> None:
 
 
 def test_the_last_failure_is_the_first() -> None:
-    crashed = failure(9, how="crashed", why="SIGKILL")
+    crashed = failure(9, state="crashed", message="SIGKILL")
     table = made(replace(overview(), failures=[failure(0), crashed]), "failures")
 
     assert ["opt:49", "opt:40"] == column(table, "TASK")
@@ -242,7 +242,7 @@ def test_the_last_failure_is_the_first() -> None:
 
 def test_a_failure_that_is_tried_again_is_none_for_good() -> None:
     tasks = replace(overview().tasks, failed=1, retried=2)
-    again = failure(1, why="ValueError: no", retried=True)
+    again = failure(1, error="ValueError", message="no", again=True)
     table = made(replace(overview(), tasks=tasks, failures=[failure(0), again]), "failures")
 
     assert "FAILURES  1, and 2 that were tried again; the last 2 here" == table.title
@@ -253,11 +253,11 @@ def test_a_failure_that_is_tried_again_is_none_for_good() -> None:
 
 
 def test_failures_of_one_cause_are_one_row_with_the_line_that_says_why_first() -> None:
-    def scf(n: int, cycles: int = 250, code: int = 128) -> FailureRow:
-        why = f"xtb m{n}.xyz: exit code {code}: SCF did not converge in {cycles} cycles"
-        return failure(n, why=f"ExternalError: {why}")
+    def scf(n: int, cycles: int = 250, code: int = 128) -> Run:
+        text = f"xtb m{n}.xyz: exit code {code}: SCF did not converge in {cycles} cycles"
+        return failure(n, error="ExternalError", message=text)
 
-    one = [scf(0), scf(1), failure(2, how="crashed", why="SIGKILL")]
+    one = [scf(0), scf(1), failure(2, state="crashed", message="SIGKILL")]
     table = made(replace(overview(), failures=one), "failures")
     assert ["exit 128: SCF did not converge in 250 cycles", "given up after crashes: SIGKILL"] == (
         column(table, "HOW")
@@ -272,7 +272,7 @@ def test_failures_of_one_cause_are_one_row_with_the_line_that_says_why_first() -
 
 
 def test_the_failures_of_one_cause_can_be_listed_one_by_one() -> None:
-    failures = [failure(n, why="OSError: disk") for n in range(2)] + [failure(5)]
+    failures = [failure(n, error="OSError", message="disk") for n in range(2)] + [failure(5)]
     answer = replace(overview(), failures=failures)
     key = made(answer, "failures").rows[0].key
     table = failures_table(answer, key)
@@ -322,7 +322,7 @@ def test_of_a_function_of_which_some_runs_were_not_measured_nothing_is_said() ->
 
 def test_functions_have_the_name_of_their_mission_where_there_are_several() -> None:
     assert ["opt", "screen"] == column(functions(function(), missions=2), "MISSION")
-    assert "MISSION" not in [one.head for one in functions(function()).columns]
+    assert "MISSION" not in [one.name for one in functions(function()).columns]
     assert 14 == functions(function(), missions=2, more_functions=7).more
     table = functions(function("opt"), missions=2)
     found = arranged(table, RowOrder(words="screen:"))
@@ -381,7 +381,7 @@ def test_names_cannot_control_the_terminal() -> None:
         _with(worker(0, 1, label="w\x1b[2J", host="n\u202e1")),
         missions=[mission(0, label="o\npt", outlook=outlook(functions=(function("f\x1b[2J"),)))],
         queues=[queue(0, request="Cores(1)\x07", why="\x9b31m")],
-        failures=[failure(0, function="\x1b]0;x\x07", why="\r")],
+        failures=[failure(0, function="\x1b]0;x\x07", error="\r")],
     )
     cells = [
         cell.text if isinstance(cell, Gauge) else cell
@@ -430,7 +430,7 @@ def test_the_order_goes_through_the_columns_and_back_to_the_tables_own() -> None
         order = next_column(table, order)
         heads.append(order.column)
 
-    assert [*(column.head for column in table.columns), ""] == heads
+    assert [*(column.name for column in table.columns), ""] == heads
 
 
 def test_the_totals_begin_with_the_cores() -> None:

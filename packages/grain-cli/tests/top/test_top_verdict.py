@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from grain.cli.show import moment
 from grain.cli.top.tables.overview import tables
 from grain.cli.top.tables.picture import ASCII, UNICODE
 from grain.cli.top.tables.trend import Trend
 from grain.cli.top.tables.verdict import line_text, sums, verdict
 from grain.edge.questions import LossRow
+from grain.resource.figures import moment
 from grain_testkit.overviews import (
     AT,
     failure,
@@ -26,7 +26,8 @@ from grain_testkit.overviews import (
 )
 
 if TYPE_CHECKING:
-    from grain.edge.questions import FailureRow, FunctionRow, OverviewAnswer, QueueRow
+    from grain.edge.questions import FunctionRow, OverviewAnswer, QueueRow
+    from grain.facts.rows import Run
 
 NEVER = "no worker here has enough for it"
 
@@ -52,9 +53,9 @@ def waiting(*queues: QueueRow, **more: Any) -> OverviewAnswer:
     return replace(calm(**more), queues=list(queues))
 
 
-def scf(number: int) -> FailureRow:
-    why = f"ExternalError: xtb m{number}.xyz: exit code 128: SCF did not converge in {number}"
-    return failure(number, why=f"{why} cycles")
+def scf(number: int) -> Run:
+    text = f"xtb m{number}.xyz: exit code 128: SCF did not converge in {number} cycles"
+    return failure(number, error="ExternalError", message=text)
 
 
 def test_where_all_is_well_nothing_is_said() -> None:
@@ -107,7 +108,9 @@ def test_gangs_for_which_there_are_too_few_workers_are_named() -> None:
 
 
 def test_alike_failures_are_counted_with_the_line_that_says_why() -> None:
-    failures = [scf(n) for n in range(6)] + [failure(n, why="OSError: disk") for n in (7, 8)]
+    failures = [scf(n) for n in range(6)] + [
+        failure(n, error="OSError", message="disk") for n in (7, 8)
+    ]
     answer = replace(calm(), failures=failures)
 
     how = "exit 128: SCF did not converge in … cycles."
@@ -117,7 +120,7 @@ def test_alike_failures_are_counted_with_the_line_that_says_why() -> None:
 
 
 def test_failures_that_were_tried_again_count_only_where_there_are_no_others() -> None:
-    again = [failure(n, why="TooSlowError: slow", retried=True) for n in range(20)]
+    again = [failure(n, error="TooSlowError", message="slow", again=True) for n in range(20)]
     final = [scf(30), scf(30)]
 
     [first] = said(replace(calm(), failures=[*again, *final]))
@@ -162,7 +165,7 @@ def test_there_are_three_sentences_at_most_and_the_gravest_come_first() -> None:
 
 
 def test_names_in_a_sentence_cannot_control_the_terminal() -> None:
-    odd = failure(0, function="f\x1b[2J", why="\x9b31m")
+    odd = failure(0, function="f\x1b[2J", error="\x9b31m")
     texts = said(replace(waiting(queue(0, request="A\u202e(1)", why=NEVER)), failures=[odd]))
 
     assert texts

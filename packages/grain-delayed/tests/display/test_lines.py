@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from grain.delayed.display.failures import FailureCounts
+from grain.delayed.display.failures import causes_text, count_failure, take_back
 from grain.delayed.display.lines import interruption, live_line, log_line, summary
 from grain.delayed.display.progress import NOTHING, Progress
 from grain.delayed.display.total import Total
+from grain.facts.rows import Causes
 from grain.head import Statistics
 from grain.head.base import CallKindNow
 from grain.head.events import TaskFailed
@@ -337,14 +338,14 @@ def test_computing_cores_are_averaged_as_a_part_of_the_given_ones() -> None:
     computes = stats(490, 1, failed=10, cores=(50, 100), computing=4.5)
 
     assert 0.09 == pytest.approx(after(40, computes).computing)
-    assert summary(after(40, computes), computes, FailureCounts(), 40.2).endswith(
+    assert summary(after(40, computes), computes, Causes(), 40.2).endswith(
         "40 s, cores 50 % given, 9 % of that computing"
     )
 
 
 def test_a_few_looks_are_too_few_for_given_cores() -> None:
     assert after(1, HALF, looks=5).given is None
-    assert "cores" not in summary(after(1, HALF, looks=5), HALF, FailureCounts(), 1)
+    assert "cores" not in summary(after(1, HALF, looks=5), HALF, Causes(), 1)
 
 
 def external(code: int) -> ExternalError:
@@ -356,9 +357,9 @@ def failure(task: int, error: BaseException, worker: str = "n17") -> TaskFailed:
 
 
 def test_the_summary_names_causes_with_the_first_task_of_each() -> None:
-    failures = FailureCounts()
+    failures = Causes()
     for task in range(7, 17):
-        failures.add(failure(task, external(3)))
+        count_failure(failures, failure(task, external(3)))
     end = stats(490, failed=10, cores=(59, 64))
 
     assert "490 done, 10 failed (10 x ExternalError exit 3, first: f(7) on n17), 40 s" == summary(
@@ -370,27 +371,27 @@ def test_the_summary_names_causes_with_the_first_task_of_each() -> None:
 
 
 def test_the_most_frequent_causes_come_first_and_rare_ones_are_counted() -> None:
-    failures = FailureCounts()
+    failures = Causes()
     for count, error in enumerate(
         [KeyError(), ValueError(), external(-11), OSError(), TypeError()], start=1
     ):
         for task in range(count):
-            failures.add(failure(task, error, ""))
+            count_failure(failures, failure(task, error, ""))
 
     assert (
         "5 x TypeError, first: f(0); 4 x OSError, first: f(0); 3 x ExternalError SIGSEGV, "
-        "first: f(0); 3 more for 2 other causes" == str(failures)
+        "first: f(0); 3 more for 2 other causes" == causes_text(failures)
     )
 
 
 def test_a_failure_that_is_taken_back_leaves_no_trace() -> None:
-    failures = FailureCounts()
-    failures.add(failure(1, KeyError()))
-    failures.take_back(KeyError())
-    failures.take_back(KeyError())
-    failures.add(failure(2, KeyError()))
+    failures = Causes()
+    count_failure(failures, failure(1, KeyError()))
+    take_back(failures, KeyError())
+    take_back(failures, KeyError())
+    count_failure(failures, failure(2, KeyError()))
 
-    assert "1 x KeyError, first: f(2) on n17" == str(failures)
+    assert "1 x KeyError, first: f(2) on n17" == causes_text(failures)
 
 
 @pytest.mark.parametrize(
@@ -402,7 +403,7 @@ def test_a_failure_that_is_taken_back_leaves_no_trace() -> None:
     ],
 )
 def test_the_summary_without_failures(now: Statistics, text: str) -> None:
-    assert text == summary(Progress(), now, FailureCounts(), 2)
+    assert text == summary(Progress(), now, Causes(), 2)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from grain.eventlog.causes import pattern_of
 from grain.eventlog.schema import RunEnded, TaskSubmitted
 from grain.eventlog.usage import Usage
+from grain.facts.amounts import Histogram
 from grain.facts.fold import Fold
-from grain.facts.totals import Histogram, Totals
+from grain.facts.totals import Totals
 from grain_testkit.event_logs import SyntheticMission
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def test_a_failure_that_a_further_attempt_makes_up_for_is_none() -> None:
     ])  # fmt: skip
 
     assert (2, 1, 1, 1) == (totals.tasks, totals.done, totals.failed, totals.retried)
-    [failures] = totals.failures.values()
+    [failures] = totals.causes
     assert (2, 1, 1) == (failures.runs, failures.final, failures.first.task)
     assert {"w": 2} == failures.workers
 
@@ -66,7 +67,7 @@ def test_a_task_that_fails_at_each_of_several_attempts_has_failed_once() -> None
 
     assert (1, 0, 1, 2) == (totals.tasks, totals.done, totals.failed, totals.retried)
     assert {"a": (2, 1), "b": (1, 0)} == {
-        cause.pattern: (one.runs, one.final) for cause, one in totals.failures.items()
+        cause.pattern: (cause.runs, cause.final) for cause in totals.causes
     }
 
 
@@ -83,8 +84,8 @@ def test_the_calls_of_a_cause_are_those_that_failed_for_good() -> None:
     ])  # fmt: skip
 
     assert {"a": [(1, "f(1)"), (7, "")], "b": [(5, "f(4)")], "": []} == {
-        cause.pattern: [(call.task, call.call) for call in one.calls.values()]
-        for cause, one in totals.failures.items()
+        cause.pattern: [(call.task, call.call) for call in cause.calls.values()]
+        for cause in totals.causes
     }
 
 
@@ -140,8 +141,8 @@ def test_causes_that_all_differ_do_not_take_ever_more_memory() -> None:
 
     totals = totals_of(lines())
 
-    assert 501 == len(totals.failures)
-    assert 2000 == sum(one.final for one in totals.failures.values()) == totals.failed
+    assert 501 == len(totals.causes)
+    assert 2000 == sum(one.final for one in totals.causes) == totals.failed
 
 
 @pytest.mark.parametrize(

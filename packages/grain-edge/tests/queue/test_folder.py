@@ -434,15 +434,17 @@ def test_a_dispatcher_on_another_host_that_said_farewell_is_gone(queue: Queue) -
     assert dispatchers.alive() is None
 
 
-def test_a_dispatcher_has_died_if_it_is_gone_without_a_farewell(queue: Queue) -> None:
+def test_a_dispatcher_is_missing_if_none_began_or_it_is_gone_without_a_farewell(
+    queue: Queue,
+) -> None:
     dispatchers = Dispatchers(queue.files)
-    assert not dispatchers.has_died()
+    assert dispatchers.is_missing()
     dispatchers.take_charge(this_dispatcher())
-    assert not dispatchers.has_died()
+    assert not dispatchers.is_missing()
     number = dispatchers.take_charge(replaced(this_dispatcher(), pid_began=1))
-    assert dispatchers.has_died()
+    assert dispatchers.is_missing()
     dispatchers.say_farewell(number)
-    assert not dispatchers.has_died()
+    assert not dispatchers.is_missing()
 
 
 def test_what_this_grain_cannot_read_hides_nothing_else(tmp_path: Path) -> None:
@@ -541,7 +543,7 @@ def test_a_dispatcher_that_is_stopped_counts_as_killed_until_it_goes_on(queue: Q
             os.kill(process.pid, signal.SIGSTOP)
             os.waitpid(process.pid, os.WUNTRACED)
             assert dispatchers.alive() is None
-            assert dispatchers.has_died()
+            assert dispatchers.is_missing()
             assert [] == dispatchers.unmet(), "a worker may have come since"
             assert dispatchers.alive(also_stopped=True) is not None
             os.kill(process.pid, signal.SIGCONT)

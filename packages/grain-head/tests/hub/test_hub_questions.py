@@ -441,7 +441,7 @@ def test_a_failure_that_is_tried_again_counts_as_retried_and_not_as_failed(
     harness.send(mission, AckTasks((2,)))
     assert [(1, 1)] * 4 == counts()
     failures = harness.hub.overview.state(harness.now).failures
-    assert [(1, True), (2, False)] == [(one.task, one.retried) for one in failures]
+    assert [(1, True), (2, False)] == [(one.task, one.again) for one in failures]
 
 
 def test_a_failure_that_its_mission_never_confirmed_counts_when_that_is_over(

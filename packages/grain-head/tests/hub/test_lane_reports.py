@@ -10,16 +10,16 @@ from grain.edge.questions import (
     Answer,
     Ask,
     DemandAnswer,
-    FailureRow,
     FoundAnswer,
     OverviewAnswer,
     ProgramsAnswer,
-    RunRow,
     RunsAnswer,
     StateAnswer,
     WhyAnswer,
     unpack,
 )
+from grain.eventlog.usage import RunMember
+from grain.facts.rows import Run
 from grain.head.gnaw.metrics import Exposition
 from grain.head.hub.answers import overview
 from grain.head.messages import (
@@ -121,7 +121,11 @@ def test_a_call_that_lasts_is_shown_in_the_place_of_its_lane(
     assert 1 == mission.running
     assert [1] == [queue.running for queue in answer.queues]
     [row], [owner] = short.workers, short.missions
-    assert (1, [RunRow(1, CALL, "relax", 98.5, "Cores(1)")]) == (row.running, row.runs)
+    run = Run(
+        mission="opt", task=CALL, function="relax", state="running", final=False, asked="Cores(1)",
+        started=98.5,
+    )  # fmt: skip
+    assert (1, [run]) == (row.running, row.runs)
     assert (1, 1) == (owner.running, owner.left)
     [its_class] = asked(harness, Ask("demand"), DemandAnswer).classes
     assert (1, 2.0) == (its_class.running, its_class.elapsed)
@@ -273,10 +277,33 @@ def test_failed_calls_are_remembered_with_their_reason(harness: HubHarness, lane
     harness.send("opt", Depart())
 
     rows = [
-        FailureRow(
-            "opt", "opt", 10, "optimise", "w", 97.5, 98.0, "error", "ValueError: no", retried=True
+        Run(
+            mission="opt",
+            name="opt:10",
+            task=10,
+            function="optimise",
+            state="error",
+            again=True,
+            members=(RunMember(worker="w"),),
+            started=97.5,
+            ended=98.0,
+            seconds=0.5,
+            error="ValueError",
+            message="no",
         ),
-        FailureRow("opt", "opt", 11, "relax", "w", 99.5, 99.75, "error", "KeyError: 'x'", False),
+        Run(
+            mission="opt",
+            name="opt:11",
+            task=11,
+            function="relax",
+            state="error",
+            members=(RunMember(worker="w"),),
+            started=99.5,
+            ended=99.75,
+            seconds=0.25,
+            error="KeyError",
+            message="'x'",
+        ),
     ]
     assert rows == seen(harness).failures
     why = harness.hub.answer_why("opt", 11, harness.now)

@@ -6,19 +6,21 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from grain.edge.questions import (
     Answer,
     Ask,
-    FailureRow,
     FunctionRow,
     LoadAnswer,
     MissionOutlook,
     OverviewAnswer,
     QueueRow,
-    RunRow,
     RunsAnswer,
     unpack,
 )
+from grain.eventlog.usage import RunMember
+from grain.facts.rows import Run
 from grain.head.hub.answers import overview
 from grain.head.messages import Crash, Depart, Outlook, Request, Retract, Submit, Synced
 from grain.head.scheduler.numbered import Numbered
@@ -60,7 +62,11 @@ def test_an_overview_has_workers_missions_and_queues(harness: HubHarness) -> Non
     )
     assert {"Cores": 2} == worker.total
     assert {"Cores": 1.0} == worker.used
-    assert [RunRow(1, task, "optimise", 0.0, "Cores(1)") for task in (1, 2)] == worker.runs
+    run = Run(
+        mission="opt", task=1, function="optimise", state="running", final=False, asked="Cores(1)",
+        started=0.0,
+    )  # fmt: skip
+    assert [run, replace(run, task=2)] == worker.runs
     [mission] = answer.missions
     assert (1, "opt", True, 5, 2, 0.0) == (
         *(mission.number, mission.label, mission.connected),
@@ -217,8 +223,11 @@ def test_a_task_that_failed_is_shown_with_its_worker(harness: HubHarness) -> Non
     harness.send("w", harness.ended(lease, "error", detail="ValueError: odd"), payload=b"")
     [failure] = state(harness).failures
 
-    run = ("optimise", "w", 0.0, 7.0)
-    assert FailureRow("opt", "opt", 1, *run, "error", "ValueError: odd", retried=False) == failure
+    assert failure == Run(
+        mission="opt", name="opt:1", task=1, function="optimise", state="error",
+        members=(RunMember(worker="w"),), started=0.0, ended=7.0, seconds=7.0, error="ValueError",
+        message="odd",
+    )  # fmt: skip
 
 
 def test_a_task_that_was_given_up_after_crashes_is_shown_with_the_last_one(
@@ -233,7 +242,7 @@ def test_a_task_that_was_given_up_after_crashes_is_shown_with_the_last_one(
     harness.send("w", harness.ended(lease, "crashed", detail="SIGKILL"))
     [failure] = state(harness).failures
 
-    assert ("crashed", "SIGKILL") == (failure.how, failure.why)
+    assert ("crashed", "SIGKILL") == (failure.state, failure.message)
 
 
 def test_a_success_is_no_failure(harness: HubHarness) -> None:
@@ -302,7 +311,7 @@ def test_a_failure_outlives_its_mission(harness: HubHarness) -> None:
     harness.send("w", harness.ended(lease, "error"), payload=b"")
     harness.send(mission, Depart())
 
-    assert ["opt"] == [failure.mission for failure in state(harness).failures]
+    assert ["opt:1"] == [failure.name for failure in state(harness).failures]
 
 
 def test_of_a_request_that_fits_no_worker_it_says_so_without_a_look_at_each(
@@ -345,7 +354,7 @@ def test_a_gang_is_one_running_task_and_is_listed_where_its_root_is(harness: Hub
         [(_, payload)] = harness.mail.pop("cli")
         runs = unpack(payload, RunsAnswer)
         assert ([(1, "2 * Cores(2)")], 0) == (
-            [(run.task, run.request) for run in runs.runs],
+            [(run.task, run.asked) for run in runs.runs],
             runs.more,
         )
 

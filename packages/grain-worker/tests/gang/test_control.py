@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from functools import partial
 
 import pytest
 import trio
+import trio.testing
 
 from grain.worker.gang import control
 from grain.worker.gang.control import ControlError, JsonLines, connect, listen
@@ -93,3 +95,24 @@ async def test_a_name_is_new_each_time_and_free_when_its_listener_is_closed() ->
 
     with pytest.raises(ControlError, match="nothing listens"):
         await connect(name)
+
+
+async def test_a_connection_is_served_though_there_was_no_file_for_it_at_first(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    name, listener = listen()
+    accept = listener.accept
+    failed: list[bool] = []
+
+    async def once_without_files() -> trio.SocketStream:
+        if not failed:
+            failed.append(True)
+            raise OSError(errno.EMFILE, "Too many open files")
+        return await accept()
+
+    monkeypatch.setattr(listener, "accept", once_without_files)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(control.serve, listener, lambda lines: lines.send(a=1))
+        async with await connect(name) as lines:
+            assert {"a": 1} == await lines.receive()
+        nursery.cancel_scope.cancel()

@@ -1103,3 +1103,28 @@ async def test_nothing_runs_where_the_folder_is_another_queue(queue: Queue, work
     assert end.what == "not begun"
     assert "does not share that directory" in end.why
     assert queue.begun(number, None, 1) is None
+
+
+async def test_what_an_attempt_has_read_holds_for_the_next_one_while_the_queue_is_the_same(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = submit(queue, work, "true", array=ArraySpec(ranges=((1, 3, 1),)))
+    reads: list[str] = []
+    read = LocalDisk.read
+
+    def noted(disk: LocalDisk, name: str) -> bytes:
+        reads.append(name)
+        return read(disk, name)
+
+    await ran(queue, number, 1)
+    monkeypatch.setattr(LocalDisk, "read", noted)
+    await ran(queue, number, 2)
+    assert ["format"] == [name for name in reads if not name.startswith(("wishes", "attempts"))]
+
+    shutil.rmtree(queue.folder)
+    other = Queue.open(queue.folder, make=True)
+    assert number == submit(other, work, "true", array=ArraySpec(ranges=((1, 3, 1),)))
+    end = await run_job(call(queue, number, 3))
+    assert ("not begun", None) == (end.what, other.begun(number, 3, 1))
+    await ran(other, number, 3)
+    assert other.begun(number, 3, 1) is not None

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from grain.edge.questions import (
-    FailureRow,
     FunctionRow,
     MissionOutlook,
     MissionRow,
     OverviewAnswer,
     QueueRow,
-    RunRow,
     TaskCounts,
     WorkerRow,
 )
+from grain.eventlog.usage import RunMember
+from grain.facts.rows import Run
 
 AT = 1_000_000.0
 """When they were made."""
@@ -75,7 +75,15 @@ def worker(number: int, runs: int = 0, missions: int = 1, at: float = AT, **more
         "running": runs,
         "computing": runs * 0.9,
         "runs": [
-            RunRow(1 + task % missions, task + 1, "optimise", at - 60.0 * (task + 1), "Cores(4)")
+            Run(
+                mission=f"mission{task % missions}",
+                task=task + 1,
+                function="optimise",
+                state="running",
+                final=False,
+                started=at - 60.0 * (task + 1),
+                asked="Cores(4)",
+            )
             for task in tasks
         ],
         "at": at,
@@ -156,18 +164,17 @@ def queue(number: int, **more: Any) -> QueueRow:
     return QueueRow(**{**known, **more})
 
 
-def failure(number: int, at: float = AT, **more: Any) -> FailureRow:
+def failure(number: int, at: float = AT, **more: Any) -> Run:
     """Return a task that has failed; the larger the number, the later."""
     known = {
-        "mission": "opt",
-        "mission_id": "mission0",
+        "mission": "mission0",
+        "name": f"opt:{40 + number}",
         "task": 40 + number,
         "function": "optimise",
-        "worker": "w093015-1",
-        "began": at - 700.0,
+        "members": (RunMember(worker="w093015-1"),),
+        "started": at - 700.0,
         "ended": at - 100.0 + number,
-        "how": "error",
-        "why": "",
-        "retried": False,
+        "seconds": 600.0 + number,
+        "state": "error",
     }
-    return FailureRow(**{**known, **more})
+    return Run(**{**known, **more})

@@ -29,6 +29,7 @@ from grain.edge.messages import Codec, Message, Payload, Pieces
 from grain.edge.version import Versions, package_version
 from grain.eventlog.schema import encodable
 from grain.eventlog.usage import ProgramState as ProgramState
+from grain.facts.rows import Run
 
 _Form = TypeVar("_Form")
 
@@ -283,22 +284,6 @@ class StateAnswer(Part, frozen=True):
 # ---- overview and runs
 
 
-class RunRow(Part, frozen=True, array_like=True):
-    """A task that runs.
-
-    Attributes:
-        mission: the number that the head has for its mission.
-        request: what it asks for, as a user writes it; empty as long as its mission has not
-            submitted it to this head.
-    """
-
-    mission: int
-    task: int
-    function: str
-    began: float
-    request: str
-
-
 class WorkerRow(Part, frozen=True):
     """A worker as it was at its last turn.
 
@@ -321,7 +306,7 @@ class WorkerRow(Part, frozen=True):
     used: dict[str, float | None]
     running: int
     computing: float | None
-    runs: list[RunRow]
+    runs: list[Run]
     at: float
 
 
@@ -426,28 +411,6 @@ class QueueRow(Part, frozen=True):
     why: str
 
 
-class FailureRow(Part, frozen=True):
-    """A task that has failed.
-
-    Attributes:
-        mission: its label.
-        how: ``"error"`` or ``"crashed"``.
-        why: the class and the first line of the exception, or the last crash.
-        retried: True if its mission has tried it again, by a task of another number.
-    """
-
-    mission: str
-    mission_id: str
-    task: int
-    function: str
-    worker: str
-    began: float
-    ended: float
-    how: str
-    why: str
-    retried: bool
-
-
 class LossRow(Part, frozen=True):
     """A worker that was lost.
 
@@ -491,7 +454,7 @@ class OverviewAnswer(Part, frozen=True):
     more_missions: int
     queues: list[QueueRow]
     more_queues: int
-    failures: list[FailureRow]
+    failures: list[Run]
     lost: list[LossRow]
     troubles: list[str]
     cluster: list[ClusterState] = []
@@ -504,7 +467,7 @@ class RunsAnswer(Part, frozen=True):
         runs: the oldest first; none of a worker that is not here.
     """
 
-    runs: list[RunRow]
+    runs: list[Run]
     more: int
     at: float
 

@@ -31,22 +31,31 @@ def open_plain(path: Path | str, *, links: bool = True) -> BinaryIO:
         OSError: it cannot be opened, or is not a plain file: a named pipe, where a reader would
             hang, or a directory or a device.
     """
+    return os.fdopen(_open_plain(path, links=links)[0], "rb")
+
+
+def read_plain(path: Path | str, *, links: bool = True) -> bytes:
+    """Return the content of such a file; arguments and errors as of `open_plain`."""
+    # Without a file object, which asks the system for as much again: a queue reads a file or two
+    # for each of its attempts, and its threads give up the lock of the interpreter each time.
+    fd, size = _open_plain(path, links=links)
+    try:
+        content = os.read(fd, size + 1)
+        while content and (not size or len(content) < size) and (more := os.read(fd, 1 << 20)):
+            content += more
+        return content
+    finally:
+        os.close(fd)
+
+
+def _open_plain(path: Path | str, *, links: bool) -> tuple[int, int]:
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     fd = os.open(path, flags if links else flags | os.O_NOFOLLOW)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "it is not a plain file", str(path))
-    return os.fdopen(fd, "rb")
-
-
-def read_plain(path: Path | str) -> bytes:
-    """Return the content of such a file.
-
-    Raises:
-        OSError: as `open_plain`.
-    """
-    with open_plain(path) as file:
-        return file.read()
+    return fd, status.st_size
 
 
 def refuse_foreign_links(folder: Path) -> None:

@@ -1,13 +1,15 @@
-"""The rows: what every display knows of tasks and their runs."""
+"""The rows: what every display knows of tasks, of their runs, and of why these failed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from grain.eventlog.causes import cause_of, headline, pattern_of
 from grain.eventlog.usage import RunMember, Usage
+from grain.facts.amounts import REQUESTS, AskedAmounts, Histogram
 
 VALUE = "value"
 
@@ -33,11 +35,14 @@ class Run(_Row, frozen=True, kw_only=True):
     """A run of a task, or a task that ended before any run.
 
     Attributes:
+        mission: the id of its mission; empty in what one log says.
+        name: its task's, as commands take it: ``opt@2:17``; empty where nothing needs it.
         task: the number of its task.
         retry_of: the task of which its task is a further attempt; 0 if it is the first.
         attempt: how many runs of the task have begun, this one included.
         state: as `grain.eventlog.schema.RunEnded.outcome`; or ``"waiting"`` or ``"running"``.
         final: True if the task is over with it.
+        again: True if its mission tries it again all the same, by a task of another number.
         members: its workers, as far as they are known; the first one ran it.
         workers: how many it has at once.
         alternative: which of the alternatives of its request it took, from 0; None if it has none.
@@ -59,12 +64,15 @@ class Run(_Row, frozen=True, kw_only=True):
         call: of a failed run, the function with its arguments, where that is known.
     """
 
+    mission: str = ""
+    name: str = ""
     task: int
     retry_of: int = 0
     function: str = ""
     attempt: int = 1
     state: str = VALUE
     final: bool = True
+    again: bool = False
     members: tuple[RunMember, ...] = ()
     workers: int = 1
     alternative: int | None = None
@@ -216,3 +224,258 @@ class Task(_Row, frozen=True, kw_only=True):
             ended=at,
             seconds=0.0 if self.started is None else at - self.started,
         )
+
+
+# ---- failures
+
+
+class FailedCall(_Row, frozen=True, kw_only=True):
+    """A task that failed for good.
+
+    Attributes:
+        task: the number of its last attempt.
+        call: as of `Run`.
+    """
+
+    task: int
+    call: str
+
+
+_HOW = {"crashed": "given up after crashes", "error": "it raised an exception"}
+
+
+class Cause(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Runs whose failures are alike. It grows with each of them.
+
+    Attributes:
+        function: what they called; empty for the causes that are not kept apart.
+        outcome: the state of the runs.
+        pattern: the message of the first, with its numbers and paths replaced.
+        how: what they have in common, in a few words, the line that says why first.
+        runs: how many there are.
+        final: how many of them ended their task for good; the others were tried again.
+        workers: how many ended on which worker.
+        calls: those that ended their task, in their order, by the first attempt.
+    """
+
+    mission: str = ""
+    function: str = ""
+    outcome: str = ""
+    error: str = ""
+    pattern: str = ""
+    how: str = ""
+    first: Run
+    runs: int = 0
+    final: int = 0
+    workers: dict[str, int] = {}
+    calls: dict[int, FailedCall] = {}
+
+    @property
+    def kind(self) -> str:
+        """The class of the exception; without any the outcome."""
+        return self.error or self.outcome
+
+    @property
+    def again(self) -> int:
+        """The number of runs after which the task was tried again."""
+        return self.runs - self.final
+
+    def count(self, run: Run) -> None:
+        """Count a run; the first was counted when the cause was made."""
+        self.runs += 1
+        self.final += run.final and not run.again
+        for member in run.members:
+            self.workers[member.worker] = self.workers.get(member.worker, 0) + 1
+        if run.message != self.first.message and headline(why(run)) != self.how:
+            self.how = cause_of(why(self.first))
+
+
+def why(run: Run) -> str:
+    """Return why a run failed, as text: the class of its exception, and what that says."""
+    if run.error:
+        return f"{run.error}: {run.message}" if run.message else run.error
+    kind = _HOW.get(run.state, run.state) if run.final else run.state
+    return f"{kind}: {run.message}" if run.message else kind
+
+
+_CAUSES = 500
+"""Causes that are kept apart; any further ones are counted as one."""
+
+OTHER_CAUSES = "other causes"
+"""The error of the causes that are not kept apart."""
+
+
+class Causes:
+    """Failed runs by their causes: those of one mission and function whose messages are alike."""
+
+    def __init__(self) -> None:
+        self._causes: dict[tuple[str, str, str, str], Cause] = {}
+
+    def __iter__(self) -> Iterator[Cause]:
+        return iter(self._causes.values())
+
+    def __len__(self) -> int:
+        return len(self._causes)
+
+    def frequent(self) -> list[Cause]:
+        """Return the causes, the most frequent first."""
+        return sorted(self, key=lambda cause: -cause.runs)
+
+    def add(self, run: Run) -> Cause:
+        """Count a run that failed; return its cause."""
+        key = self._key(run)
+        cause = self._causes.get(key)
+        if cause is None and len(self._causes) < _CAUSES:
+            cause = self._causes[key] = Cause(
+                mission=run.mission, function=run.function, outcome=run.state, error=run.error,
+                pattern=pattern_of(run.message), how=headline(why(run)), first=run,
+            )  # fmt: skip
+        elif cause is None:
+            key = ("", "", run.state, OTHER_CAUSES)
+            cause = self._causes.get(key)
+            if cause is None:
+                cause = self._causes[key] = Cause(
+                    outcome=run.state, error=OTHER_CAUSES, how=OTHER_CAUSES, first=run
+                )
+        cause.count(run)
+        return cause
+
+    def take_back(self, run: Run) -> None:
+        """Forget a run like this one, which was counted: a further attempt of its task follows."""
+        cause = self._causes.get(self._key(run))
+        if cause is not None:
+            cause.runs -= 1
+            cause.final -= 1
+            if not cause.runs:
+                del self._causes[self._key(run)]
+
+    def _key(self, run: Run) -> tuple[str, str, str, str]:
+        return run.mission, run.function, run.state, cause_of(why(run))
+
+
+# ---- functions
+
+_TOO_SLOW = ("TooSlowError", "ExternalTimeoutError")
+_NEARLY = 0.9  # of the limit: the run that is logged begins a little later than its limit
+
+
+class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The tasks of one function, and their runs. It grows with each of them.
+
+    Attributes:
+        tasks: the tasks that were submitted, without further attempts of the same, and the results
+            that the cache had.
+        brief: those of them that have no lines of their own, see `schema.BriefTasks`.
+        done: the tasks that ended with a value, and the cached results.
+        failed: the tasks that ended in failure for good: neither a value nor a further attempt.
+        retried: the runs that followed another one of the same task, or were a further attempt.
+        waiting, running: the tasks that wait and run.
+        requests: how many tasks were submitted with each request, as it was written.
+        core_seconds: the cores that its runs asked for, times their length.
+        wasted_core_seconds: those of runs that brought no value.
+        asked: the amounts of each kind that its tasks asked for, on each of their workers.
+        workers: how many of its runs had so many workers at once.
+        seconds: the lengths of its runs that brought a value.
+        runs: its runs that began, and have ended.
+        waited: the waits for its runs.
+        never_ran: the waits of its tasks that ended without any run.
+        memory: the peaks of memory of all runs that were measured, in GB.
+        memory_shares: those peaks as shares of what was asked for.
+        busy_cores: the mean number of cores in which the programs of a run computed, of runs that
+            had any.
+        overtime: its runs that their time limit ended.
+        time_limit: the longest of these limits, in seconds.
+    """
+
+    name: str = ""
+    tasks: int = 0
+    brief: int = 0
+    cached: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    retried: int = 0
+    waiting: int = 0
+    running: int = 0
+    runs: int = 0
+    requests: dict[str, int] = {}
+    core_seconds: float = 0.0
+    wasted_core_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    asked: dict[str, AskedAmounts] = {}
+    workers: dict[int, int] = {}
+    seconds: Histogram = msgspec.field(default_factory=Histogram)
+    waited: Histogram = msgspec.field(default_factory=Histogram)
+    never_ran: Histogram = msgspec.field(default_factory=Histogram)
+    memory: Histogram = msgspec.field(default_factory=Histogram)
+    memory_shares: Histogram = msgspec.field(default_factory=Histogram)
+    busy_cores: Histogram = msgspec.field(default_factory=Histogram)
+    overtime: int = 0
+    time_limit: float = 0.0
+
+    @property
+    def core_hours(self) -> float:
+        """The cores that its runs asked for, times the hours that they took."""
+        return self.core_seconds / 3600
+
+    @property
+    def wasted_core_hours(self) -> float:
+        """Those of runs that brought no value."""
+        return self.wasted_core_seconds / 3600
+
+    @property
+    def cpu_hours(self) -> float:
+        """The CPU time that programs used, in hours."""
+        return self.cpu_seconds / 3600
+
+    @property
+    def peak_memory(self) -> float | None:
+        """The largest memory that a run used, in GB; None if none was measured."""
+        return self.memory.most if self.memory.count else None
+
+    @property
+    def most_memory(self) -> float | None:
+        """The most memory that a task asked for, in GB; None if none did."""
+        return self.asked["Memory"].most if "Memory" in self.asked else None
+
+    def ask(self, text: str, request: Amounts, tasks: int = 1) -> None:
+        """Count tasks that ask for something."""
+        if text not in self.requests and len(self.requests) >= REQUESTS:
+            text = "other requests"
+        self.requests[text] = self.requests.get(text, 0) + tasks
+        for kind, amount in request.items():
+            asked = self.asked.get(kind)
+            if asked is None:
+                asked = self.asked[kind] = AskedAmounts()
+            asked.add(amount, tasks)
+
+    def use(self, run: Run, usage: Usage) -> None:
+        """Count what the programs of a run have used."""
+        # Programs of the first worker are measured; others of the task are taken to be alike.
+        self.cpu_seconds += usage.cpu * run.workers
+        if run.seconds > 0 and usage.programs:  # what its tasklet computes is not measured
+            self.busy_cores.add(usage.cpu / run.seconds)
+        if usage.measured_by == "none":
+            return
+        self.memory.add(usage.peak_memory)
+        if asked := run.request.get("Memory", 0.0):
+            self.memory_shares.add(usage.peak_memory / asked)
+
+    def cut(self, run: Run) -> None:
+        """Count a run that failed if its time limit has ended it."""
+        limit = run.request.get("WTime", 0.0)
+        if run.error in _TOO_SLOW and limit and run.seconds >= _NEARLY * limit:
+            self.overtime += 1
+            self.time_limit = max(self.time_limit, limit)
+
+    def add(self, other: Function) -> None:
+        """Add the tasks and runs of another function."""
+        for name in self.__struct_fields__:
+            own, its = getattr(self, name), getattr(other, name)
+            if isinstance(own, Histogram):
+                own.merge(its)
+            elif isinstance(own, int | float):
+                setattr(self, name, max(own, its) if name == "time_limit" else own + its)
+            elif name == "asked":
+                for kind, asked in its.items():
+                    own.setdefault(kind, AskedAmounts()).merge(asked)

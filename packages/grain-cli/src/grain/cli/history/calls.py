@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.show import clean
-from grain.eventlog.causes import headline
 from grain.eventlog.schema import LEFT_OUT
 from grain.facts.fold import Fold
 from grain.facts.totals import Totals
@@ -23,31 +22,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.eventlog.schema import AnyLine
-    from grain.facts.totals import FailedCall, Failures
+    from grain.facts.rows import Cause, FailedCall
 
 
-def failures_of(lines: Iterable[AnyLine]) -> list[Failures]:
+def failures_of(lines: Iterable[AnyLine]) -> list[Cause]:
     """Return the failures of a log that ended their tasks, by cause, the most frequent first."""
     fold, totals = Fold(), Totals()
     for line in lines:
         totals.feed(line, fold.feed(line))
-    ended = [one for one in totals.failures.values() if one.calls]
+    ended = [one for one in totals.causes if one.calls]
     return sorted(ended, key=lambda one: -len(one.calls))
 
 
-def calls_text(failures: Iterable[Failures]) -> str:
+def calls_text(failures: Iterable[Cause]) -> str:
     """Format calls by cause."""
     parts = []
     for one in failures:
-        cause, count = one.cause, len(one.calls)
-        why = ": ".join(part for part in (cause.error or cause.outcome, cause.pattern) if part)
+        count = len(one.calls)
         calls = "call" if count == 1 else "calls"
-        parts.append(f"# {count} {calls} of {cause.function or '(unknown)'}: {headline(why)}")
+        parts.append(f"# {count} {calls} of {one.function or '(unknown)'}: {one.how}")
         parts += map(_line, one.calls.values())
     return "".join(f"{clean(part)}\n" for part in parts)
 
 
-def inputs_of(failures: Iterable[Failures]) -> tuple[list[str], int]:
+def inputs_of(failures: Iterable[Cause]) -> tuple[list[str], int]:
     """Return the first argument of each call, once, and how many calls have none that is a line.
 
     Texts and paths are without quotes, numbers as they are; anything else is not a line.
@@ -107,13 +105,13 @@ def _name(found: ast.expr) -> str:
     return ""
 
 
-def calls_data(failures: Iterable[Failures]) -> list[dict[str, Any]]:
+def calls_data(failures: Iterable[Cause]) -> list[dict[str, Any]]:
     """Return calls by cause as plain data."""
     return [
         {
-            "function": one.cause.function,
-            "error": one.cause.error or one.cause.outcome,
-            "pattern": one.cause.pattern,
+            "function": one.function,
+            "error": one.kind,
+            "pattern": one.pattern,
             "calls": [{"task": call.task, "call": call.call} for call in one.calls.values()],
         }
         for one in failures

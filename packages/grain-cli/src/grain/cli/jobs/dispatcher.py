@@ -86,7 +86,7 @@ def revive_dispatcher(queue: Queue, config: str | None) -> bool:
     done.
 
     Returns:
-        True if the last one was killed, and another one is started.
+        True if the last one was killed, or none ever began, and one is started.
     """
     from grain.queue.dispatchers import Dispatchers
 
@@ -96,7 +96,8 @@ def revive_dispatcher(queue: Queue, config: str | None) -> bool:
         dispatchers = Dispatchers(queue.files)
         alive = dispatchers.alive()
         if alive is None:
-            return dispatchers.has_died() and not wake_dispatcher(queue, config)
+            starts = dispatchers.is_missing() and not is_starting(queue)
+            return starts and not wake_dispatcher(queue, config)
         if not alive.is_here:
             watch_over(queue, config, alive)
     return False
@@ -180,7 +181,7 @@ def watch(
         with suppress(OSError):
             alive = dispatchers.alive()
             if alive is None:
-                if dispatchers.has_died():
+                if dispatchers.is_missing():
                     start()
                 return
             if alive.is_here or dispatchers.has_answered(alive.number):
@@ -287,8 +288,11 @@ def last_words(queue: Queue) -> str:
 
 def dispatcher_text(queue: Queue, config: str | None) -> str:
     """Make sure that jobs are taken that wait; return what keeps them from it, as a sentence."""
-    if revive_dispatcher(queue, config):
-        return "the dispatcher was killed: another one starts now"
+    from grain.cli.jobs import as_job
+
+    # A batch job may wait for a node for hours.
+    if revive_dispatcher(queue, config) and as_job.choice(queue) is None:
+        return "no dispatcher was left: one starts now"
     return other_address(queue, config) if dispatcher_state(queue) else no_dispatcher(queue)
 
 

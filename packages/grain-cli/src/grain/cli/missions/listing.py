@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from grain.cli.batch import JobPhase
+from grain.cli.columns import Column, rows_text
 from grain.cli.missions.jobs import output_file
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
-from grain.cli.show import NARROW, Row, clean, minute, print_json, table, terminal_width, typed
+from grain.cli.show import clean, print_json, terminal_width, typed
 from grain.cli.workers.submission import job_words
-from grain.resource.figures import clock
+from grain.resource.figures import clock, minute
 
 if TYPE_CHECKING:
     from grain.cli.mission_records import StartRecord
@@ -67,14 +68,12 @@ def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: s
         if as_json:
             print_json([one.data for one in shown])
             return
-        narrow = most < NARROW
-        heads = ("NAME", "STATE", "HOST") if narrow else ("NAME", "BEGAN", "TOOK", "STATE", "HOST")
         nothing = (
             "no mission was started by `grain run` or `grain start` yet: `grain run -d opt.py` "
             "starts one; `grain history` lists missions that were started in another way\n"
         )
-        rows = [one.row(narrow=narrow) for one in shown]
-        click.echo(table("MISSIONS", heads, rows, most) or nothing, nl=False)
+        text = rows_text("MISSIONS", _COLUMNS, shown, most, lambda one: [one.more])
+        click.echo(text or nothing, nl=False)
         if hidden := len(listed) - len(shown):
             click.echo(f"and {hidden} earlier ones: grain missions --all")
 
@@ -94,13 +93,14 @@ class _Listed(NamedTuple):
     more: str
     data: dict[str, Any]
 
-    def row(self, *, narrow: bool) -> Row:
-        """Return its row; with fewer columns on a narrow terminal."""
-        name, state, host = self.data["label"], self.data["state"], self.data["host"] or "-"
-        began = minute(self.data["started"])
-        if narrow:
-            return Row((name, state, host), [f"began {began}, took {self.took}", self.more])
-        return Row((name, began, self.took, state, host), [self.more])
+
+_COLUMNS: tuple[Column[_Listed], ...] = (
+    Column("NAME", lambda one: one.data["label"], least=5),
+    Column("BEGAN", lambda one: one.data["started"], minute, rank=1, under="began {}"),
+    Column("TOOK", lambda one: one.took, rank=1, under="took {}"),
+    Column("STATE", lambda one: one.data["state"]),
+    Column("HOST", lambda one: one.data["host"] or "-"),
+)
 
 
 def _config_if_right(ctx: click.Context, config_file: str | None) -> Config | None:

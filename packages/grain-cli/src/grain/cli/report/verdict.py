@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.verdict.rules import (
     MOST,
-    AlikeFailures,
     FunctionUse,
     Lost,
     alike,
@@ -20,16 +19,16 @@ from grain.cli.verdict.rules import (
     short_name,
     too_many_cores,
 )
-from grain.eventlog.causes import headline, place_set_aside
+from grain.eventlog.causes import place_set_aside
 from grain.eventlog.never_ran import CALLED_OFF, sentences
-from grain.facts.totals import OTHER_CAUSES
+from grain.facts.rows import OTHER_CAUSES
 from grain.resource.figures import counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.cli.report.collecting import Report
-    from grain.facts.totals import Failures, FunctionTotals
+    from grain.facts.rows import Cause, Function
 
 CUT = 0.05
 """The part of the runs of a function: its time limit is worth a sentence if it ended so many."""
@@ -102,40 +101,28 @@ def _set_aside(report: Report) -> Iterator[Finding]:
 
 def _failures(report: Report, *, running: bool) -> Iterator[Finding]:
     # Of a mission that goes on, a task that has failed may still be tried again.
-    noun, counts = ("run", _runs) if running else ("task", _final)
-    counted_by: dict[tuple[str, str], int] = {}
-    for failures in report.totals.failures.values():
-        if failures.cause.outcome != "lost" and (count := counts(failures)):
-            key = failures.cause.function, _how(failures)
-            counted_by[key] = counted_by.get(key, 0) + count
-    found = alike([AlikeFailures(*key, count) for key, count in counted_by.items()], noun)
-    if found is not None and found[1].how != OTHER_CAUSES:
+    noun, number = ("run", _runs) if running else ("task", _final)
+    causes = [one for one in report.totals.causes if one.outcome != "lost" and number(one)]
+    found = alike(causes, number, noun)
+    if found is not None and found[1].error != OTHER_CAUSES:
         yield Finding(found[0], "failures")
 
 
-def _how(failures: Failures) -> str:
-    how = failures.cause.error or failures.cause.outcome
-    # A retry may have made up for the first of several runs: what they have in common is true.
-    message = failures.first.message if failures.runs == 1 else failures.cause.pattern
-    return headline(f"{how}: {message}" if message else how)
+def _final(cause: Cause) -> int:
+    return cause.final
 
 
-def _final(failures: Failures) -> int:
-    return failures.final
-
-
-def _runs(failures: Failures) -> int:
-    return failures.runs
+def _runs(cause: Cause) -> int:
+    return cause.runs
 
 
 def _cut_runs(report: Report) -> Iterator[Finding]:
     worst, most = "", 0
-    for name, overtime in report.overtime.items():
-        function = report.totals.functions.get(name)
-        if name and function is not None and overtime.runs >= CUT * function.runs:
-            worst, most = (name, overtime.runs) if overtime.runs > most else (worst, most)
+    for name, function in report.totals.functions.items():
+        if name and function.overtime >= CUT * function.runs and function.overtime > most:
+            worst, most = name, function.overtime
     if most:
-        limit = span(report.overtime[worst].limit)
+        limit = span(report.totals.functions[worst].time_limit)
         runs = counted(most, "run", "runs")
         of = f"{runs} of {short_name(worst)}"
         yield Finding(f"A time limit of {limit} or less ended {of}.", "requests")
@@ -159,7 +146,7 @@ def _too_many_cores(report: Report) -> Iterator[Finding]:
         yield Finding(found[0], "requests")
 
 
-def _only_request(function: FunctionTotals) -> dict[str, float]:
+def _only_request(function: Function) -> dict[str, float]:
     """Return what all tasks of a function asked for; nothing if that differs."""
     if any(one.least != one.most for kind, one in function.asked.items() if kind != _TIME):
         return {}

@@ -244,6 +244,8 @@ def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
     each = _count(given, "cpus-per-task", 1)
     most = -(-tasks // nodes)
     of_gpus = _gpus(given, nodes, most) * _count(given, "cpus-per-gpu")
+    if "overcommit" in given:
+        most = 1  # as for one task on each node
     return nodes, tasks, max(most * each, _count(given, "mincpus", 1), of_gpus)
 
 

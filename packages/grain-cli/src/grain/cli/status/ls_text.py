@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from grain.cli.show import Row, clean, folded, in_several_clusters, moment, resources, table
-from grain.resource.figures import clock, percent, size_text, span
+from grain.cli.columns import Column, rows_text
+from grain.cli.show import clean, folded, in_several_clusters, resources, table
+from grain.resource.figures import clock, moment, percent, size_text, span
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Sequence
 
     from grain.cli.workers.jobs import OwnJob
     from grain.edge.questions import (
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         WorkerState,
     )
 
+R = TypeVar("R")
 
 MANY = 20
 """The most workers, or jobs, that are listed one by one; more get a summary."""
@@ -40,26 +42,10 @@ def state_text(state: StateAnswer, most: int | None = None, *, everything: bool 
     parts = [
         (_groups if summed_up else _each)(state.workers, most)
         or "No worker is here; `grain up` submits some.\n",
-        table(
-            "MISSIONS",
-            ("NAME", "HOST", "STATE", "RUNNING", "WAITING", "DONE", "FAILED", "RETRIED"),
-            map(_mission, state.missions),
-            most,
-        )
-        or "No mission is here.\n",
-        table(
-            "TASKS",
-            ("MISSION", "PRIORITY", "RUNNING", "WAITING", "OLDEST", "ASKING FOR"),
-            map(_queue, state.queues),
-            most,
-        ),
+        rows_text("MISSIONS", _MISSIONS, state.missions, most) or "No mission is here.\n",
+        rows_text("TASKS", _TASKS, state.queues, most, _waits),
         versions_text(state, most),
-        table(
-            "LAST MISSIONS",
-            ("NAME", "HOST", "ENDED", "DONE", "FAILED", "RETRIED"),
-            map(_ended, state.ended),
-            most,
-        ),
+        rows_text("LAST MISSIONS", _LAST_MISSIONS, state.ended, most),
         "".join(f"{line}\n" for remark in _remarks(state) for line in folded(remark, most)),
     ]
     return "\n".join(part for part in parts if part)
@@ -67,35 +53,98 @@ def state_text(state: StateAnswer, most: int | None = None, *, everything: bool 
 
 def _each(workers: list[WorkerState], most: int | None) -> str:
     """Return a table with a row for each worker."""
-    several = in_several_clusters(workers)
-    heads = ("NAME", *["CLUSTER"] * several, "HOST", "STATE", "LEFT", "RUNNING")
-    by_name = sorted(workers, key=lambda worker: worker.name)
-    return table("WORKERS", heads, [_worker(one, with_cluster=several) for one in by_name], most)
+    columns = _where(_WORKERS, workers)
+    return rows_text("WORKERS", columns, sorted(workers, key=_by_name), most, _below_worker)
 
 
 def _groups(workers: list[WorkerState], most: int | None) -> str:
     """Return a table with a row for each sort of workers: of a cluster, state and size."""
-    several = in_several_clusters(workers)
     groups: dict[tuple[str, str, str], list[WorkerState]] = {}
-    for worker in sorted(workers, key=lambda worker: worker.name):
+    for worker in sorted(workers, key=_by_name):
         key = worker.cluster or "-", worker.state, resources(worker.total)
         groups.setdefault(key, []).append(worker)
-    rows = []
-    for (cluster, state, owns), members in sorted(groups.items()):
-        ends = [math.inf if one.left is None else one.left for one in members]
-        least, last = (clock(None if end == math.inf else end) for end in (min(ends), max(ends)))
-        left = least if least == last else f"{least} to {last}"
-        names = [one.label for one in members]
-        others = ["..."] * (len(names) > _NAMED)
-        more = [
-            f"given {_given(members)} of {owns} each",
-            " ".join([*names[:_NAMED], *others]),
-        ]
-        running = sum(one.running for one in members)
-        rows.append(Row((len(members), *[cluster] * several, state, left, running), more))
-    heads = ("COUNT", *["CLUSTER"] * several, "STATE", "LEFT", "RUNNING")
-    shown = table("WORKERS", heads, rows, most)
+    rows = [members for _, members in sorted(groups.items())]
+    shown = rows_text("WORKERS", _where(_GROUPS, workers), rows, most, _below_group)
     return f"{shown}Each of the {len(workers)} workers: grain ls --all\n"
+
+
+def _by_name(worker: WorkerState) -> str:
+    return worker.name
+
+
+def _where(columns: Iterable[Column[R]], workers: list[WorkerState]) -> list[Column[R]]:
+    """Return columns, with the cluster only if there are several."""
+    several = in_several_clusters(workers)
+    return [column for column in columns if several or column.name != "CLUSTER"]
+
+
+def _left(group: list[WorkerState]) -> str:
+    ends = [math.inf if one.left is None else one.left for one in group]
+    least, last = (clock(None if end == math.inf else end) for end in (min(ends), max(ends)))
+    return least if least == last else f"{least} to {last}"
+
+
+def _below_group(group: list[WorkerState]) -> Sequence[str]:
+    names = [one.label for one in group]
+    others = ["..."] * (len(names) > _NAMED)
+    given = f"given {_given(group)} of {resources(group[0].total)} each"
+    return given, " ".join([*names[:_NAMED], *others])
+
+
+def _below_worker(worker: WorkerState) -> Sequence[str]:
+    others = " ..." if worker.running > len(worker.tasks) else ""
+    runs = [f"runs {' '.join(worker.tasks)}{others}"] if worker.tasks else []
+    owns, free = resources(worker.total), resources(worker.free)
+    return *runs, f"given {_given([worker])} of {owns}; free {free}"
+
+
+def _mission_state(mission: MissionState) -> str:
+    if mission.paused:
+        return "paused"  # it leaves too many outcomes unconfirmed
+    return "connected" if mission.connected else "away"
+
+
+_WORKERS: tuple[Column[WorkerState], ...] = (
+    Column("NAME", lambda one: one.label, least=5),
+    Column("CLUSTER", lambda one: one.cluster or "-"),
+    Column("HOST", lambda one: one.host, rank=1, under="on {}"),
+    Column("STATE", lambda one: one.state),
+    Column("LEFT", lambda one: one.left, clock),
+    Column("RUNNING", lambda one: one.running),
+)
+_GROUPS: tuple[Column[list[WorkerState]], ...] = (
+    Column("COUNT", len),
+    Column("CLUSTER", lambda group: group[0].cluster or "-"),
+    Column("STATE", lambda group: group[0].state),
+    Column("LEFT", _left),
+    Column("RUNNING", lambda group: sum(one.running for one in group)),
+)
+_MISSIONS: tuple[Column[MissionState], ...] = (
+    Column("NAME", lambda one: one.label, least=5),
+    Column("HOST", lambda one: one.host, rank=1, under="on {}"),
+    Column("STATE", _mission_state),
+    Column("RUNNING", lambda one: one.running),
+    Column("WAITING", lambda one: one.waiting),
+    Column("DONE", lambda one: one.done, rank=1, under="{} done"),
+    Column("FAILED", lambda one: one.failed, rank=1, under="{} failed"),
+    Column("RETRIED", lambda one: one.retried, rank=1, under="{} retried"),
+)
+_TASKS: tuple[Column[QueueState], ...] = (
+    Column("MISSION", lambda one: one.mission, least=5),
+    Column("PRIORITY", lambda one: one.priority, rank=1, under="priority {}"),
+    Column("RUNNING", lambda one: one.running),
+    Column("WAITING", lambda one: one.waiting),
+    Column("OLDEST", lambda one: one.oldest or "-", rank=1, under="oldest: {}"),
+    Column("ASKING FOR", lambda one: one.request, resources, least=5),
+)
+_LAST_MISSIONS: tuple[Column[EndedMission], ...] = (
+    Column("NAME", lambda one: one.name, least=5),
+    Column("HOST", lambda one: one.host, rank=1, under="on {}"),
+    Column("ENDED", lambda one: one.at, moment, rank=1, under="ended at {}"),
+    Column("DONE", lambda one: one.done),
+    Column("FAILED", lambda one: one.failed),
+    Column("RETRIED", lambda one: one.retried),
+)
 
 
 def _given(workers: list[WorkerState]) -> str:
@@ -112,51 +161,11 @@ def _given(workers: list[WorkerState]) -> str:
     return ", ".join(texts) or "nothing"
 
 
-def _worker(worker: WorkerState, *, with_cluster: bool) -> Row:
-    more = []
-    if worker.tasks:
-        others = " ..." if worker.running > len(worker.tasks) else ""
-        more.append(f"runs {' '.join(worker.tasks)}{others}")
-    owns, free = resources(worker.total), resources(worker.free)
-    more.append(f"given {_given([worker])} of {owns}; free {free}")
-    cells = (
-        worker.label,
-        *[worker.cluster or "-"] * with_cluster,
-        worker.host,
-        worker.state,
-        clock(worker.left),
-    )
-    return Row((*cells, worker.running), more)
-
-
-def _mission(mission: MissionState) -> tuple[object, ...]:
-    state = "connected" if mission.connected else "away"
-    if mission.paused:
-        state = "paused"  # it leaves too many outcomes unconfirmed
-    counts = mission.running, mission.waiting, mission.done, mission.failed, mission.retried
-    return mission.label, mission.host, state, *counts
-
-
-def _ended(mission: EndedMission) -> tuple[object, ...]:
-    counts = mission.done, mission.failed, mission.retried
-    return mission.name, mission.host, moment(mission.at), *counts
-
-
-def _queue(queue: QueueState) -> Row:
-    cells = (
-        queue.mission,
-        queue.priority,
-        queue.running,
-        queue.waiting,
-        queue.oldest or "-",
-        resources(queue.request),
-    )
-    return Row(cells, [f"waits: {_why(queue)}"] if queue.waiting else [])
-
-
-def _why(queue: QueueState) -> str:
-    nobody = queue.why == "no worker is here"
-    return f"{'no worker here can run it: ' if queue.never and not nobody else ''}{queue.why}"
+def _waits(queue: QueueState) -> Sequence[str]:
+    if not queue.waiting:
+        return ()
+    never = queue.never and queue.why != "no worker is here"
+    return (f"waits: {'no worker here can run it: ' if never else ''}{queue.why}",)
 
 
 def _remarks(state: StateAnswer) -> list[str]:
@@ -196,22 +205,21 @@ def jobs_text(
     everything: bool = False,
 ) -> str:
     """Format the jobs whose workers have not joined the scheduler; `everything` as elsewhere."""
-    rows = [
-        (
-            job.record.name,
-            job.record.id,
-            job.state.phase.value,
-            clock(time.time() - job.record.submitted),
-            job.state.reason or "-",
-        )
-        for job in jobs
-        if job.record.name not in here
-    ]
+    rows = [job for job in jobs if job.record.name not in here]
     hidden = 0 if everything else max(0, len(rows) - MANY)
-    heads = ("NAME", "JOB", "STATE", "SUBMITTED", "REASON")
-    shown = table("JOBS NOT HERE YET", heads, rows[: len(rows) - hidden], most)
+    shown = rows_text("JOBS NOT HERE YET", _JOBS, rows[: len(rows) - hidden], most)
     more = f"and {hidden} more: grain ls --all\n" if hidden else ""
     return f"\n{shown}{more}" if shown else ""
+
+
+_JOBS: tuple[Column[OwnJob], ...] = (
+    Column("NAME", lambda job: job.record.name, least=5),
+    Column("JOB", lambda job: job.record.id),
+    Column("STATE", lambda job: job.state.phase.value),
+    Column("SUBMITTED", lambda job: time.time() - job.record.submitted, clock, rank=1,
+           under="submitted {} ago"),
+    Column("REASON", lambda job: job.state.reason or "-", least=5),
+)  # fmt: skip
 
 
 def versions_text(state: StateAnswer, most: int | None = None) -> str:
@@ -242,6 +250,7 @@ def versions_text(state: StateAnswer, most: int | None = None) -> str:
             for (python, grain, numpy), names in sorted(rows.items())
         ],
         most,
+        elastic=(3, 4),
     )
 
 
@@ -254,21 +263,8 @@ def scaling_text(state: dict[str, Any] | None, most: int | None = None) -> str:
     """Format the state of a `grain scale --auto`; empty if there is none."""
     if state is None:
         return ""
-    rows = [
-        (
-            shape["name"],
-            *(shape["jobs"].get(phase, 0) for phase in ("pending", "running", "lost")),
-            "-" if shape["max"] is None else shape["max"],
-            _shape_remark(shape),
-        )
-        for shape in state["shapes"]
-    ]
-    head = ("SHAPE", "PENDING", "RUNNING", "LOST", "MAX", "REMARK")
-    parts = [table("WORKERS BY DEMAND", head, rows, most)]
-    lines = [
-        f"{time.strftime('%H:%M:%S', time.localtime(at))} {clean(what)}"
-        for at, what in state["lines"][-2:]
-    ]
+    parts = [rows_text("WORKERS BY DEMAND", _SHAPES, state["shapes"], most)]
+    lines = [f"{moment(at, at)} {clean(what)}" for at, what in state["lines"][-2:]]
     for one in state["impossible"]:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in one["reasons"].items())
         lines.append(
@@ -289,3 +285,13 @@ def _shape_remark(shape: dict[str, Any]) -> str:
     if shape["avoided"]:
         remarks.append(f"avoids {', '.join(map(clean, shape['avoided']))}")
     return "; ".join(remarks) or "-"
+
+
+_SHAPES: tuple[Column[dict[str, Any]], ...] = (
+    Column("SHAPE", lambda shape: shape["name"], least=5),
+    Column("PENDING", lambda shape: shape["jobs"].get("pending", 0)),
+    Column("RUNNING", lambda shape: shape["jobs"].get("running", 0)),
+    Column("LOST", lambda shape: shape["jobs"].get("lost", 0), rank=1, under="{} lost"),
+    Column("MAX", lambda shape: "-" if shape["max"] is None else shape["max"]),
+    Column("REMARK", _shape_remark, least=5),
+)

@@ -101,7 +101,7 @@ def _explain_jobs(
 
     def trouble() -> str:
         if revive_dispatcher(queue, chosen):
-            return "the dispatcher was killed: another one starts now"
+            return "no dispatcher was left: one starts now"
         return elsewhere
 
     def ask(mission: str, task: int) -> list[str]:

@@ -14,7 +14,9 @@ from grain.cli.verdict.texts import shortened
 from grain.resource.figures import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from grain.facts.rows import Cause
 
 MOST = 3
 """Sentences of a verdict."""
@@ -40,32 +42,22 @@ _LONG_NAME, _LONG_MESSAGE = 60, 140  # columns
 _SLACK = 0.05  # cores: a program that computes on four at times uses 4.02 of them
 
 
-class AlikeFailures(NamedTuple):
-    """Failures of one cause.
-
-    Attributes:
-        function: what they called; empty if that is not known.
-        how: how they failed, in a few words.
-        number: how many there are.
-    """
-
-    function: str
-    how: str
-    number: int
-
-
 def alike(
-    causes: Sequence[AlikeFailures], noun: str, of: str = ""
-) -> tuple[str, AlikeFailures] | None:
+    causes: Sequence[Cause], number: Callable[[Cause], int], noun: str, of: str = ""
+) -> tuple[str, Cause] | None:
     """Return a sentence on the most frequent cause, and that cause; None without such a one.
 
     Args:
+        number: returns how many failures of a cause count.
         noun: what has failed, such as ``"task"``.
         of: stands before the number of all failures, as ``"the last "``.
     """
-    total = sum(cause.number for cause in causes)
-    most = max(causes, key=lambda cause: cause.number, default=None)
-    if most is None or most.number < ALIKE * total or (most.number == 1 and total > 1):
+    total = sum(map(number, causes))
+    most = max(causes, key=number, default=None)
+    if most is None:
+        return None
+    count = number(most)
+    if count < ALIKE * total or (count == 1 and total > 1):
         return None
     how = short_message(most.how)
     stop = "" if how.endswith((".", "!", "?")) else "."
@@ -74,7 +66,7 @@ def alike(
         whose = f" of {function}" if function else ""
         return f"One {noun}{whose} failed: {how}{stop}", most
     whole = f"{of}{total:,} failed {noun}s"
-    share = f"All {whole}" if most.number == total else f"{most.number:,} of {whole}"
+    share = f"All {whole}" if count == total else f"{count:,} of {whole}"
     where = f", in {function}" if function else ""
     return f"{share} are alike{where}: {how}{stop}", most
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from grain.eventlog.usage import RunMember
+from grain.facts.rows import Run
 from grain.head import flattened
 from grain.worker.errors import ExternalError
 
@@ -15,6 +18,7 @@ if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
 
 if TYPE_CHECKING:
+    from grain.facts.rows import Cause, Causes
     from grain.head.events import TaskFailed
 
 _FEW = 3  # exceptions in a group that are printed one by one
@@ -34,51 +38,38 @@ def cause_of(error: BaseException) -> str:
     return name
 
 
-@dataclass
-class FailedTasks:
-    """The tasks that failed for one cause: their number, and the first of them."""
-
-    name: str
-    first: str
-    count: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.count} x {self.name}, first: {self.first}"
+def count_failure(causes: Causes, failed: TaskFailed) -> None:
+    """Count a task that has failed. The first one of each cause has its call."""
+    cause = causes.add(_alike(failed.error))
+    if cause.runs == 1:
+        members = (RunMember(worker=failed.worker),) if failed.worker else ()
+        cause.first = replace(cause.first, call=failed.call(), members=members)
 
 
-class FailureCounts:
-    """The failures of a mission's tasks, counted by their cause as they happen."""
+def take_back(causes: Causes, error: BaseException) -> None:
+    """Forget the failure that was counted last: another attempt of the task follows it."""
+    causes.take_back(_alike(error))
 
-    def __init__(self) -> None:
-        self._causes: dict[str, FailedTasks] = {}
 
-    def add(self, failed: TaskFailed) -> None:
-        """Count a task that has failed. The first one of each cause is described."""
-        name = cause_of(failed.error)
-        cause = self._causes.get(name)
-        if cause is not None:
-            cause.count += 1
-            return
-        where = f" on {failed.worker}" if failed.worker else ""
-        self._causes[name] = FailedTasks(name, f"{failed.call()}{where}")
+def _alike(error: BaseException) -> Run:
+    """Return a run that has failed so, without what tells it from others."""
+    return Run(task=0, state="error", error=cause_of(error))
 
-    def take_back(self, error: BaseException) -> None:
-        """Forget the failure that was counted last: another attempt of the task follows it."""
-        cause = self._causes.get(cause_of(error))
-        if cause is None:
-            return
-        cause.count -= 1
-        if not cause.count:
-            del self._causes[cause.name]
 
-    def __str__(self) -> str:
-        """Return the causes in words, the most frequent first."""
-        causes = sorted(self._causes.values(), key=lambda cause: -cause.count)
-        texts = [str(cause) for cause in causes[:_CAUSES]]
-        if len(causes) > _CAUSES:
-            rest = sum(cause.count for cause in causes[_CAUSES:])
-            texts.append(_rest(rest, len(causes) - _CAUSES))
-        return "; ".join(texts)
+def causes_text(causes: Causes) -> str:
+    """Return the causes in words, the most frequent first."""
+    found = causes.frequent()
+    texts = [_text(cause) for cause in found[:_CAUSES]]
+    if len(found) > _CAUSES:
+        rest = sum(cause.runs for cause in found[_CAUSES:])
+        texts.append(_rest(rest, len(found) - _CAUSES))
+    return "; ".join(texts)
+
+
+def _text(cause: Cause) -> str:
+    first = cause.first
+    where = f" on {first.worker}" if first.worker else ""
+    return f"{cause.runs} x {cause.kind}, first: {first.call}{where}"
 
 
 class GroupedFailures(Exception):

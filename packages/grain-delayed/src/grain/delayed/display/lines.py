@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.delayed.display.failures import causes_text
 from grain.resource.figures import percent, rate, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grain.delayed.display.failures import FailureCounts
     from grain.delayed.display.progress import Progress
+    from grain.facts.rows import Causes
     from grain.head import Statistics
 
 _LEAST_BAR, _MOST_BAR = 8, 30  # characters
@@ -152,9 +153,7 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("â”", "â”
     return line
 
 
-def summary(
-    progress: Progress, now: Statistics, failures: FailureCounts, seconds: float | None
-) -> str:
+def summary(progress: Progress, now: Statistics, failures: Causes, seconds: float | None) -> str:
     """Return the summary of a mission; empty if it had no tasks.
 
     Args:
@@ -162,7 +161,7 @@ def summary(
     """
     parts = [_done(now)] if now.done else []
     if now.failed:
-        parts.append(f"{now.failed} failed ({failures})")
+        parts.append(f"{now.failed} failed ({causes_text(failures)})")
     parts += _unfinished(now)
     if not parts:
         return ""

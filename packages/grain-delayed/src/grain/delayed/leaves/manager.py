@@ -29,6 +29,7 @@ import trio
 
 from grain.delayed.cache.cache import ComputedResult
 from grain.delayed.cache.digest import Undigestible
+from grain.delayed.display.failures import count_failure, take_back
 from grain.delayed.graph import TaskNode
 from grain.delayed.leaves.leaf import Leaf
 from grain.delayed.leaves.retry import Attempts, GiveUp, NextAttempt, RetryLines, asking, one_line
@@ -49,10 +50,10 @@ if TYPE_CHECKING:
 
     from grain.delayed.cache.cache import Cache
     from grain.delayed.cache.key import Caching, Key
-    from grain.delayed.display.failures import FailureCounts
     from grain.delayed.graph import MissionTasks, Outcome
     from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import Retry
+    from grain.facts.rows import Causes
     from grain.head import Statistics
     from grain.head.messages import FailedOn
     from grain.resource import Resource
@@ -67,7 +68,7 @@ class Submitter(Protocol):
     """The mission as the leaf manager needs it."""
 
     tasks: MissionTasks
-    failures: FailureCounts
+    failures: Causes
 
     def submit(
         self,
@@ -305,7 +306,7 @@ class LeafManager:
             self._more_failures += 1
             name, number = name_of(leaf.call.fn), 0  # it was not submitted
             text = partial(call_text, name, leaf.call.args, leaf.call.kwargs)
-            self._mission.failures.add(TaskFailed(number, error, "", text))
+            count_failure(self._mission.failures, TaskFailed(number, error, "", text))
             self._ended(leaf, outcome.Error(error))
 
     def _ended(self, leaf: Leaf, ended: Outcome) -> None:
@@ -349,7 +350,7 @@ class LeafManager:
         leaf.past = one_more(leaf.past, how_failed(error), one_line(error))
         self._more_failures -= 1
         self._mission.on_retry(leaf.node.number)
-        self._mission.failures.take_back(error)
+        take_back(self._mission.failures, error)
         self._backing_off[leaf] = None
         self._nursery.start_soon(self._submit_later, leaf, next_.delay)
 

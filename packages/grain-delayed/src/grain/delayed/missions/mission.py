@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from grain.delayed.cache.cache import Cache
-    from grain.delayed.display.failures import FailureCounts
     from grain.delayed.display.total import Total
     from grain.delayed.leaves.manager import LeafManager
     from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import Retry
     from grain.delayed.missions.executor import MissionExecutor
     from grain.delayed.overload import Overload
+    from grain.facts.rows import Causes
     from grain.head import Statistics
     from grain.head.messages import FailedOn
     from grain.head.run_log import RunLog
@@ -60,7 +60,7 @@ class Mission:
         cache: Cache | None,
         report: Callable[[str], object],
         advice: Advice,
-        failures: FailureCounts,
+        failures: Causes,
         run_log: RunLog | None = None,
         total: Total | None = None,
     ) -> None:

@@ -43,8 +43,8 @@ from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Seated, Started
 from grain.head.scheduler.explain import Explanation, explain, named
+from grain.head.scheduler.guard.starvation_guard import StarvationGuard
 from grain.head.scheduler.scheduler import Scheduler
-from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.validation import check_message
 from grain.inputs.warning import soft_stop_text
 from grain.resource import Cores
@@ -395,7 +395,7 @@ class Hub:
             return Explanation(task, "running", ())
         if "ended" in task_facts(self.registry, self.lanes, owner, task, now):
             return Explanation(task, "ended", ())
-        if owner.link is not None and task > max(owner.last_submitted, owner.last_task):
+        if owner.link is not None and task > max(owner.on_link.last_submitted, owner.last_task):
             return Explanation(task, "unknown", ("it has not been submitted yet",))
         why = "it has ended or was cancelled; only the last tasks are remembered here"
         return Explanation(task, "unknown", (why,))

@@ -326,15 +326,15 @@ class QueueTable:
             bits.append(self._free_bits.pop() if self._free_bits else new)
         queue = TaskQueue(
             request,
-            priority,
             bits,
             self._run_times,
             self._needs,
             self.cluster.kinds,
-            share,
             interpreter,
             seen,
-            avoid,
+            priority=priority,
+            share=share,
+            avoid=avoid,
         )
         self.by_bit.update((one.bit, one) for one in queue.alternatives)
         self.gangs |= queue.gangs

@@ -191,6 +191,7 @@ class MissionSession:
 
     def take_mail(self) -> list[tuple[Message, Payload]]:
         """Return messages for the head, once; the next ones are in `to_head` then."""
+        # Another list: the link goes on with the old one.
         mail, self.to_head = self.to_head, []
         unsent, pending = self._unsent, self.pending
         while unsent and len(self.to_head) < _READY:
@@ -256,6 +257,7 @@ class MissionSession:
             number = last + 1 if last >= self._first else self._first
         elif number <= last:
             raise ValueError(f"task {number} after task {last}: the numbers of tasks ascend")
+        # Ascending: a head takes a smaller number for a task that has come before.
         self._last_task = task = number
         self.pending[task] = record
         if avoid or past is not None:
@@ -390,6 +392,7 @@ class MissionSession:
             if self.lasts:
                 self._send(Retract((task,)))
         elif not record.retracted:
+            # From now on each connection retracts it (rule 2), and its memory is free.
             record.arguments = None
             if task not in self.aboard:
                 self._send(Retract((task,)))
@@ -404,6 +407,7 @@ class MissionSession:
 
         Of a lasting one this process ends: what waits is forgotten, and what runs goes on.
         """
+        # A head would begin them only to end them.
         self._unsent.clear()
         self.report_lanes(self.now, leaving=True)
         self._send(Depart())
@@ -434,8 +438,10 @@ class MissionSession:
         self._end_lanes([t for t, r in self.pending.items() if r.function is LANE and not r.worker])
         self.connected = True
         self._lane_tally.on_connection()
+        # It was for the connection before. All that still holds follows.
         self.to_head.clear()
         self._send(self.registration.next())
+        # Before the tasks that refer to them.
         for request in self.requests.stated:
             self._send(request)
         for function in self.functions.values():
@@ -487,6 +493,7 @@ class MissionSession:
         """
         match message:
             case Resolved():
+                # Also an outcome that comes again, as its worker keeps it until then (rule 3).
                 self._receipts.arrived.append(message.task)
                 self._resolve(
                     *(message.task, message.ending, payload, message.crashes, message.report),
@@ -505,6 +512,7 @@ class MissionSession:
                     self._report(Started(record.worker, (message.task,), record.alternative))
                 if not lane:  # else its call has crashed, as its end says, maybe by the next head
                     self._report(message)
+                # Once: the next head may repeat it.
                 if record is not None and message.crash not in record.crashes:
                     record.crashes = (*record.crashes, message.crash)
                     self.news.crashed.append((message.task, message.crash))
@@ -545,6 +553,7 @@ class MissionSession:
                 self.calls_cancelled.append(task)
             else:
                 self.cancel(task)
+        # It is that of an earlier process, and this one has yet to submit it.
         elif record is None and self.lasts and task > self._last_task:
             self._cancelled[task] = by
 
@@ -640,6 +649,7 @@ class MissionSession:
             ending, payload = "cancelled", None
             if task in ahead.behind:
                 record.worker = ""  # it never began there
+            # Of a mission that was cancelled as a whole, that holds for each task.
             by = self._cancelled.pop(task, self.cancelled_by)
         if ahead.following and (after := ahead.on_over(task)):
             self.running[after] = self.now

@@ -7,6 +7,7 @@ one's user.
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
 import socket
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
+
+_PAUSE = 0.1  # seconds until a connection is taken for which there was no file or memory
 
 MOST = 16 * 1024**2
 """The most bytes of a line: an environment may have some megabytes."""
@@ -100,9 +103,14 @@ class JsonLines:
             raise ControlError(f"not what was expected: {error}") from error
 
 
-def listen() -> tuple[str, trio.SocketListener]:
-    """Listen under a new name; return the name and the listener, which the caller closes."""
-    name = f"grain-{secrets.token_hex(12)}"
+def new_name() -> str:
+    """Return a name at which no process listens, and that none can guess."""
+    return f"grain-{secrets.token_hex(12)}"
+
+
+def listen(name: str = "") -> tuple[str, trio.SocketListener]:
+    """Listen at a name, or a new one; return the name and the listener, which the caller closes."""
+    name = name or new_name()
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind("\0" + name)
     listening.listen(1024)  # so that another user who connects again and again keeps none out
@@ -131,8 +139,17 @@ async def serve(
             if is_own(stream.socket):
                 await handler(lines)
 
-    async with listener:
-        await trio.serve_listeners(admit, [listener])
+    # Not `trio.serve_listeners`: an attempt of a job would have two tasks and a nursery more.
+    async with listener, trio.open_nursery() as nursery:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+                    raise
+                await trio.sleep(_PAUSE)
+            else:
+                nursery.start_soon(admit, stream)
 
 
 async def connect(name: str) -> JsonLines:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import signal
 import socket
@@ -21,7 +20,7 @@ from grain.files.trust import open_output
 from grain.inputs.warning import STOPPED_SOFTLY, parse_warning
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
-from grain.queue.folder import Queue
+from grain.queue.folder import Queue, read_format
 from grain.queue.notes.steps import StepRecord, note_steps
 from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
@@ -29,7 +28,7 @@ from grain.resource import SLOTS, THREADS
 from grain.worker.auto import batch_id, batch_system
 from grain.worker.errors import ExternalError, ExternalTimeoutError, printable
 from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_warned
-from grain.worker.gang.control import listen
+from grain.worker.gang.control import listen, new_name
 from grain.worker.jobs.program import (
     failure_text,
     last_line,
@@ -69,6 +68,7 @@ GRACE = 30.0
 
 _UNNAMED = "slurm_script"  # as Slurm calls all of them
 _LOOK = 5.0  # seconds between two looks for wishes
+_TRUSTED = 5.0  # seconds for which the way to a queue is not checked again
 _SEND_AGAIN = 0.2  # seconds until a signal that found nothing is sent again
 _SENT_FOR = 10.0  # seconds for which it is
 _NOTED_AFTER = 0.2  # seconds until what a step does is noted
@@ -198,11 +198,12 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
 
     It raises nothing of its own: all that can go wrong is in what it returns, or in the receipt.
     """
-    runner = _Runner(what)
+    runner = _Runner(what, _OPENED.get(None))
     ended: Ended | None = None
     try:
         if not await trio.to_thread.run_sync(runner.begin):
             return AttemptEnd("taken")
+        _OPENED.set(runner.opened)
     except NotSynced:
         # It has begun for all others, and must not run: the host may forget that in a crash.
         await runner.end(runner.returned())
@@ -221,15 +222,41 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
     return AttemptEnd("ended", failure=failure, amount=noted.amount)
 
 
+class _Opened(NamedTuple):
+    """A queue, and the job in it of which an attempt ran last: arrays come task by task.
+
+    Attributes:
+        at: when the way to its directory was last checked, in seconds of the monotonic clock.
+    """
+
+    queue: Queue
+    number: int
+    job: Job | None
+    at: float
+
+
+_OPENED: trio.lowlevel.RunVar[_Opened | None] = trio.lowlevel.RunVar("the queue opened last")
+
+
 class _Runner:
-    """The steps of an attempt; those without ``async`` block, and are for a thread."""
+    """The steps of an attempt; those without ``async`` block, and are for a thread.
+
+    Args:
+        opened: that of an attempt before.
+
+    Attributes:
+        opened: its own, when it has begun.
+    """
 
     _queue: Queue
     _job: Job
     _script: Path | None
+    _prepared: tuple[ProgramCall, StepJob] | Exception
 
-    def __init__(self, what: AttemptCall) -> None:
+    def __init__(self, what: AttemptCall, opened: _Opened | None = None) -> None:
         self._what = what
+        self.opened = opened
+        self._desk = new_name()
         self._run = attempt_of(trio.lowlevel.current_task())
         self._next_wish = what.wishes
         self._cancelled: Wish | None = None
@@ -252,17 +279,11 @@ class _Runner:
 
     def begin(self) -> bool:
         """Make the receipt of the begin; errors as of `Queue.open` and `Queue.begin`."""
-        self._queue = Queue.open(Path(self._what.queue))
-        if self._queue.mission != self._what.mission:
-            raise Unusable(
-                f"{self._what.queue} on {socket.gethostname()} is another queue, so this host does "
-                "not share that directory with the one where the job was submitted"
-            )
-        self._job = self._queue.job(self._what.number)
+        self._open()
         # Before the receipt: if it cannot be written now, the attempt has not begun.
         self._script = self._queue.script(self._job)
         me = this_process()
-        return self._queue.begin(
+        begun = self._queue.begin(
             *self._key,
             Begun(
                 at=time.time(),
@@ -283,24 +304,52 @@ class _Runner:
             ),
             settled=True,  # by the dispatcher
         )
+        if begun:
+            try:
+                self._prepared = self._call()
+            except Exception as error:  # whatever is wrong, another attempt ends the same way
+                self._prepared = error
+        return begun
+
+    def _open(self) -> None:
+        """Open the queue, and read the job; what an attempt just before has found, holds."""
+        folder, number, known = Path(self._what.queue), self._what.number, self.opened
+        now = time.monotonic()
+        if (
+            known is None
+            or known.queue.folder != folder
+            or now > known.at + _TRUSTED
+            # It may have been removed, and made again.
+            or read_format(known.queue.files, str(folder)) != known.queue.format
+        ):
+            known = _Opened(Queue.open(folder), 0, None, now)
+        if known.queue.mission != self._what.mission:
+            raise Unusable(
+                f"{folder} on {socket.gethostname()} is another queue, so this host does "
+                "not share that directory with the one where the job was submitted"
+            )
+        if known.job is None or known.number != number:
+            known = known._replace(number=number, job=known.queue.job(number))
+        assert known.job is not None
+        self.opened, self._queue, self._job = known, known.queue, known.job
 
     async def run(self) -> Ended:
         """Run the program to its end; raise `trio.Cancelled` when it is gone on cancellation."""
         job = self._job
-        name, listener = listen()
-        try:
-            call, steps = await trio.to_thread.run_sync(self._call, name)
-            warning = None
-            if job.warn:
+        if isinstance(self._prepared, Exception):
+            return _not_started(self._prepared)
+        call, steps = self._prepared
+        warning = None
+        if job.warn:
+            try:
                 told, before = parse_warning(job.warn), job.warn_before
                 warning = EarlyWarning(told, before, job.timeout or None, job.directory)
-        except Exception as error:  # whatever is wrong with it, another attempt ends the same way
-            listener.socket.close()
-            return _not_started(error)
+            except Exception as error:
+                return _not_started(error)
         timeout, began = job.timeout or None, time.time()
         async with (
             _notes(self._note_steps) as note,
-            step_desk(listener, shares_of(steps, GVAR.res), steps, note) as desk,
+            step_desk(listen(self._desk)[1], shares_of(steps, GVAR.res), steps, note) as desk,
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(self._watch, call, desk, nursery)
@@ -402,11 +451,8 @@ class _Runner:
         elapsed = time.time() - self._began
         return Ended(how="returned", at=time.time(), elapsed=elapsed, message=why)
 
-    def _call(self, desk: str) -> tuple[ProgramCall, StepJob]:
+    def _call(self) -> tuple[ProgramCall, StepJob]:
         """Return the call of the program, and what steps need to know of the job.
-
-        Args:
-            desk: where srun asks for steps.
 
         Raises:
             OSError: the script is gone.
@@ -432,7 +478,7 @@ class _Runner:
         if others and (gang := members.get()) is not None:
             gang.allow(ranks_each(job, place))
         variables = job_environment(job, what.number, what.task, what.attempt, place)
-        variables[DESK] = desk
+        variables[DESK] = self._desk
         command = job.command
         filled = self._queue.input(job, what.task)
         if filled is not None:
@@ -526,23 +572,24 @@ async def _notes(
     write: Callable[[list[StepRecord]], object],
 ) -> AsyncIterator[Callable[[StepRecord], object]]:
     """Yield a function that notes a step; those of a moment are written at once, in a thread."""
-    send, receive = trio.open_memory_channel[StepRecord](math.inf)
-    over = trio.Event()
+    steps: list[StepRecord] = []
+    over, writing = trio.Event(), trio.Lock()
+
+    def note(step: StepRecord) -> None:
+        steps.append(step)
+        if len(steps) == 1:  # most jobs have no steps, and no task that waits for them
+            nursery.start_soon(write_all)
 
     async def write_all() -> None:
-        async for step in receive:
-            steps = [step]
-            with trio.move_on_after(_NOTED_AFTER):  # short steps come in crowds
-                await over.wait()
-            with suppress(trio.WouldBlock, trio.EndOfChannel):
-                while True:
-                    steps.append(receive.receive_nowait())
-            await trio.to_thread.run_sync(write, steps)
+        with trio.move_on_after(_NOTED_AFTER):  # short steps come in crowds
+            await over.wait()
+        async with writing:
+            now = steps.copy()
+            steps.clear()
+            await trio.to_thread.run_sync(write, now)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(write_all)
-        with send:
-            yield send.send_nowait
+        yield note
         over.set()
 
 

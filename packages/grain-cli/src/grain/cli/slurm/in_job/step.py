@@ -175,6 +175,9 @@ class _Step:
         self._library = ""
         if how.mpi != "none":
             self._find_launcher(command)
+        if how.pty and not os.isatty(1):  # a job has no terminal
+            self._say("srun: error: ioctl(TIOCGWINSZ): Inappropriate ioctl for device")
+            self._say("srun: error: Not using a pseudo-terminal, disregarding --pty option")
         self._started = range(1 if self._launcher else len(self._ranks))
 
     def _find_launcher(self, command: list[str]) -> None:
@@ -185,13 +188,17 @@ class _Step:
         """
         from grain.cli.slurm.in_job import mpi
 
+        several = len(self._ranks) > 1
+        if self._how.multi:
+            for program in {words[0] for words in self._commands}:
+                if several and mpi.library_of(program, thorough=True)[0]:
+                    raise StepRefused(f"srun: error: (Grain) {program}: {_USE_MPIRUN}")
+            return
         library, path = mpi.library_of_option(self._how.mpi), ""
-        seen, found = mpi.library_of(command[0], thorough=len(self._ranks) > 1)
+        seen, found = mpi.library_of(command[0], thorough=several)
         if seen:
             library, path = seen, found  # under the launcher of another one, each is rank 0 of 1
-        if not library or self._how.multi:
-            if seen:
-                raise StepRefused(f"srun: error: (Grain) {_USE_MPIRUN}")
+        if not library:
             return
         launcher = mpi.launcher_of(library, path)
         if not launcher:
@@ -247,6 +254,8 @@ class _Step:
             for pump in self._pumps:
                 pump.start()
             self._wait()
+            if self._sent or any(map(os.WIFSIGNALED, self._statuses)):
+                self._end_rest()
             if any(os.WIFSIGNALED(s) and os.WTERMSIG(s) in _ENDS for s in self._statuses):
                 self._say(f"srun: Force Terminated StepId={self._id}")
             for pump in self._pumps:
@@ -499,6 +508,21 @@ class _Step:
     def _signal(self, number: int) -> None:
         for pid in self._pids:
             os.kill(pid, number)  # it is a zombie at least
+
+    def _end_rest(self) -> None:
+        """End what processes have left behind on this host, as slurmstepd does."""
+        own = {
+            f"{DESK}={self._environment[DESK]}".encode(),
+            f"SLURM_STEP_ID={self._answer['step']}".encode(),
+        }
+        left = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+        for pid in left:
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - see above
+                    if own <= set(file.read().split(b"\0")):
+                        os.kill(pid, signal.SIGKILL)
+            except OSError:  # another user's, or gone
+                pass
 
     def _say(self, text: str) -> None:
         sys.stderr.write(f"{text}\n")

@@ -9,7 +9,7 @@ import re
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.show import clean, moment
+from grain.cli.show import clean
 from grain.cli.top.tables.overview import (
     amount,
     cores_text,
@@ -19,10 +19,9 @@ from grain.cli.top.tables.overview import (
     lost_lately,
     part_text,
 )
-from grain.cli.top.tables.tasks import TOO_FEW, causes, queue_key
+from grain.cli.top.tables.tasks import TOO_FEW, cause_key, causes, queue_key
 from grain.cli.verdict.rules import (
     MOST,
-    AlikeFailures,
     FunctionUse,
     Lost,
     alike,
@@ -32,7 +31,7 @@ from grain.cli.verdict.rules import (
     too_many_cores,
 )
 from grain.eventlog.never_ran import NeverRan
-from grain.resource.figures import rate
+from grain.resource.figures import moment, rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from grain.cli.top.tables.picture import Marks
     from grain.cli.top.tables.trend import Trend
     from grain.edge.questions import OverviewAnswer, QueueRow
+    from grain.facts.rows import Cause
 
 
 class LiveFinding(NamedTuple):
@@ -103,17 +103,17 @@ def _amounts(request: str) -> dict[str, float]:
 
 def _alike(answer: OverviewAnswer) -> Iterator[LiveFinding]:
     """Speak of tasks that failed for good; where all were tried again so far, of their runs."""
-    rows = causes(answer)
-    final = [sum(not failure.retried for failure in row.failures) for row in rows]
-    noun, counts = ("task", final) if any(final) else ("run", [len(row.failures) for row in rows])
-    facts = [
-        AlikeFailures(row.function, row.how, count) for row, count in zip(rows, counts, strict=True)
-    ]
-    all_failed = answer.tasks.failed if any(final) else answer.tasks.retried
-    found = alike(facts, noun, "the last " if sum(counts) < all_failed else "")
-    if found is not None:
-        text, most = found
-        yield LiveFinding(text, "failures", rows[facts.index(most)].key)
+    found = [cause for cause, _ in causes(answer)]
+    final = any(cause.final for cause in found)
+    noun, all_failed = ("task", answer.tasks.failed) if final else ("run", answer.tasks.retried)
+
+    def number(cause: Cause) -> int:
+        return cause.final if final else cause.runs
+
+    last = "the last " if sum(map(number, found)) < all_failed else ""
+    if (said := alike(found, number, noun, last)) is not None:
+        text, most = said
+        yield LiveFinding(clean(text), "failures", cause_key(most))
 
 
 def _too_many(answer: OverviewAnswer) -> Iterator[LiveFinding]:

@@ -25,17 +25,17 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from grain.edge.questions import (
-    FailureRow,
     LossRow,
     MissionOutlook,
     MissionRow,
     OverviewAnswer,
     QueueRow,
-    RunRow,
     RunsAnswer,
     WorkerRow,
     pack,
 )
+from grain.eventlog.usage import RunMember
+from grain.facts.rows import Run
 from grain.head.hub.answers.snapshot import cluster_state, used_parts, worker_state
 from grain.head.hub.names import labels, peer_label
 from grain.head.hub.state import CallInLane
@@ -174,7 +174,7 @@ class Overview:
 
     def runs(self, worker: str, now: float) -> RunsAnswer:
         """Return runs of the worker with an id."""
-        runs: list[RunRow] = []
+        runs: list[Run] = []
         more = 0
         record = self._registry.workers.get(worker)
         if record is not None:
@@ -292,7 +292,7 @@ class Overview:
 
     def _runs(
         self, worker: WorkerRecord, most: int, wall: float, *, seats: bool = False
-    ) -> list[RunRow]:
+    ) -> list[Run]:
         """Return the oldest runs of a worker; a gang has its one where its root is.
 
         Args:
@@ -302,12 +302,14 @@ class Overview:
         for lease, task in islice(_current(worker, most, seats=seats), most):
             call = lease.call or CallInLane(task.number, task.function, lease.began)
             rows.append(
-                RunRow(
-                    task.mission.number,
-                    call.task,
-                    task.mission.function_names.get(call.function, ""),
-                    wall + call.began,
-                    "" if task.queue is None else task.queue.asked,
+                Run(
+                    mission=task.mission.id,
+                    task=call.task,
+                    function=task.mission.shown.function_names.get(call.function, ""),
+                    state="running",
+                    final=False,
+                    asked="" if task.queue is None else task.queue.asked,
+                    started=wall + call.began,
                 )
             )
         return rows
@@ -317,7 +319,7 @@ class Overview:
     def _mission(
         self, mission: MissionRecord, own: dict[int, str], running: Counter[int] | None
     ) -> MissionRow:
-        outlook = mission.outlook
+        outlook = mission.on_link.outlook
         return MissionRow(
             number=mission.number,
             id=mission.id,
@@ -326,14 +328,14 @@ class Overview:
             host=mission.host,
             connected=mission.link is not None,
             paused=mission.paused,
-            since=self._registry.wall_time(mission.since),
-            done=mission.done,
-            failed=mission.failed,
-            retried=mission.retried,
+            since=self._registry.wall_time(mission.shown.since),
+            done=mission.shown.done,
+            failed=mission.shown.failed,
+            retried=mission.shown.retried,
             left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes, 0),
             running=None if running is None else running[mission.number] - mission.idle_lanes,
             outlook=None if outlook is None else self._outlook(mission.number, outlook),
-            rate=mission.pace.rate,
+            rate=mission.shown.pace.rate,
         )
 
     def _outlook(self, mission: int, outlook: Outlook) -> MissionOutlook:
@@ -411,20 +413,26 @@ class Overview:
             tasks=worker.runs,
         )
 
-    def _failure(self, failed: FailedTask, own: dict[int, str]) -> FailureRow:
+    def _failure(self, failed: FailedTask, own: dict[int, str]) -> Run:
         task, worker, began, at, why = failed.ended
         mission = task.mission
-        return FailureRow(
-            mission=own.get(mission.number) or mission.name or mission.id[:8],
-            mission_id=mission.id,
+        label = own.get(mission.number) or mission.name or mission.id[:8]
+        # A mission names the class of an exception and what that says; a hub how a process died.
+        error, _, message = why.partition(": ") if task.how == "error" else ("", "", why)
+        wall = self._registry.wall_time
+        return Run(
+            mission=mission.id,
+            name=f"{label}:{task.number}",
             task=task.number,
-            function=mission.function_names.get(task.function, ""),
-            worker=worker,
-            began=self._registry.wall_time(began),
-            ended=self._registry.wall_time(at),
-            how=task.how,
-            why=why,
-            retried=failed.retried,
+            function=mission.shown.function_names.get(task.function, ""),
+            state=task.how,
+            again=failed.retried,
+            members=(RunMember(worker=worker),),
+            started=wall(began),
+            ended=wall(at),
+            seconds=max(0.0, at - began),
+            error=error,
+            message=message,
         )
 
 

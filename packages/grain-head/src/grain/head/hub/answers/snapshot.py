@@ -24,7 +24,7 @@ from grain.edge.questions import (
     WorkerState,
 )
 from grain.head.hub.names import find_peer, labels
-from grain.head.scheduler.explain import closed_texts, full_text, reserved_text
+from grain.head.scheduler.explain import closed_texts, full_text, reserved_text, why_never
 from grain.resource import Opaque, to_data
 from grain.worker.messages import LANE
 
@@ -74,9 +74,9 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
                 mission.name or mission.id[:8],
                 mission.host,
                 registry.wall_time(at),
-                mission.done,
-                mission.failed,
-                mission.retried,
+                mission.shown.done,
+                mission.shown.failed,
+                mission.shown.retried,
             )
             for mission, at in reversed(registry.ended_missions)
         ],
@@ -129,7 +129,7 @@ def task_facts(
         if lease.call is not None:
             _, function, began = lease.call
         return {
-            "function": mission.function_names.get(function, ""),
+            "function": mission.shown.function_names.get(function, ""),
             "worker": lease.worker.name,
             "host": lease.worker.host,
             "began": registry.wall_time(began),
@@ -138,7 +138,7 @@ def task_facts(
     for ended, worker, began, at, why in reversed(registry.ended_tasks):
         if ended.mission is mission and ended.number == number:
             return {
-                "function": mission.function_names.get(ended.function, ""),
+                "function": mission.shown.function_names.get(ended.function, ""),
                 "worker": worker,
                 "began": registry.wall_time(began),
                 "seconds": at - began,
@@ -146,7 +146,7 @@ def task_facts(
                 "why": why,
             }
     if task is not None:
-        return {"function": mission.function_names.get(task.function, "")}
+        return {"function": mission.shown.function_names.get(task.function, "")}
     return {}
 
 
@@ -258,9 +258,9 @@ def _mission(
     mission: MissionRecord, labels: dict[int, str], running: int, waiting: int
 ) -> MissionState:
     return MissionState(
-        done=mission.done,
-        failed=mission.failed,
-        retried=mission.retried,
+        done=mission.shown.done,
+        failed=mission.shown.failed,
+        retried=mission.shown.retried,
         id=mission.id,
         name=mission.name,
         label=labels[mission.number],
@@ -281,7 +281,7 @@ def _queue(
 ) -> QueueState:
     """Return what is shown of a queue, of whose running tasks some are lanes without a call."""
     head = queue.head()
-    never = registry.scheduler.why_never(queue.request, now, queue.interpreter) if head else None
+    never = why_never(registry.scheduler, queue.request, now, queue.interpreter) if head else None
     never = _shortened(never)
     task: TaskRecord | None = head.record if head else None
     return QueueState(

@@ -1,0 +1,23 @@
+"""Files that Grain or a job has written, as they are read."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.eventlog.files import read_plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("content", [b"", b"a", b"a" * 3_000_000])
+def test_a_plain_file_is_read_whole(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a").write_bytes(content)
+    assert content == read_plain(tmp_path / "a")
+
+
+def test_a_file_of_the_kernel_is_read_though_it_has_no_size() -> None:
+    assert read_plain("/proc/self/stat").startswith(b"%d (" % os.getpid())
