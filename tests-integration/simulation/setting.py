@@ -150,7 +150,7 @@ class Setting(ABC):
         self.lane_brevity = 1e-3 if seed % 2 else 1.0
         self.held_from = seed % 3
         self.lane_slice = (0.02, 40.0, 400.0)[seed % 4 % 3]
-        self.widths = (3, 12, 40) if seed % 2 else (1, 3, 6)
+        self.widths: tuple[int, ...] = (3, 12, 40) if seed % 2 else (1, 3, 6)
         self.lane_calls = cast.calls
         self.mission_lanes = cast.lanes
         # Where lanes have numbers among the tasks: the place in its mission's plan, by number.

@@ -354,7 +354,7 @@ class LaneUser:
     def end(self, ending: Any, payload: bytes | None, ended: Any) -> None:
         """End the lane by an outcome of its own that lies."""
         if ended is not None:
-            payload = msgspec.msgpack.encode(LaneOutcome(False, ended, payload))
+            payload = msgspec.msgpack.encode(LaneOutcome(False, ((ended, payload),)))
         self.session.on_message(Resolved(self.asked[-1], ending), payload)
 
     def settle(self) -> None:
