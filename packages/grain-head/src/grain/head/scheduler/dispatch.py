@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from grain.head.scheduler.numbered import Numbered
 from grain.head.scheduler.places import places_of
 from grain.head.scheduler.state import Alternative, Start, Task, serving_gang
+from grain.resource import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -263,6 +264,9 @@ class StartDecisions:
                 return False
             if not by.bit & first.open or first.barred is not None:
                 return False
+            # Where its group has learned meanwhile, the next one asks for another amount.
+            if by.learns and _memory(held) != _memory(by.space):
+                return False
             worker.returned.pop()
             starts.append(self._start(by, worker, now, held))
             if worker.reservation is not reservation:
@@ -299,6 +303,7 @@ class StartDecisions:
     def _serve_first(self, starts: list[Start], now: float) -> None:
         """Try the first untried queue: start its oldest task on the worker that it fits best."""
         for _, _, queue in self._queues.order:
+            # There is one: `dispatch` asks only while a bit is set.
             if self._queues.untried & queue.bits:
                 break
             if self._table.bounded:
@@ -310,6 +315,7 @@ class StartDecisions:
                 for worker in members:
                     self._queues.place(worker)
                 return
+        # It fits nowhere now. Whatever becomes free sets its bits again.
         self._queues.untried &= ~queue.bits
 
     def _place(self, worker: WorkerAccount) -> None:
@@ -324,6 +330,7 @@ class StartDecisions:
         tightest = 0.0
         for level in self._queues.levels.fitting(by):
             slack = level.slack[by.bit]
+            # The levels come with the tightest fit first.
             if best is not None and slack > tightest:
                 break
             for worker in level.candidates(by, now):
@@ -419,3 +426,8 @@ class StartDecisions:
                 for member, seat in zip(members[1:], seats, strict=True)
             ),
         )
+
+
+def _memory(held: Resource) -> float:
+    memory = held.get(Memory)
+    return memory.M if isinstance(memory, Memory) else 0
