@@ -1,4 +1,4 @@
-"""The rows: what every display knows of tasks, of their runs, and of why these failed."""
+"""The rows: what every display knows of tasks, runs, failures, functions, and of what is here."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.strip import Strip
 
-    from grain.cli.query import Explanation
     from grain.cli.top.link import Link
     from grain.cli.top.tables.picture import Marks
     from grain.edge.questions import OverviewAnswer
@@ -247,7 +246,7 @@ class WorkerScreen(_Details):
 
 def task_lines(
     name: str,
-    explanation: Explanation | None,
+    explanation: WhyAnswer | None,
     output: LogTail,
     log: WorkerLog | None,
     lost: Sequence[str] | None = None,
