@@ -63,4 +63,5 @@ def test_each_outcome_is_confirmed_once_and_as_tried_again_if_it_is(
     confirmed = [task for one in messages for task in (*one.tasks, *one.retried)]
     assert sorted(task for task, _ in outcomes) == sorted(confirmed)
     assert retried == {task for one in messages for task in one.retried}
-    assert [] == receipts.arrived == list(receipts.take())
+    assert [] == receipts.arrived
+    assert [] == list(receipts.take())
