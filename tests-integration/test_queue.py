@@ -265,30 +265,45 @@ async def test_what_ends_a_worker_of_a_real_slurm_is_not_the_failure_of_its_job(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("way", ["qdel {job}", "qmod -rj {job}"])
+@pytest.mark.parametrize(
+    ("way", "queue"),
+    [
+        ("qdel {job}", "main.q"),
+        ("qmod -rj {job}", "main.q"),
+        # The queue's limit, of which the worker knows nothing: SIGUSR2, then SIGKILL.
+        ("sleep 65", "short.q"),
+    ],
+)
 async def test_what_ends_a_worker_of_a_real_grid_engine_is_not_the_failure_of_its_job(
-    jobs: Jobs, way: str
+    jobs: Jobs, way: str, queue: str
 ) -> None:
     try:
         with real_grid_engine("--cores=8", "--memory=64000", "--notify=8") as (batch, _):
-            await check_another_run(jobs, batch, ("qstat", "-s", "r"), way)
+            script = f'cores = 4\nqueue = "{queue}"\n'
+            await check_another_run(jobs, batch, ("qstat", "-s", "r"), way, script)
     except Missing as missing:
         pytest.skip(str(missing))
 
 
-async def check_another_run(jobs: Jobs, batch: Batch, running: Sequence[str], way: str) -> None:
+async def check_another_run(
+    jobs: Jobs,
+    batch: Batch,
+    running: Sequence[str],
+    way: str,
+    script: str = 'cores = 4\nwalltime = "00:20:00"\n',
+) -> None:
     """End the worker of a job, and see that the job runs again on another one.
 
     Args:
         running: the command that lists what runs: the job, and whatever else.
         way: the command that ends it.
+        script: how workers are asked for.
     """
     with jobs.site.gnaw(), trio.fail_after(300):
         path = f"{Path(sys.executable).parent}:{batch.env['PATH']}"
         jobs.site.environ.update({**batch.env, "PATH": path, "XDG_STATE_HOME": jobs.state})
         (jobs.site.folder / "grain.toml").write_text(
-            f'system = "{batch.system}"\naddress = "{jobs.site.address}"\n'
-            '[script]\ncores = 4\nwalltime = "00:20:00"\n'
+            f'system = "{batch.system}"\naddress = "{jobs.site.address}"\n[script]\n{script}'
         )
         await jobs.grain("up", "-n", "1")
         number = await jobs.submit("job.sh", "a")

@@ -69,7 +69,7 @@ import statistics
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
-from grain.head.scheduler.starvation_guard import FEW_WORKERS, MAX_OVERTAKES, MORE_OVERTAKES
+from grain.head.scheduler.guard.starvation_guard import FEW_WORKERS, MAX_OVERTAKES, MORE_OVERTAKES
 from grain.head.testing import SimulatedTask, simulate
 from grain.resource import Cores
 from tools.bench import say

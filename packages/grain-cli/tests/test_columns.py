@@ -6,9 +6,9 @@ from grain.cli.columns import Column, fields, rows_text
 from grain.resource.figures import clock
 
 COLUMNS: tuple[Column[tuple[str, float, str]], ...] = (
-    Column("NAME", lambda row: row[0], elastic=True),
-    Column("TOOK", lambda row: row[1], clock, narrow=True, under="took {}"),
-    Column("WHY", lambda row: row[2], narrow=True, under="{}", elastic=True),
+    Column("NAME", lambda row: row[0], least=5),
+    Column("TOOK", lambda row: row[1], clock, rank=1, under="took {}"),
+    Column("WHY", lambda row: row[2], rank=1, under="{}", least=5),
 )
 ROWS = [("a" * 30, 90.0, "exit status 3"), ("b", 2.0, "")]
 

@@ -181,7 +181,7 @@ def register_worker_late(self: Workers, link: object, message: Any, now: float) 
 
 
 def submit_again(self: Missions, record: MissionRecord, *args: Any) -> None:
-    record.last_submitted = -1
+    record.on_link.last_submitted = -1
     Missions._submit(self, record, *args)
 
 

@@ -25,7 +25,7 @@ from grain.head.hub.tasks.runs import Runs
 from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
 from grain.head.scheduler.cluster import ClusterPool
-from grain.head.scheduler.starvation_guard import StarvationGuard
+from grain.head.scheduler.guard.starvation_guard import StarvationGuard
 from grain.remote_exer import MissionSession
 from grain.remote_exer.session.registration import Registration
 from grain.worker.agent.session import WorkerSession
@@ -467,7 +467,10 @@ SLIPS: dict[str, Slip] = {
         Runs, "confirm", "lease.session = worker.session", "pass"
     ),
     "a mission that comes back submits to nobody": Slip(
-        Missions, "_register", "mission.last_submitted = -1", "pass"
+        Missions,
+        "_register",
+        "MissionOnLink()",
+        "MissionOnLink(last_submitted=mission.on_link.last_submitted)",
     ),
     "what waits stays in the queue when a connection is replaced": Slip(
         Missions, "_register", "self._detach(mission)", "pass"
@@ -581,7 +584,7 @@ SLIPS: dict[str, Slip] = {
         "self._registry.shares.age(mission.share, queue.priority)",
     ),
     "a task that has run costs its mission another turn": Slip(
-        Missions, "_submit", "again = has_run or ", "again = "
+        Missions, "_age", "again = has_run or ", "again = "
     ),
     "a mission that comes back keeps the place of what it had waiting": Slip(
         Missions, "_detach", "mission.share.give_back()", "pass"

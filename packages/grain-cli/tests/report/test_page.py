@@ -26,7 +26,7 @@ from grain.eventlog.schema import (
     WorkerLeft,
 )
 from grain.eventlog.usage import Usage
-from grain.facts.totals import Histogram
+from grain.facts.amounts import Histogram
 from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
 

@@ -64,7 +64,7 @@ def test_a_star_stands_at_the_column_that_the_rows_are_sorted_by() -> None:
     plain = head_line(table.columns, where)
 
     for column in table.columns[:-1]:
-        head = column.head
+        head = column.name
         assert plain.replace(f"{head} ", f"{head}*", 1) == head_line(table.columns, where, head)
 
 

@@ -187,7 +187,7 @@ def test_open_tasks_are_counted_and_listed() -> None:
     ]
     for line in lines:
         fold.feed(line)
-        counts.append((fold.total.waiting, fold.total.running))
+        counts.append(fold.open)
 
     assert [(1, 0), (2, 0), (1, 1), (1, 1), (2, 0), (1, 1), (1, 0), (1, 0)] == counts
     assert [("g", None)] == [(task.function, task.started) for task in fold.open_tasks()]
@@ -219,13 +219,13 @@ def test_the_open_tasks_of_all_functions_are_those_that_are_open(
             fold.feed(RunEnded(time=at, task=task, outcome="lost", worker="w", final=final))
 
         tasks = list(fold.open_tasks())
-        for name, counts in fold.by_function.items():
+        for name in fold.waiting:
             own = [one for one in tasks if one.function == name]
             waiting = sum(one.started is None for one in own)
-            assert (waiting, len(own) - waiting) == (counts.waiting, counts.running)
+            assert (waiting, len(own) - waiting) == (fold.waiting[name], fold.running[name])
         waiting = sum(one.started is None for one in tasks)
-        assert (waiting, len(tasks) - waiting) == (fold.total.waiting, fold.total.running)
-        assert {one.function for one in tasks} <= fold.by_function.keys()
+        assert (waiting, len(tasks) - waiting) == fold.open
+        assert {one.function for one in tasks} <= fold.waiting.keys()
 
 
 def test_while_not_all_tasks_have_lines_their_numbers_are_those_of_the_last_look() -> None:
@@ -235,11 +235,11 @@ def test_while_not_all_tasks_have_lines_their_numbers_are_those_of_the_last_look
     fold.feed(StandingTasks(time=2.0, functions=(look,)))
     fold.feed(TaskSubmitted(time=3.0, task=2, function="f"))
 
-    assert ["g"] == list(fold.by_function)
-    assert (40_783, 12) == (fold.total.waiting, fold.total.running)
+    assert ["g"] == list(fold.waiting)
+    assert (40_783, 12) == fold.open
 
     fold.feed(StandingTasks(time=4.0))
-    assert {"f": 2} == {name: one.waiting for name, one in fold.by_function.items()}
+    assert {"f": 2} == fold.waiting
 
 
 def test_a_run_after_one_that_was_handed_back_is_not_after_a_failure() -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from grain.eventlog.causes import pattern_of
 from grain.eventlog.schema import RunEnded, TaskSubmitted
 from grain.eventlog.usage import Usage
+from grain.facts.amounts import Histogram
 from grain.facts.fold import Fold
-from grain.facts.totals import Histogram, Totals
+from grain.facts.totals import Totals
 from grain_testkit.event_logs import SyntheticMission
 
 if TYPE_CHECKING:

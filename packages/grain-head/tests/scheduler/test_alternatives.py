@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from grain.head.scheduler.explain import needs_larger, why_never
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.testing import Cluster, check_scheduler
 from grain.resource import Capacity, Cores, Either, GPUs, Memory, Resource, WTime
@@ -291,14 +292,14 @@ def test_every_alternative_is_explained_on_each_worker() -> None:
 def test_a_request_is_impossible_only_if_all_alternatives_are() -> None:
     scheduler = Cluster(Cores(2), Cores(3)).scheduler
 
-    assert scheduler.why_never(GPU | Cores(2), 0.0) is None
-    assert not scheduler.needs_larger(GPU | Cores(2))
-    assert scheduler.needs_larger(EITHER)
+    assert why_never(scheduler, GPU | Cores(2), 0.0) is None
+    assert not needs_larger(scheduler, GPU | Cores(2))
+    assert needs_larger(scheduler, EITHER)
     assert (
         "w0: for GPUs(1) it has no GPUs at all, and for Cores(4) it has CPU_Cores([0-1]), asked "
         "for Cores(4); w1: for GPUs(1) it has no GPUs at all, and for Cores(4) it has "
         "CPU_Cores([0-2]), asked for Cores(4)"
-    ) == scheduler.why_never(EITHER, 0.0)
+    ) == why_never(scheduler, EITHER, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.head.scheduler.cluster import ClusterPool
+from grain.head.scheduler.explain import why_never
 from grain.head.testing import Cluster
 from grain.resource import Cores, Either, GPUs, Licences, Resource, resource_kind
 
@@ -341,8 +342,8 @@ def test_a_request_says_why_it_waits_and_why_it_never_can() -> None:
     assert "it waits for Licences(vasp=1): 2 of 2 vasp in use" in of.why(waits).reasons
     text = "the whole cluster has Licences(vasp=2), asked for Licences(vasp=3)"
     assert f"never, {text}" in of.why(never).reasons
-    assert text == of.scheduler.why_never(Cores(1) & Licences(vasp=3), 0.0)
-    assert of.scheduler.why_never(Cores(1) & Licences(vasp=1), 0.0) is None
+    assert text == why_never(of.scheduler, Cores(1) & Licences(vasp=3), 0.0)
+    assert why_never(of.scheduler, Cores(1) & Licences(vasp=1), 0.0) is None
 
 
 def test_a_number_that_a_command_tells_is_not_made_up_in_messages() -> None:
@@ -353,16 +354,16 @@ def test_a_number_that_a_command_tells_is_not_made_up_in_messages() -> None:
 
     assert "it waits for Licences(vasp=1): 0 of 0 vasp in use, vasp: b" in of.why(waits).reasons
     text = "the whole cluster has Licences(orca=2, vasp), asked for Licences(nix=1)"
-    assert text == of.scheduler.why_never(Cores(1) & Licences(nix=1), 0.0)
+    assert text == why_never(of.scheduler, Cores(1) & Licences(nix=1), 0.0)
     plain = {"Licences": Licences(0)}, {"Licences": Licences(10**9)}
     of = Cluster(Cores(8), cluster=ClusterPool(*plain))
     text = "the whole cluster has Licences, asked for Licences(nix=1)"
-    assert text == of.scheduler.why_never(Cores(1) & Licences(nix=1), 0.0)
+    assert text == why_never(of.scheduler, Cores(1) & Licences(nix=1), 0.0)
 
 
 def test_a_kind_that_neither_a_worker_nor_the_scheduler_has_is_named() -> None:
     of = Cluster(Cores(8))
-    why = of.scheduler.why_never(Cores(1) & Licences(1), 0.0)
+    why = why_never(of.scheduler, Cores(1) & Licences(1), 0.0)
 
     assert (
         "neither a worker here nor the scheduler has Licences, see [head.res] in grain.toml; "

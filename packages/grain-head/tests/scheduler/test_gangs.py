@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.head.scheduler.explain import explain
-from grain.head.scheduler.starvation_guard import (
+from grain.head.scheduler.explain import explain, why_never
+from grain.head.scheduler.guard.starvation_guard import (
     EMPTYING,
     FEW_WORKERS,
     MAX_OVERTAKES,
@@ -222,15 +222,15 @@ def test_a_gang_may_be_one_of_several_alternatives() -> None:
 def test_too_few_workers_for_a_gang_are_counted() -> None:
     cluster = Cluster(Cores(4), Cores(4), Cores(1))
 
-    why = cluster.scheduler.why_never(3 * Cores(2), 0.0)
+    why = why_never(cluster.scheduler, 3 * Cores(2), 0.0)
 
     assert why == (
         "3 * Cores(2) needs 3 workers at once, and only 2 that are here would do; "
         "w2: it has CPU_Cores([0]), asked for Cores(2)"
     )
-    assert cluster.scheduler.why_never(2 * Cores(2), 0.0) is None
+    assert why_never(cluster.scheduler, 2 * Cores(2), 0.0) is None
     assert "of one job at once, and only 1 that is here" in str(
-        cluster.scheduler.why_never(gang(2, Cores(2), same="job"), 0.0)
+        why_never(cluster.scheduler, gang(2, Cores(2), same="job"), 0.0)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from grain.head.scheduler.explain import why_never
 from grain.head.testing import Cluster
 from grain.resource import Cores, WTime
 
@@ -88,6 +89,6 @@ def test_why_names_the_interpreter_that_is_needed_and_the_one_that_is_there() ->
         f"it needs {OLD}, as its function or an argument travels by value",
         f"w0: never, {why}",
     ) == cluster.why(task).reasons
-    assert f"w0: {why}" == cluster.scheduler.why_never(Cores(1), 0.0, OLD)
-    assert cluster.scheduler.why_never(Cores(1), 0.0, NEW) is None
-    assert cluster.scheduler.why_never(Cores(1), 0.0) is None
+    assert f"w0: {why}" == why_never(cluster.scheduler, Cores(1), 0.0, OLD)
+    assert why_never(cluster.scheduler, Cores(1), 0.0, NEW) is None
+    assert why_never(cluster.scheduler, Cores(1), 0.0) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from grain.head.scheduler.explain import needs_larger, why_never
 from grain.head.testing import Cluster
 from grain.resource import Capacity, Cores, GPUs, Node, Resource, Token, WTime
 
@@ -132,21 +133,21 @@ def test_an_impossible_request_is_explained_worker_by_worker(
     """The reason names what is missing on each worker."""
     cluster = Cluster(Cores(4) & WTime(T=50))
 
-    assert cluster.scheduler.why_never(request_, 0.0) == reason
-    assert larger == cluster.scheduler.needs_larger(request_)
+    assert why_never(cluster.scheduler, request_, 0.0) == reason
+    assert larger == needs_larger(cluster.scheduler, request_)
 
 
 def test_why_never_of_workers_that_are_not_there() -> None:
     """Without workers that take tasks, that is the reason."""
     cluster = Cluster()
-    assert cluster.scheduler.why_never(Cores(1), 0.0) == "no worker is here"
-    assert not cluster.scheduler.needs_larger(Cores(1))
+    assert why_never(cluster.scheduler, Cores(1), 0.0) == "no worker is here"
+    assert not needs_larger(cluster.scheduler, Cores(1))
 
     cluster.drain(cluster.join(Cores(1)))
-    assert cluster.scheduler.why_never(Cores(1), 0.0) == "w0: it takes no more tasks"
+    assert why_never(cluster.scheduler, Cores(1), 0.0) == "w0: it takes no more tasks"
 
     cluster.join(Node(1, 1))
-    assert cluster.scheduler.why_never(Cores(1), 0.0) is None
+    assert why_never(cluster.scheduler, Cores(1), 0.0) is None
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_nothing_starts_when_the_time_of_a_worker_is_over(waits: Resource) -> No
 
     assert [second] == cluster.waiting
     assert str(cluster.why(second)).endswith("w0: never, its time is over")
-    assert "w0: its time is over" == cluster.scheduler.why_never(waits, 4)
+    assert "w0: its time is over" == why_never(cluster.scheduler, waits, 4)
 
 
 def test_there_is_room_where_a_task_would_start_at_once() -> None:

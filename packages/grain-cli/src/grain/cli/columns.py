@@ -1,4 +1,4 @@
-"""Columns over rows, and their writers: tables as text, and fields of formats. Pure.
+"""Columns over rows, and their writers: tables as text, fields of formats, data. Pure.
 
 A display says which columns it has; a writer lays the same figures out. So a figure has one name
 and one form in all displays, and a new one is one column.
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from grain.cli.show import NARROW, Row, one_line, table
+from grain.cli.show import Row, one_line, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 R = TypeVar("R")
 
+_NARROW = 60  # columns of a terminal below which a table has fewer of them, if it can
 _NOTHING = ("", "-")  # of which no line under a row speaks
 
 
@@ -25,27 +26,32 @@ class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A figure of a row.
 
     Attributes:
-        name: its head.
-        value: returns the figure of a row.
+        name: its head, or its key in data.
+        value: returns the figure of a row; None if there is none.
         text: formats it.
-        narrow: True if the column goes where the table is too wide for a narrow terminal, or, if
-            it is elastic, for any.
+        rank: the larger, the sooner it goes where there is little room; 0 never does.
         under: where it goes then, as in ``"took {}"``: under the row; "" for away.
-        elastic: True if it is shortened before others.
+        least: characters to which it may be shortened, before others; 0 if it may not.
+        right: True for numbers, which stand at the right.
+        tail: True for names that differ at their end: what is too long lacks its middle.
         width: characters in a format, negative for a value at the left; None for as wide as it is.
         cut: the end of a value that is cut; None if values stay whole, whatever the width.
         after: the text behind it in a format.
+        kind: the type of the figures, in tables of other programs.
     """
 
     name: str
     value: Callable[[R], Any]
     text: Callable[[Any], str] = str
-    narrow: bool = False
+    rank: int = 0
     under: str = ""
-    elastic: bool = False
+    least: int = 0
+    right: bool = False
+    tail: bool = False
     width: int | None = None
     cut: str | None = ""
     after: str = ""
+    kind: type = str
 
     def shown(self, row: R) -> str:
         """Return the figure of a row as text."""
@@ -59,6 +65,11 @@ class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
         if cut is not None and len(text) > size:
             text = text[: max(size - len(cut), 0)] + cut * (size > 0)
         return (text.ljust(size) if self.width < 0 else text.rjust(size)) + self.after
+
+
+def data(columns: Iterable[Column[R]], row: R) -> dict[str, Any]:
+    """Return a row as plain data."""
+    return {column.name: column.value(row) for column in columns}
 
 
 def fields(
@@ -87,6 +98,9 @@ def rows_text(
 ) -> str:
     """Format rows as a table; see `grain.cli.show.table`.
 
+    Where it is too wide, columns that have a rank go if the terminal is narrow, and those that may
+    be shortened, too, go on any.
+
     Args:
         below: returns what stands under a row, a sentence each.
     """
@@ -96,7 +110,7 @@ def rows_text(
     widths = [max(len(line[at]) for line in lines) for at in range(len(listed))]
     room = math.inf if most is None else most
     tight = sum(widths) + 2 * (len(widths) - 1) > room
-    away = [one.narrow and tight and (one.elastic or room < NARROW) for one in listed]
+    away = [bool(one.rank) and tight and (one.least > 0 or room < _NARROW) for one in listed]
     shown = [at for at, gone in enumerate(away) if not gone]
     under = [at for at, gone in enumerate(away) if gone and listed[at].under]
     rows_shown = []
@@ -105,5 +119,5 @@ def rows_text(
             listed[at].under.format(line[at]) for at in under if line[at] not in _NOTHING
         )
         rows_shown.append(Row([line[at] for at in shown], [*[first] * bool(first), *below(row)]))
-    elastic = [place for place, at in enumerate(shown) if listed[at].elastic]
+    elastic = [place for place, at in enumerate(shown) if listed[at].least]
     return table(title, [listed[at].name for at in shown], rows_shown, most, elastic)

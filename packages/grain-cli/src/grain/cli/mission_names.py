@@ -20,10 +20,11 @@ import click
 
 from grain.cli.mission_records import find as find_start
 from grain.cli.mission_records import missions_folder, read
-from grain.cli.show import clean, minute
+from grain.cli.show import clean
 from grain.eventlog.errors import LogError, NoSuchLog, SeveralRun
 from grain.eventlog.names import fit_name, logs_folder, parse_label
 from grain.eventlog.store import LogStore
+from grain.resource.figures import minute
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from grain.edge.questions import ProgramState, WhyAnswer, WorkerRow, WorkerState
+    from grain.edge.questions import ProgramState, WhyAnswer
+    from grain.facts.rows import Worker
 
 _LONGEST = 1000  # characters of a cell
 _WIDEST = 80  # characters of a column without a limit; a longer cell widens only its own line
@@ -63,7 +64,7 @@ def _without(categories: Collection[str], text: str, keep: str) -> str:
     return _PERHAPS.sub(shown, text)
 
 
-def in_several_clusters(workers: Iterable[WorkerState | WorkerRow]) -> bool:
+def in_several_clusters(workers: Iterable[Worker]) -> bool:
     """Return True if workers of an answer state different clusters, or some state none."""
     return len({worker.cluster for worker in workers}) > 1
 
@@ -144,10 +145,6 @@ def folded(text: str, most: int | None, indent: str = "") -> list[str]:
     )
 
 
-NARROW = 60
-"""Columns below which a table has fewer of them, if it can."""
-
-
 def terminal_width() -> int:
     """Return the columns of the terminal, 40 at least; 80 where there is none."""
     import shutil
@@ -180,16 +177,6 @@ def typed(command: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-def minute(at: float) -> str:
-    """Format Unix seconds as local time to the minute, with the date."""
-    import time
-
-    try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
-    except (OverflowError, OSError, ValueError):
-        return "?"
-
-
 def program_text(program: ProgramState) -> str:
     """Return what is known of a program that runs."""
     used = []
@@ -212,7 +199,7 @@ def explanation_facts(
     why: WhyAnswer, call: str | None, programs: Sequence[ProgramState] | None
 ) -> list[str]:
     """Return what is known of a task beside the reasons for its state, a line each."""
-    from grain.resource.figures import span
+    from grain.resource.figures import moment, span
 
     lines = []
     if text := call or why.function:
@@ -225,15 +212,6 @@ def explanation_facts(
     if why.why:
         lines.append(f"the reason: {why.why}")
     return lines + [program_text(program) for program in programs or ()]
-
-
-def moment(at: float, now: float | None = None) -> str:
-    """Format seconds since Unix' epoch as local time, with the date unless it is of today."""
-    import time
-
-    then, today = time.localtime(at), time.localtime(now)
-    same = then[:3] == today[:3]
-    return time.strftime("%H:%M:%S" if same else "%Y-%m-%d %H:%M:%S", then)
 
 
 def resources(data: Any) -> str:

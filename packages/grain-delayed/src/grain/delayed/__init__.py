@@ -15,7 +15,6 @@ mission (`graph.MissionTasks`) and not the mission.
 Map:
 
 - ``errors``: the errors of this package
-- ``times``: points and spans of time as text
 - ``advice``: lines on code that works and is not what its author wants
 - ``overload``: the warning about too many waiting tasks
 - ``host``: waiting in trio, or in the asyncio loop whose guest trio is

@@ -11,6 +11,7 @@ Map:
 
 - ``plan``: which attempt of which job is next; no I/O.
 - ``halting``: which array has had too many failures; no I/O.
+- ``unmet``: which requests no worker can meet, for commands; no I/O.
 - ``desk``: what it reads from the files, and writes to them.
 - ``mission``: the loop between the desk and the executor.
 - ``lifetime``: of one that is a batch job: its successor, and its end without work.

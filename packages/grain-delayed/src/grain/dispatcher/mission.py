@@ -9,17 +9,16 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
 import outcome
 import trio
 
 from grain.dispatcher.desk import Desk, next_pause
+from grain.dispatcher.unmet import UnmetRequests
 from grain.files.batch_jobs import jobs_over
 from grain.head import collapsing
 from grain.head.messages import AVOIDED
 from grain.head.needs.again import replaced
 from grain.queue.errors import QueueError
-from grain.queue.records import UnmetRequest
 from grain.queue.states import FINAL, next_memory
 from grain.resource import Cores, ResourceError, WTime, from_data
 from grain.worker import Call
@@ -52,10 +51,6 @@ one did."""
 
 _LOOK = 0.25  # seconds between two looks for new jobs and wishes
 _LOOK_UNMET = 1.0  # seconds between two looks for requests that no worker can meet
-# Seconds for which no worker could meet a request, until commands say so: workers that are there
-# come back within these when a scheduler starts, those of a batch system later.
-_UNMET = 10.0
-_UNMET_BY_NONE = 60.0  # the same as long as no worker has joined
 _LOOK_AWAY = 5.0  # seconds between two looks for the end of a run that no executor knows
 # Seconds between two questions to batch systems about the same runs, and at least until one about
 # further runs. Slurm lists a job for 300 s after its end, unless the site says otherwise
@@ -120,9 +115,7 @@ class DispatchLoop:
         self._ends: list[tuple[TaskAttempt, outcome.Outcome[None]]] = []
         # Where attempts at jobs have failed, which go elsewhere first; of the last ones.
         self._failed_on: dict[tuple[int, int | None], tuple[FailedOn, ...]] = {}
-        # Since when no worker here can meet a request; and the requests that commands know of.
-        self._unmet_since: dict[tuple[bytes, float], float] = {}
-        self._unmet: list[UnmetRequest] = []
+        self._unmet = UnmetRequests()
         self._woken = trio.Event()
         self._one_thread = trio.CapacityLimiter(1)
         self.busy_at = trio.current_time()
@@ -354,20 +347,14 @@ class DispatchLoop:
 
     async def _tell_unmet(self) -> None:
         """Tell commands which requests no worker can meet that is here, nor could for a while."""
-        now, since = trio.current_time(), self._unmet_since
-        self._unmet_since, unmet = {}, []
-        for ticket, message in self._executor.unmet().items():
-            if ticket not in self._starts:
-                continue
-            job = self._desk.book.entries[self._starts[ticket].number].job
-            key = (msgspec.json.encode(job.request), job.timeout)
-            began = self._unmet_since[key] = since.get(key, now)
-            if now >= began + (_UNMET if message.workers else _UNMET_BY_NONE):
-                why = message.why if message.cluster else ""
-                unmet.append(UnmetRequest(request=job.request, timeout=job.timeout, why=why))
-        if unmet != self._unmet:
-            self._unmet = unmet
-            await self._blocking(partial(self._desk.note_unmet, unmet))
+        entries, starts = self._desk.book.entries, self._starts
+        waiting = [
+            (entries[starts[ticket].number].job, message)
+            for ticket, message in self._executor.unmet().items()
+            if ticket in starts
+        ]
+        if self._unmet.look(waiting, trio.current_time()):
+            await self._blocking(partial(self._desk.note_unmet, self._unmet.known))
 
     async def _ask_batch_systems(self) -> None:
         """Ask them now and then whether the jobs of workers are over of which nothing is heard."""

@@ -13,5 +13,6 @@ Map:
 - ``rows``: the rows.
 - ``fold``: lines put together to tasks and runs, on one axis of time.
 - ``totals``: what runs add up to, by function and outcome; failures by cause.
+- ``amounts``: amounts, counted: their sum, their bounds, their quantiles.
 - ``clocks``: by how much workers' clocks differ from the writer's.
 """

@@ -20,6 +20,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -45,25 +46,6 @@ if TYPE_CHECKING:
     from grain.facts.rows import Run
 
 
-class OpenCounts:
-    """The open tasks of one function, or of all.
-
-    Attributes:
-        waiting: those that wait.
-        running: those that run.
-    """
-
-    __slots__ = ("running", "waiting")
-
-    def __init__(self, waiting: int = 0, running: int = 0) -> None:
-        self.waiting = waiting
-        self.running = running
-
-
-NO_TASKS = OpenCounts()
-"""That of a function without open tasks: it is never changed."""
-
-
 class Fold:
     """The tasks of a log that are open, from its lines in their order.
 
@@ -73,8 +55,7 @@ class Fold:
 
     Attributes:
         clock_change: seconds that were added to the writer's clock in the course of the log.
-        by_function: the numbers of open tasks of functions.
-        total: those of all functions.
+        waiting, running: how many tasks wait and run, by function.
     """
 
     def __init__(self, clocks: WorkerClocks | None = None) -> None:
@@ -84,14 +65,20 @@ class Fold:
         self.first: float | None = None
         self.now = 0.0
         self.clock_change = 0.0
-        # By the lines of single tasks; and by the last `StandingTasks`, where it holds.
-        self._listed: dict[str, OpenCounts] = {}
-        self._listed_total = OpenCounts()
-        self.by_function = self._listed
-        self.total = self._listed_total
+        # By the lines of single tasks; a `StandingTasks` takes their place for as long as it holds.
+        self._listed: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+        self._listed_open = [0, 0]
+        self.waiting, self.running = self._listed
+        self._stands: tuple[int, int] | None = None
         self._open: dict[int, Task] = {}
         # Requests are equal for thousands of tasks: one object for each.
         self._requests: dict[tuple[tuple[str, float], ...], dict[str, float]] = {}
+
+    @property
+    def open(self) -> tuple[int, int]:
+        """The numbers of tasks that wait and run, of all functions."""
+        waiting, running = self._listed_open if self._stands is None else self._stands
+        return waiting, running
 
     def advance(self, line: AnyLine) -> float:
         """Return the time of a line on the axis of the log; it never goes back."""
@@ -176,24 +163,23 @@ class Fold:
     def _stand(self, line: StandingTasks) -> None:
         """Take the numbers of open tasks, of which some have no lines; or have lines again."""
         if not line.functions:
-            self.by_function, self.total = self._listed, self._listed_total
+            (self.waiting, self.running), self._stands = self._listed, None
             return
-        self.by_function = {
-            one.function: OpenCounts(one.waiting + one.ahead + one.blocked, one.running)
-            for one in line.functions
-        }
-        counts = self.by_function.values()
-        self.total = OpenCounts(sum(c.waiting for c in counts), sum(c.running for c in counts))
+        self.waiting, self.running = Counter(), Counter()
+        for one in line.functions:
+            self.waiting[one.function] += one.waiting + one.ahead + one.blocked
+            self.running[one.function] += one.running
+        self._stands = self.waiting.total(), self.running.total()
 
     def _count(self, function: str, waiting: int = 0, running: int = 0) -> None:
         """Change the numbers of open tasks that have lines."""
-        self._listed_total.waiting += waiting
-        self._listed_total.running += running
-        counts = self._listed.get(function)
-        if counts is None:
-            counts = self._listed[function] = OpenCounts()
-        counts.waiting += waiting
-        counts.running += running
+        by_waiting, by_running = self._listed
+        if waiting:
+            by_waiting[function] += waiting
+            self._listed_open[0] += waiting
+        if running:
+            by_running[function] += running
+            self._listed_open[1] += running
 
     def _submitted(self, line: TaskSubmitted, since: float) -> Task:
         return Task(

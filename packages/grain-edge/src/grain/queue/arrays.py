@@ -126,6 +126,7 @@ def _range(part: str, given: str) -> tuple[int, int, int]:
 
 def _apart(ranges: list[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
     """Return ranges that ascend, with no number twice."""
+    # Most are written so. The way below goes through each number.
     if all(before[1] < after[0] for before, after in itertools.pairwise(ranges)):
         return tuple((first, last, 1 if first == last else step) for first, last, step in ranges)
     return as_ranges(n for first, last, step in ranges for n in range(first, last + 1, step))

@@ -215,6 +215,7 @@ class Entry:
 
     def set_runs(self, task: int | None, runs: list[Run]) -> None:
         """Set the attempts of a task."""
+        # The counts follow the change: an array may have 100,000 tasks.
         before = self.standing(task, 0.0).state if task in self.runs else "PENDING"
         self.runs[task] = runs
         after = self.standing(task, 0.0).state
@@ -298,6 +299,7 @@ class Book:
         Raises:
             CannotWrite: the view is as it was.
         """
+        # Wishes for packed jobs only have no effect any more, so the view need not have them.
         first = min(self.entries, default=self.next_job)
         view = QueueView(
             version=VIEW_VERSION,
@@ -323,6 +325,7 @@ class Book:
             QueueError: a file cannot be understood.
             OSError: a file cannot be read.
         """
+        # Jobs first: the receipt of a job that is not known here is passed over.
         self.read_new()
         for bucket in sorted({self.queue.buckets.of(number) for number in self._open}):
             self._read_receipts(bucket, safe=safe)
@@ -410,6 +413,7 @@ class Book:
             raise NoSuchJob(f"there is no job {number}")
         if number not in self._packed:
             entry = self._packed_entry(number)
+            # Once: what is packed never changes.
             self._packed[number] = None if entry is None else entry.counts
         return self._packed[number]
 
@@ -469,6 +473,7 @@ class Book:
                 waiting.append((task, standing.attempt))
             running += standing.state == "RUNNING"
         begun = Begun(at=now, host=socket.gethostname(), cancelled=by, why=why)
+        # A worker may begin one of them at any moment: the link decides, and not what was read.
         made = set(self.queue.cancel_waiting(number, waiting, begun) if waiting else ())
         for task, attempt in set(waiting) - made:
             # Another process was there first: a worker has begun it, or the dispatcher, which has
@@ -497,6 +502,7 @@ class Book:
             if is_unreadable(job):  # by whoever wrote the view, and perhaps not by us
                 _, job = next(self.queue.jobs_from(number), (number, job))
             same = is_unreadable(job) == is_unreadable(listed.job)
+            # To the writer, a job that it could not read was one task on hold.
             counts = listed.counts if same else None
             entry = self.entries[number] = Entry(number, _bare(job), counts)
             entry.runs = dict(listed.runs)
@@ -521,6 +527,7 @@ class Book:
             entry = self.entries[found] = Entry(found, _bare(job))
             self._open.add(found)
             self.next_job = number = found + 1
+            # Jobs are read before wishes, so a wish may be here whose job came in between.
             for wish in self._wishes:
                 if any(first <= found <= last for first, last in wish.jobs):
                     entry.add_wish(wish)
@@ -550,6 +557,8 @@ class Book:
             receipt = parse_receipt(name)
             if receipt is not None:
                 changed[receipt.job, receipt.task] = None
+        # After the list, and before anything follows from it: else a crash of the host could take
+        # back a receipt, but not what was done because of it.
         if safe:
             self.queue.settle(bucket)
         seen.update(new)
@@ -605,6 +614,7 @@ class Book:
 
     def _begun(self, number: int, task: int | None) -> float | None:
         entry = self.entries.get(number)
+        # It is packed or removed, so it began long ago.
         if entry is None:
             return 0.0
         runs = entry.runs if task is None else {task: entry.runs.get(task, [])}
@@ -721,6 +731,7 @@ class Blocks:
             if block is not None and not entry.job.after_any:
                 return block
             found.append(block)
+        # Where one dependency is enough, all of them have to be blocked.
         return found[0] if found and all(found) else None
 
     def _of_dependency(
@@ -736,6 +747,8 @@ class Blocks:
         one = task if dependency.until == "each" else dependency.task
         for number in waits:
             other = self._book.entries.get(number)
+            # A job waits for smaller numbers. A damaged file that says otherwise must not lead in a
+            # circle.
             if other is None or number >= entry.number:
                 continue
             if one is None and dependency.until != "each":

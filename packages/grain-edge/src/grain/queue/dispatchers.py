@@ -59,10 +59,12 @@ def fate_of(process: ProcessRecord, here: ProcessIdentity | None = None) -> Fate
         ``"runs"``; ``"gone"``: it has ended; ``"rebooted"``: it ended with an earlier boot of this
         host; ``"unknown"``: this process cannot know.
     """
+    # Without these, another process that has got the number since would pass for it.
     if not (process.boot and process.pid_began):
         return "unknown"
     here = here or this_process()
     if process.boot == here.boot:
+        # A container numbers its processes by itself: here, the number is that of another one.
         if process.space != here.space:
             return "unknown"
         if start_time(process.pid) == process.pid_began:
@@ -130,9 +132,11 @@ class Dispatchers:
         content = encode_record(me)
         numbers = self._numbers()
         number = max(numbers, default=0) + 1
+        # Whoever links a number last is in charge, so two that begin at once need no lock.
         while not self._files.link_whole(f"dispatchers/{number}", content):
             number += 1
         for earlier in numbers:
+            # The last ones stay: one that was stopped looks for its own file when it goes on.
             if earlier < number - _KEPT:
                 for name in (
                     f"dispatchers/{earlier}.alive",
@@ -209,6 +213,7 @@ class Dispatchers:
 
         On a full disk nothing happens.
         """
+        # It only saves others the wait until the dispatcher counts as silent.
         with suppress(OSError):
             self._files.disk.create(f"dispatchers/{number}.gone", b"")
 
@@ -254,6 +259,7 @@ class Dispatchers:
         fate = fate_of(dispatcher)
         if fate == "runs" and not also_stopped and is_stopped(dispatcher.pid):
             return None
+        # On another host, only its signs of life tell.
         if fate == "runs" or (fate == "unknown" and self._has_given_sign(number)):
             return LiveDispatcher(number, dispatcher, fate == "runs")
         return None
@@ -290,4 +296,5 @@ class Dispatchers:
         try:
             return msgspec.json.decode(content, type=Dispatcher)
         except UNREADABLE:
+            # It has the number, and so it counts. Another version of Grain may have written it.
             return Dispatcher(host="an unknown host", at=0.0)

@@ -126,6 +126,7 @@ class WholeFiles:
         Raises:
             CannotWrite: it cannot be written.
         """
+        # A name of our own: processes that write at the same time do not disturb each other.
         ready = f"{INCOMING}/{os.urandom(8).hex()}"
         try:
             with _clear(ready):
@@ -154,6 +155,7 @@ class WholeFiles:
         """
         try:
             self.disk.link(ready, name)
+        # Not among the failures below: that a bucket is packed is an answer.
         except NotADirectoryError:
             raise
         # Either name may be what is missing. It is the bucket while our own file is there, and the
@@ -182,6 +184,7 @@ class WholeFiles:
                         "directory on one that has them"
                     ) from error
                 raise CannotWrite(_text(error, name), error.errno or 0) from error
+        # Only then it is reported as made (rule 2).
         if sync:
             self.sync(name.rpartition("/")[0], name)
         return True
@@ -260,6 +263,7 @@ class WholeFiles:
 def _clear(name: str) -> Iterator[None]:
     try:
         yield
+    # Another process has the name: the caller knows what that means.
     except FileExistsError:
         raise
     except OSError as error:

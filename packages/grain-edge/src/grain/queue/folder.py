@@ -227,6 +227,7 @@ class Queue:
         if format_ is None:
             if not make:
                 raise missing
+            # The names of the folders have to survive a crash as well: jobs are promises.
             for above in (folder.parent, folder.parent.parent):
                 with suppress(OSError):  # that of another program, which may not be readable
                     LocalDisk(above).sync("")
@@ -263,6 +264,7 @@ class Queue:
             Uncertain: it may have been submitted.
             NotSynced: it was submitted, but may be lost if the host crashes now.
         """
+        # Only jobs that have a number already: so none can wait for each other in a circle.
         for dependency in job.after:
             for number in dependency.jobs:
                 self._check_dependency(number, dependency.task)
@@ -419,6 +421,7 @@ class Queue:
             try:
                 wish = decode_wish(content)
             except QueueError:
+                # Not an error: those after it would then never be read.
                 wish = Wish(what="signal", jobs=())
             yield found, wish
 
@@ -431,6 +434,7 @@ class Queue:
         try:
             return None if content is None else _decode(content, Begun, "a receipt")
         except QueueError:
+            # It was made, so the attempt is taken: as a missing one, the task would run twice.
             return Begun(at=0.0, host="")
 
     def ended(self, number: int, task: int | None, attempt: int) -> Ended | None:
@@ -442,10 +446,12 @@ class Queue:
         try:
             return None if content is None else _decode(content, Ended, "the receipt of its end")
         except QueueError as error:
+            # Its program is over: as a missing one, its end would be waited for without end.
             return Ended(how="start", at=0.0, status=127, message=str(error))
 
     def attempts(self, number: int, task: int | None = None) -> list[AttemptReceipts]:
         """Return the receipts of all attempts of a task, by opening one after the other."""
+        # By name, as a list may be a minute old. Attempts have no gaps.
         found: list[AttemptReceipts] = []
         while begun := self.begun(number, task, len(found) + 1):
             ended = None if begun.cancelled else self.ended(number, task, len(found) + 1)
@@ -479,6 +485,7 @@ class Queue:
 
     def _packed(self, bucket: int) -> Pack:
         if self._pack is None or self._pack[0] != bucket:
+            # The last one is enough: readers go through the jobs in their order.
             self._pack = (bucket, read_pack(self.files, f"attempts/{bucket}"))
         return self._pack[1]
 
@@ -571,6 +578,7 @@ class Queue:
                             sync=False,
                         ):
                             made.append((task, attempt))
+                    # Packed meanwhile: all of its tasks had ended, so none waits.
                     except NotADirectoryError:
                         return []
                     except CannotWrite as error:
@@ -578,6 +586,7 @@ class Queue:
                             break  # the most names that one file may have
                         raise
                     left.pop()
+        # Once for all names. Until then a crash of the host may take them back.
         if made:
             self.files.sync(folder, folder)
         return made
@@ -635,6 +644,7 @@ class Queue:
             # It may be ours, of a call that was not told whether it was on the disk.
             self.files.sync(name.rpartition("/")[0], name)
         except (NotADirectoryError, FileNotFoundError) as error:
+            # A packed bucket is a file (see `packing`). That there is nothing is damage.
             if isinstance(error, FileNotFoundError):
                 raise CannotWrite(f"attempts of job {number} are gone", errno.ENOENT) from error
         return False

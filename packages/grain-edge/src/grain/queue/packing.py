@@ -56,6 +56,7 @@ def keep_house(book: Book) -> None:
         if _may_pack(book, bucket):
             pack_bucket(queue, bucket, book.entries.values())
             book.forget(bucket)
+    # Full ones only: wishes still come to the last one.
     for bucket in range(queue.buckets.of(book.next_wish)):
         if not _is_packed(queue, "wishes", bucket) and _age(queue, "wishes", bucket) > PACKED_AFTER:
             names = [str(number) for number in queue.buckets.numbers(bucket)]
@@ -91,9 +92,12 @@ def pack_bucket(queue: Queue, bucket: int, entries: Iterable[Entry]) -> None:
                 if run.how != "cancelled" or queue.ended(entry.number, task, run.attempt):
                     receipts.append(receipt_name(entry.number, task, run.attempt, "ended"))
     numbers = [str(number) for number in queue.buckets.numbers(bucket)]
+    # Jobs first: a bucket counts as packed once its receipts are, so one that is packed by half
+    # still counts as open.
     if not _is_packed(queue, "jobs", bucket):
         _pack(queue, "jobs", bucket, numbers)
     if not _is_packed(queue, "attempts", bucket):
+        # One that came since would go with the directory.
         more = set(queue.receipt_names(bucket)) - set(receipts)
         if more:
             raise OSError(0, f"bucket {bucket} has receipts that were not read: {min(more)}")
@@ -135,6 +139,7 @@ def forget_old(book: Book) -> None:
         OSError, QueueError: a file cannot be read.
     """
     queue = book.queue
+    # How these ended decides whether jobs that wait for them may begin.
     needed = {
         queue.buckets.of(number)
         for entry in book.open_entries()
@@ -180,6 +185,7 @@ def sweep_blobs(queue: Queue) -> None:
         job = decode_job(content)
         needed |= {job.script_blob, job.stdin_blob, job.inputs_blob}
     for name in old:
+        # Its age once more: a job that was submitted meanwhile has touched it, and was not listed.
         if name not in needed and disk.age(f"blobs/{name}") > BLOBS_KEPT:
             with suppress(FileNotFoundError):
                 disk.remove(f"blobs/{name}")

@@ -227,6 +227,7 @@ class Sequence:
 
     def _packed(self, bucket: int) -> Pack:
         if self._pack is None or self._pack[0] != bucket:
+            # As readers go through the numbers in their order, the last one is enough.
             self._pack = (bucket, read_pack(self._files, f"{self.kind}/{bucket}"))
         return self._pack[1]
 

@@ -225,11 +225,15 @@ def next_attempt(job: Job, runs: Sequence[Run], asked: Asked) -> int:
     if not runs:
         return 1
     last = runs[-1]
+    # It runs, and two attempts of a task never run at the same time.
     if not last.how:
         return 0
     following = last.attempt + 1
+    # Only if it is for the very next one: any other wish has been met, or came late.
     if asked.granted == following and not (asked.only_failed and outcome(last) == "COMPLETED"):
         return following
+    # That says nothing of the task, so it costs no retry. But where it happens again and again, the
+    # task is the likely cause. A user who asks for another run has the count begin again.
     if last.how in ("returned", "lost"):
         lost = sum(run.how == "lost" and run.attempt >= asked.granted for run in runs)
         at_once = takewhile(
@@ -240,6 +244,7 @@ def next_attempt(job: Job, runs: Sequence[Run], asked: Asked) -> int:
         )
         stays = lost >= MOST_LOST or sum(1 for _ in at_once) >= MOST_RETURNED
         return following if job.requeue and not stays else 0
+    # Nothing to retry: a user has ended it, or it is done.
     if outcome(last) in ("COMPLETED", "CANCELLED"):
         return 0
     if last.amount:  # of a group that learns, whose attempts are apart from retries
@@ -266,6 +271,7 @@ def next_memory(job: Job, runs: Iterable[Run], asked: Asked) -> Memory | None:
     request = from_data(job.request)
     memory = learned(request)
     for run in runs:
+        # From the attempt on that a user has asked for: the ladder begins again there.
         if memory is not None and run.amount and run.attempt >= asked.granted:
             memory = memory.after(run.amount)
     return memory
@@ -297,6 +303,8 @@ def task_state(
     if not following:
         assert last is not None
         return Standing(outcome(last), "", last.attempt, last)
+    # Several may hold. First comes what a user has asked for, then what only other jobs can change,
+    # then what passes by itself.
     reason: Reason = ""
     if asked.cancelled is not None:
         reason = "cancel"
@@ -398,6 +406,7 @@ def dependency_states(
             of = tally(number)
             if dependency.until == "begun":
                 at = begun(number, one) if begun else None if of is not None and of.pending else 0.0
+                # One that was removed ended long ago, and so it had begun.
                 met = of is None or (at is not None and at + dependency.delay <= now)
                 never = False
             elif one is not None or dependency.until == "each":
@@ -408,6 +417,7 @@ def dependency_states(
                 never = not met
             elif dependency.until == "ok":
                 met = of.is_final and not of.unsuccessful
+                # One task that has failed decides that, while others may still run.
                 never = bool(of.unsuccessful)
             elif dependency.until == "fail":
                 met = of.is_final and bool(of.unsuccessful)
@@ -436,6 +446,7 @@ def dependency_state(
     """
     by_one: dict[int, DependencyState] = {}
     for dependency, _, state in states:
+        # Where one dependency is enough, a job that ended otherwise spoils only its own.
         place = id(dependency) if enough else 0
         if state == "never":
             if not enough:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
+
+from grain.resource.figures import second
 
 if TYPE_CHECKING:
     from grain.head.messages import Crash
@@ -31,7 +32,7 @@ class TaskCrashed(ExecutorError):
     def __str__(self) -> str:
         lines = [str(self.args[0])]
         for crash in self.crashes:
-            at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(crash.at))
+            at = second(crash.at)
             lines.append(f"  {at} on {crash.worker}: {crash.how}")
         return "\n".join(lines)
 
@@ -50,7 +51,7 @@ class TaskOutlivesWorkers(ExecutorError):
     def __str__(self) -> str:
         lines = [str(self.args[0])]
         for run in self.runs:
-            at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.at))
+            at = second(run.at)
             ran = "" if run.outlived is None else f" after {run.outlived.ran:.0f} s"
             lines.append(f"  {at} on {run.worker}: {run.how}{ran}")
         return "\n".join(lines)

@@ -30,7 +30,7 @@ from grain.head.events import (
     WorkerLeft,
 )
 from grain.head.needs.groups import MemoryUse
-from grain.head.scheduler.explain import Explanation, explain
+from grain.head.scheduler.explain import Explanation, explain, why_never
 from grain.head.scheduler.outlived import CRASHES, wants_worker
 from grain.head.scheduler.places import RunPlace, gpus_of, set_aside_texts
 from grain.head.scheduler.scheduler import Scheduler
@@ -406,7 +406,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             if scheduled is None:
                 continue  # the receiver of another outcome has just cancelled it
             request = scheduled.queue.request
-            why = self._scheduler.why_never(request, now)
+            why = why_never(self._scheduler, request, now)
             self._scheduler.on_cancelled(task)
             error = Infeasible(
                 f"a task that asks for {request.ask()} can never run here any more ({why}), and no "
@@ -585,6 +585,6 @@ class GrainExecutor(ExecutorBase[LocalTask]):
 
     def _check_served(self, queue: TaskQueue) -> None:
         """Refuse a request that the worker could never meet."""
-        why = self._scheduler.why_never(queue.request, trio.current_time())
+        why = why_never(self._scheduler, queue.request, trio.current_time())
         if why is not None:
             raise infeasible(queue.request, why, self.local)

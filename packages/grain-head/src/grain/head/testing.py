@@ -423,7 +423,7 @@ def _check_tasks(scheduler: Scheduler) -> None:
         assert by.learns or running[number].held.request(by.space)
         shared = scheduler.cluster.held.get(number)
         assert by.shared is None or (shared is not None and shared.request(by.shared))
-    assert scheduler._bounded == sum(t.until != math.inf for t in running.values())
+    assert scheduler._table.bounded == sum(t.until != math.inf for t in running.values())
     for task in running.values():
         assert task.worker is not None
         assert task.worker.tasks[task.id] is task
@@ -439,7 +439,7 @@ def _check_queues(scheduler: Scheduler) -> None:
         who = queue.share, queue.interpreter
         assert key == (queue.priority, queue.request, *who, queue.seen, queue.avoid)
         aside = scheduler.places.barred(queue.share)
-        assert queue.barred == scheduler._barred(queue, queue.avoid, aside)
+        assert queue.barred == scheduler._bars.barred(queue, queue.avoid, aside)
         # Two may have one age: a task that was cancelled and submitted again, and the cancelled
         # one, which is dropped later.
         assert [task.age for task in queue.tasks] == sorted(task.age for task in queue.tasks)

@@ -16,6 +16,7 @@ from grain.head.collapse import collapsing
 from grain.head.events import HostingFailed, Remark, WorkerCleaning, WorkerJoined, WorkerLeft
 from grain.head.executor import infeasible
 from grain.head.gnaw.counting import SharedResources
+from grain.head.scheduler.explain import why_never
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.service import CODEC, HubService
 from grain.remote_exer.executor import RemoteExecutor
@@ -111,7 +112,7 @@ class HostingExecutor(RemoteExecutor):
     ) -> int:
         """Queue a task whose outcome is handed to a function; as `GrainExecutor.submit_call`."""
         if self._only is not None and res not in self._feasible:
-            why = self._only.why_never(res, trio.current_time())
+            why = why_never(self._only, res, trio.current_time())
             if why is not None:
                 raise infeasible(res, why, self.local)
             self._feasible.add(res)

@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from grain.eventlog.never_ran import sentences
-from grain.resource.figures import clock, counted, percent
+from grain.resource.figures import amount, clock, counted, percent
 from grain.whatif.sweep import knee
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _cells(row: SweepRow, best: int | None, *, cored: bool) -> tuple[str, ...]:
     return (
         str(row.workers),
         clock(outcome.makespan),
-        f"{hours:.3g}" if hours < 100 else f"{hours:.0f}",
+        amount(hours),
         percent(outcome.busy) if cored else "-",
         clock(outcome.waited),
         mark,

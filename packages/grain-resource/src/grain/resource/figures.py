@@ -1,4 +1,4 @@
-"""Figures as text, the same in all displays: spans of time, counts, amounts, signals, hosts.
+"""Figures as text, the same in all displays: times, spans, counts, amounts, signals, hosts.
 
 In sentences and on pages a span has its two largest units (`span`). In the columns of a terminal it
 is short, and those below each other compare (`clock`).
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import signal
+import time
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_SECOND = "%Y-%m-%d %H:%M:%S"
 _BRIEF = 0.0005  # seconds below which a span is in microseconds: no call takes 0 s
 
 
@@ -132,6 +134,33 @@ def size_text(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 9.95 else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} GB"
+
+
+def moment(at: float, now: float | None = None) -> str:
+    """Return Unix seconds as local time, with the date unless it is of today.
+
+    Args:
+        now: Unix seconds; by default those of now.
+    """
+    then, today = time.localtime(at), time.localtime(now)
+    return time.strftime("%H:%M:%S" if then[:3] == today[:3] else _SECOND, then)
+
+
+def minute(at: float) -> str:
+    """Return Unix seconds as local time to the minute, with the date; "?" for no such time."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    except (OverflowError, OSError, ValueError):
+        return "?"
+
+
+def second(at: float) -> str:
+    """Return Unix seconds as local time, with the date.
+
+    Raises:
+        OverflowError, OSError, ValueError: there is no such time.
+    """
+    return time.strftime(_SECOND, time.localtime(at))
 
 
 def signal_name(number: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -13,12 +13,13 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import clean, print_json, terminal_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from grain.cli.history.rows import Row
-    from grain.cli.history.summary import LogSummary
+    from grain.cli.columns import Column
     from grain.config import Config
     from grain.eventlog.store import LogStore, StoredLog
+
+R = TypeVar("R")
 
 
 def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -98,15 +99,16 @@ def history(
 
 def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: str | None) -> None:
     """List the last missions, the newest first."""
+    from grain.cli.columns import data
     from grain.cli.history.kept import KeptSummaries
     from grain.cli.history.logs import state_of, up_to_now
-    from grain.cli.history.text import MISSION_COLUMNS, mission_row, missions_text
+    from grain.cli.history.text import MISSIONS_DATA, ListedMission, missions_text
     from grain.eventlog.errors import LogError
 
     logs = store.logs()
     kept = KeptSummaries()
     kept.prune(logs)
-    missions: list[tuple[str, str, LogSummary]] = []
+    missions: list[ListedMission] = []
     unreadable: list[str] = []
     for log in logs[:most]:
         try:
@@ -116,12 +118,11 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
         else:
             label = log.label if log.number else ""
             state = state_of(log, summary.status)
-            missions.append((label, state, up_to_now(state, summary)))
-    rows = (mission_row(*mission) for mission in missions)
+            missions.append(ListedMission.of(label, state, up_to_now(state, summary)))
     if as_json:
-        print_json(list(rows))
+        print_json([data(MISSIONS_DATA, mission) for mission in missions])
     elif as_csv or parquet is not None:
-        _write(rows, MISSION_COLUMNS, parquet)
+        _write(missions, MISSIONS_DATA, parquet)
     elif not logs:
         click.echo(
             f"No mission has left an event log in {clean(store.folder)}. Missions write one, "
@@ -186,15 +187,15 @@ def _calls(config: Config, word: str, *, inputs: bool, as_json: bool) -> None:
 def _runs(config: Config, word: str, *, failed: bool, parquet: str | None) -> None:
     """Write a row for each run of a mission."""
     from grain.cli.history.logs import lines_of
-    from grain.cli.history.rows import RUN_COLUMNS, run_rows
+    from grain.cli.history.rows import listed_runs, run_columns
     from grain.eventlog.reader import LogReader
 
     log = _find(config, word)
     lines = lines_of(LogReader(log.folder), log.size())
-    _write(run_rows(lines, mission=log.id, failed=failed), RUN_COLUMNS, parquet)
+    _write(listed_runs(lines, failed=failed), run_columns(log.id), parquet)
 
 
-def _write(rows: Iterable[Row], columns: dict[str, type], parquet: str | None) -> None:
+def _write(rows: Iterable[R], columns: Sequence[Column[R]], parquet: str | None) -> None:
     from grain.cli.history.tables import write_csv, write_parquet
 
     if parquet is None:

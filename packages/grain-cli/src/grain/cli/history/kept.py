@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from grain.eventlog.store import StoredLog
 
-_VERSION = 4  # of the summary: grows when the same log gives another one
+_VERSION = 5  # of the summary: grows when the same log gives another one
 
 
 class _Kept(msgspec.Struct):

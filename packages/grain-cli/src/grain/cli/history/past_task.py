@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.cli.history.logs import lines_of, state_of
 from grain.cli.mission_names import find_log
 from grain.cli.query import Explanation
-from grain.cli.show import minute, moment
 from grain.eventlog.reader import LogReader
 from grain.eventlog.schema import BriefTasks, LogStarted, TaskSubmitted
 from grain.facts.fold import Fold
 from grain.facts.rows import FAILURES
-from grain.resource.figures import hostlist, signal_name, span
+from grain.resource.figures import hostlist, minute, moment, signal_name, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from grain.cli.columns import Column
 from grain.facts.fold import Fold
 from grain.facts.rows import FAILURES
 
@@ -13,101 +14,78 @@ if TYPE_CHECKING:
     from grain.eventlog.schema import AnyLine
     from grain.facts.rows import Run
 
-Row = dict[str, Any]
-
-RUN_COLUMNS: dict[str, type] = {
-    "mission": str,
-    "task": int,
-    "function": str,
-    "outcome": str,
-    "final": bool,
-    "attempt": int,
-    "retry_of": int,
-    "worker": str,
-    "host": str,
-    "submitted": float,
-    "queued": float,
-    "started": float,
-    "ended": float,
-    "waited_seconds": float,
-    "run_seconds": float,
-    "cores": float,
-    "memory_gb": float,
-    "request": str,
-    "core_hours": float,
-    "cpu_user_seconds": float,
-    "cpu_system_seconds": float,
-    "peak_memory_gb": float,
-    "memory_measured_by": str,
-    "read_gb": float,
-    "written_gb": float,
-    "programs": int,
-    "exit_statuses": str,
-    "error": str,
-    "message": str,
-    "after": str,
-    "call": str,
-    "members": str,
-}
-"""The columns of `run_rows` with their types; each may lack a value."""
+_OPEN = ("waiting", "running")
 
 
-def run_rows(lines: Iterable[AnyLine], *, mission: str = "", failed: bool = False) -> Iterator[Row]:
-    """Yield a row for each run, in the order of their ends; then one for each task that is open.
+def listed_runs(lines: Iterable[AnyLine], *, failed: bool = False) -> Iterator[Run]:
+    """Yield the runs in the order of their ends; then a run for each task that is open.
 
     Args:
-        mission: the id of the mission, as the lines do not name it.
         failed: True for only the tasks that failed, crashed or were lost.
     """
     fold = Fold()
     for line in lines:
         run = fold.feed(line)
         if run is not None and (not failed or run.state in FAILURES):
-            yield _row(run, mission)
+            yield run
     if not failed:
         for task in fold.open_tasks():
-            yield {**_row(task.now(fold.now), mission), "attempt": None, "ended": None}
+            yield task.now(fold.now)
 
 
-def _row(run: Run, mission: str) -> Row:
-    usage = run.usage
-    row: Row = {
-        "mission": mission,
-        "task": run.task,
-        "function": run.function,
-        "outcome": run.state,
-        "final": run.final,
-        "attempt": run.attempt,
-        "retry_of": run.retry_of or None,
-        "worker": run.worker,
-        "host": run.host,
-        "submitted": run.submitted,
-        "queued": run.queued,
-        "started": run.started,
-        "ended": run.ended,
-        "waited_seconds": run.waited,
-        "run_seconds": None if run.started is None else run.seconds,
-        "cores": run.cores if "Cores" in run.request else None,
-        "memory_gb": run.request.get("Memory"),
-        "request": run.asked,
-        "core_hours": run.core_seconds / 3600,
-        "error": run.error,
-        "message": run.message,
-        "after": " ".join(map(str, run.after)),
-        "call": run.call,
-        "members": " ".join(one.worker for one in run.members) if len(run.members) > 1 else "",
-    }
-    if usage is not None:
-        measured = usage.measured_by != "none"
-        statuses = (f"{status}:{count}" for status, count in sorted(usage.exit_statuses.items()))
-        row |= {
-            "cpu_user_seconds": usage.user,
-            "cpu_system_seconds": usage.system,
-            "peak_memory_gb": usage.peak_memory if measured else None,
-            "memory_measured_by": usage.measured_by,
-            "read_gb": usage.read,
-            "written_gb": usage.written,
-            "programs": usage.programs,
-            "exit_statuses": " ".join(statuses),
-        }
-    return {name: row.get(name) for name in RUN_COLUMNS}
+def run_columns(mission: str = "") -> tuple[Column[Run], ...]:
+    """Return the columns of runs; each may lack a value.
+
+    Args:
+        mission: the id of the mission, as its lines do not name it.
+    """
+    return (Column("mission", lambda _: mission), *_COLUMNS)
+
+
+def _exit_statuses(run: Run) -> str | None:
+    if run.usage is None:
+        return None
+    return " ".join(f"{one}:{count}" for one, count in sorted(run.usage.exit_statuses.items()))
+
+
+def _peak(run: Run) -> float | None:
+    measured = run.usage is not None and run.usage.measured_by != "none"
+    return run.usage.peak_memory if run.usage is not None and measured else None
+
+
+_COLUMNS: tuple[Column[Run], ...] = (
+    Column("task", lambda run: run.task, kind=int),
+    Column("function", lambda run: run.function),
+    Column("outcome", lambda run: run.state),
+    Column("final", lambda run: run.final, kind=bool),
+    Column("attempt", lambda run: None if run.state in _OPEN else run.attempt, kind=int),
+    Column("retry_of", lambda run: run.retry_of or None, kind=int),
+    Column("worker", lambda run: run.worker),
+    Column("host", lambda run: run.host),
+    Column("submitted", lambda run: run.submitted, kind=float),
+    Column("queued", lambda run: run.queued, kind=float),
+    Column("started", lambda run: run.started, kind=float),
+    Column("ended", lambda run: None if run.state in _OPEN else run.ended, kind=float),
+    Column("waited_seconds", lambda run: run.waited, kind=float),
+    Column("run_seconds", lambda run: None if run.started is None else run.seconds, kind=float),
+    Column("cores", lambda run: run.cores if "Cores" in run.request else None, kind=float),
+    Column("memory_gb", lambda run: run.request.get("Memory"), kind=float),
+    Column("request", lambda run: run.asked),
+    Column("core_hours", lambda run: run.core_seconds / 3600, kind=float),
+    Column("cpu_user_seconds", lambda run: run.usage and run.usage.user, kind=float),
+    Column("cpu_system_seconds", lambda run: run.usage and run.usage.system, kind=float),
+    Column("peak_memory_gb", _peak, kind=float),
+    Column("memory_measured_by", lambda run: run.usage and run.usage.measured_by),
+    Column("read_gb", lambda run: run.usage and run.usage.read, kind=float),
+    Column("written_gb", lambda run: run.usage and run.usage.written, kind=float),
+    Column("programs", lambda run: run.usage and run.usage.programs, kind=int),
+    Column("exit_statuses", _exit_statuses),
+    Column("error", lambda run: run.error),
+    Column("message", lambda run: run.message),
+    Column("after", lambda run: " ".join(map(str, run.after))),
+    Column("call", lambda run: run.call),
+    Column(
+        "members",
+        lambda run: " ".join(one.worker for one in run.members) if len(run.members) > 1 else "",
+    ),
+)

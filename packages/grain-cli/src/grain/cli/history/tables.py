@@ -5,30 +5,33 @@ from __future__ import annotations
 import csv
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from grain.cli.columns import data
 from grain.cli.plugins import library
 from grain.cli.show import clean
 from grain.files.whole import whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import TextIO
 
-    from grain.cli.history.rows import Row
+    from grain.cli.columns import Column
 
 _AT_ONCE = 20_000  # rows of a group in a Parquet file
 
 
-def write_csv(rows: Iterable[Row], columns: Iterable[str], out: TextIO) -> None:
+R = TypeVar("R")
+
+
+def write_csv(rows: Iterable[R], columns: Sequence[Column[R]], out: TextIO) -> None:
     """Write rows as comma-separated values below the names of their columns (RFC 4180).
 
     What is not known is empty, and times are Unix seconds.
     """
-    names = list(columns)
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([_cell(row[name]) for name in names] for row in rows)
+    writer.writerow([column.name for column in columns])
+    writer.writerows([_cell(column.value(row)) for column in columns] for row in rows)
 
 
 def _cell(value: object) -> object:
@@ -38,7 +41,7 @@ def _cell(value: object) -> object:
     return "" if value is None else value
 
 
-def write_parquet(rows: Iterable[Row], columns: Mapping[str, type], path: str) -> None:
+def write_parquet(rows: Iterable[R], columns: Sequence[Column[R]], path: str) -> None:
     """Write rows to a Parquet file, which is whole or not there.
 
     Raises:
@@ -47,16 +50,16 @@ def write_parquet(rows: Iterable[Row], columns: Mapping[str, type], path: str) -
     """
     arrow, parquet = _module("pyarrow"), _module("pyarrow.parquet")
     types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
-    schema = arrow.schema([(name, types[kind]) for name, kind in columns.items()])
+    schema = arrow.schema([(column.name, types[column.kind]) for column in columns])
     with (
         whole_file(Path(path), mode=None) as file,
         parquet.ParquetWriter(file, schema) as writer,
     ):
-        for group in _groups(rows):
+        for group in _groups(data(columns, row) for row in rows):
             writer.write_table(arrow.Table.from_pylist(group, schema=schema))
 
 
-def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def _groups(rows: Iterable[R]) -> Iterator[list[R]]:
     iterator = iter(rows)
     while group := list(islice(iterator, _AT_ONCE)):
         yield group

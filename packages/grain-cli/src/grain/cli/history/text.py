@@ -2,84 +2,99 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from grain.cli.show import NARROW, Row, clean, folded, minute, table, typed
-from grain.resource.figures import amount, clock, counted, percent
+from grain.cli.columns import Column, rows_text
+from grain.cli.show import clean, folded, typed
+from grain.resource.figures import amount, clock, counted, minute, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from grain.cli.history.summary import FunctionSummary, LogSummary
-    from grain.facts.rows import Cause
+    from grain.cli.history.summary import LogSummary
+    from grain.facts.rows import Cause, Function
 
 _SHORT_ID = 8
 _CAUSES = 20
 _MESSAGE = 300
 _CALLS = 3  # that are shown of a cause
 
-MISSION_COLUMNS: dict[str, type] = {
-    "name": str, "id": str, "state": str, "began": float, "seconds": float, "host": str,
-    "directory": str, "command": str, "label": str, "tasks": int, "done": int, "failed": int,
-    "cached": int, "cancelled": int,
-    "running": int, "waiting": int, "retried_runs": int, "lost_runs": int, "workers": int,
-    "core_hours": float, "wasted_core_hours": float, "cpu_hours": float, "peak_memory_gb": float,
-}  # fmt: skip
-"""The columns of `mission_row` with their types."""
+
+class ListedMission(NamedTuple):
+    """A mission in a list.
+
+    Attributes:
+        label: what `grain missions` calls it; "" for nothing.
+        state: a word.
+        summary: its log's.
+        total: of all functions together.
+    """
+
+    label: str
+    state: str
+    summary: LogSummary
+    total: Function
+
+    @classmethod
+    def of(cls, label: str, state: str, summary: LogSummary) -> ListedMission:
+        """Return a mission by its summary."""
+        return cls(label, state, summary, summary.total)
+
+
+MISSIONS_DATA: tuple[Column[ListedMission], ...] = (
+    Column("name", lambda one: one.summary.name),
+    Column("id", lambda one: one.summary.id),
+    Column("state", lambda one: one.state),
+    Column("began", lambda one: one.summary.began, kind=float),
+    Column("seconds", lambda one: one.summary.seconds, kind=float),
+    Column("host", lambda one: one.summary.host),
+    Column("directory", lambda one: one.summary.directory),
+    Column("command", lambda one: typed(one.summary.command)),
+    Column("label", lambda one: one.label),
+    Column("tasks", lambda one: one.total.tasks, kind=int),
+    Column("done", lambda one: one.total.done, kind=int),
+    Column("failed", lambda one: one.total.failed, kind=int),
+    Column("cached", lambda one: one.total.cached, kind=int),
+    Column("cancelled", lambda one: one.total.cancelled, kind=int),
+    Column("running", lambda one: one.total.running, kind=int),
+    Column("waiting", lambda one: one.total.waiting, kind=int),
+    Column("retried_runs", lambda one: one.total.retried, kind=int),
+    Column("lost_runs", lambda one: one.summary.lost_runs, kind=int),
+    Column("workers", lambda one: one.summary.workers, kind=int),
+    Column("core_hours", lambda one: one.total.core_hours, kind=float),
+    Column("wasted_core_hours", lambda one: one.total.wasted_core_hours, kind=float),
+    Column("cpu_hours", lambda one: one.total.cpu_hours, kind=float),
+    Column("peak_memory_gb", lambda one: one.total.peak_memory, kind=float),
+)
+_MISSIONS: tuple[Column[ListedMission], ...] = (
+    Column("NAME", lambda one: one.label or one.summary.name, least=5),
+    Column("BEGAN", lambda one: one.summary.began, minute, rank=1, under="began {}"),
+    Column("TOOK", lambda one: one.summary.seconds, clock, rank=1, under="took {}"),
+    Column("STATE", lambda one: one.state),
+    Column("DONE", lambda one: one.total.done),
+    Column("FAILED", lambda one: one.total.failed),
+    Column("CORE-HOURS", lambda one: one.total.core_hours, amount, rank=1,
+           under="{} core-hours"),
+)  # fmt: skip
 
 
 def missions_text(
-    missions: Iterable[tuple[str, str, LogSummary]], unreadable: Sequence[str], most: int | None
+    missions: Iterable[ListedMission], unreadable: Sequence[str], most: int | None
 ) -> str:
-    """Format missions with their states as a table of at most so many columns.
-
-    Args:
-        missions: of each what `grain missions` calls it, or nothing, its state and its summary.
-        most: columns of the terminal; None for no limit.
-    """
-    narrow = most is not None and most < NARROW
-    heads = _NARROW_HEADS if narrow else _HEADS
-    rows = [_mission(*mission, narrow=narrow) for mission in missions]
+    """Format missions as a table of at most so many columns; None for no limit."""
     lines = [one for sentence in unreadable for one in folded(clean(sentence), most)]
-    return table("MISSIONS", heads, rows, most, elastic=(0,)) + "".join(
-        f"{line}\n" for line in lines
-    )
+    text = rows_text("MISSIONS", _MISSIONS, missions, most, _below_mission)
+    return text + "".join(f"{line}\n" for line in lines)
 
 
-_HEADS = ("NAME", "BEGAN", "TOOK", "STATE", "DONE", "FAILED", "CORE-HOURS")
-_NARROW_HEADS = ("NAME", "STATE", "DONE", "FAILED")
-
-
-def _mission(label: str, state: str, summary: LogSummary, *, narrow: bool) -> Row:
-    total = summary.total
-    began, took, hours = minute(summary.began), clock(summary.seconds), amount(total.core_hours)
+def _below_mission(mission: ListedMission) -> Sequence[str]:
+    summary, cached = mission.summary, mission.total.cached
     command = typed(summary.command) or "an unknown command"
     where = f" on {summary.host}" if summary.host else ""
-    more = [f"{summary.id[:_SHORT_ID]}{where}: {command}"]
-    if total.cached:
-        more.insert(0, f"{total.cached} of those done are from the cache")
-    if narrow:
-        more.insert(0, f"began {began}, took {took}, {hours} core-hours")
-        return Row((label or summary.name, state, total.done, total.failed), more)
-    cells = (label or summary.name, began, took, state, total.done, total.failed, hours)
-    return Row(cells, more)
-
-
-def mission_row(label: str, state: str, summary: LogSummary) -> dict[str, Any]:
-    """Return the counts of a mission in named columns."""
-    total = summary.total
-    return {
-        "name": summary.name, "id": summary.id, "state": state, "began": summary.began,
-        "seconds": summary.seconds, "host": summary.host, "directory": summary.directory,
-        "command": typed(summary.command), "label": label, "tasks": total.tasks, "done": total.done,
-        "failed": total.failed, "cached": total.cached, "cancelled": total.cancelled,
-        "running": total.running, "waiting": total.waiting, "retried_runs": total.retried,
-        "lost_runs": summary.lost_runs, "workers": summary.workers,
-        "core_hours": total.core_hours, "wasted_core_hours": total.wasted_core_hours,
-        "cpu_hours": total.cpu_hours, "peak_memory_gb": total.peak_memory,
-    }  # fmt: skip
+    more = [f"{cached} of those done are from the cache"] if cached else []
+    return *more, f"{summary.id[:_SHORT_ID]}{where}: {command}"
 
 
 def mission_data(state: str, summary: LogSummary) -> dict[str, Any]:
@@ -88,26 +103,19 @@ def mission_data(state: str, summary: LogSummary) -> dict[str, Any]:
     return {
         **data,
         "causes": list(map(cause_data, summary.causes)),
+        "functions": {name: function_data(one) for name, one in summary.functions.items()},
         "state": state,
         "seconds": summary.seconds,
-        "total": msgspec.to_builtins(summary.total),
+        "total": function_data(summary.total),
     }
 
 
 def summary_text(state: str, summary: LogSummary, most: int | None) -> str:
     """Format the counts of a mission by function and outcome."""
-    narrow = most is not None and most < NARROW
-    heads = _FUNCTION_HEADS[:3] if narrow else _FUNCTION_HEADS
-    functions = sorted(summary.functions.items(), key=lambda item: -item[1].core_hours)
+    functions = sorted(summary.functions.values(), key=lambda one: -one.core_hours)
     parts = [
         _paragraph(_headline(state, summary), most),
-        table(
-            "FUNCTIONS",
-            heads,
-            [_function(name, one, narrow=narrow) for name, one in functions],
-            most,
-            elastic=(0,),  # a number without its middle would be another number
-        )
+        rows_text("FUNCTIONS", _FUNCTIONS, functions, most, _below_function)
         or "No task was submitted.\n",
         _paragraph(_remarks(summary), most),
     ]
@@ -118,9 +126,7 @@ def failures_text(summary: LogSummary, most: int | None, word: str = "NAME") -> 
     """Format the failures of a mission by cause, the most frequent first."""
     if not summary.causes:
         return f"No run of {clean(summary.name)} has failed.\n"
-    heads = ("FUNCTION", "RUNS", "TRIED AGAIN", "FIRST TASK")
-    shown = summary.causes[:_CAUSES]
-    text = table("FAILURES", heads, map(_cause, shown), most)
+    text = rows_text("FAILURES", _FAILURES, summary.causes[:_CAUSES], most, _below_cause)
     rest = summary.causes[_CAUSES:]
     if rest:
         count = sum(cause.runs for cause in rest)
@@ -173,38 +179,61 @@ def _headline(state: str, summary: LogSummary) -> list[str]:
     return lines
 
 
-def _from_cache(one: FunctionSummary) -> str:
+def function_data(one: Function) -> dict[str, Any]:
+    """Return the sums of a function as plain data."""
+    return {
+        "tasks": one.tasks, "done": one.done, "cached": one.cached, "failed": one.failed,
+        "cancelled": one.cancelled, "running": one.running, "waiting": one.waiting,
+        "retried": one.retried, "runs": one.seconds.count, "seconds": one.seconds.total,
+        "longest": one.seconds.most, "waited": one.waited.total + one.never_ran.total,
+        "core_hours": one.core_hours, "wasted_core_hours": one.wasted_core_hours,
+        "cpu_hours": one.cpu_hours,
+        "peak_memory": one.peak_memory, "memory": one.most_memory,
+    }  # fmt: skip
+
+
+def _from_cache(one: Function) -> str:
     return f" ({one.cached} from the cache)" if one.cached else ""
 
 
-_FUNCTION_HEADS = ("FUNCTION", "DONE", "FAILED", "MEAN", "LONGEST", "MEMORY", "CORE-HOURS")
+def _memory(one: Function) -> str:
+    peak, asked = one.peak_memory, one.most_memory
+    if asked is not None:
+        return f"{'?' if peak is None else amount(peak)} of {amount(asked)} GB"
+    return "-" if peak is None else f"{amount(peak)} GB"
 
 
-def _function(name: str, one: FunctionSummary, *, narrow: bool) -> Row:
+_FUNCTIONS: tuple[Column[Function], ...] = (
+    Column("FUNCTION", lambda one: one.name or "(unknown)", least=5),
+    Column("DONE", lambda one: one.done),
+    Column("FAILED", lambda one: one.failed),
+    Column("MEAN", lambda one: one.seconds.mean if one.seconds.count else None, clock, rank=1,
+           under="mean {}"),
+    Column("LONGEST", lambda one: one.seconds.most if one.seconds.count else None, clock, rank=1,
+           under="longest {}"),
+    Column("MEMORY", _memory, rank=1, under="memory {}"),
+    Column("CORE-HOURS", lambda one: one.core_hours, amount, rank=1, under="{} core-hours"),
+)  # fmt: skip
+
+
+def _below_function(one: Function) -> Sequence[str]:
     others = (
         (one.cancelled, "cancelled"), (one.running, "running"), (one.waiting, "waiting"),
     )  # fmt: skip
     other = ", ".join(f"{count} {word}" for count, word in others if count)
     more = [f"{one.cached} of those done are from the cache"] if one.cached else []
-    more += [f"and {other}"] if other else []
-    peak, asked = one.peak_memory, one.memory
-    used = "?" if peak is None else amount(peak)
-    if asked is not None:
-        memory = f"{used} of {amount(asked)} GB"
-    else:
-        memory = "-" if peak is None else f"{used} GB"
-    mean, longest = "-", "-"
-    if one.runs:
-        mean, longest = clock(one.seconds / one.runs), clock(one.longest)
-    hours = amount(one.core_hours)
-    cells = (name or "(unknown)", one.done, one.failed)
-    if narrow:
-        times = f"mean {mean}, longest {longest}, memory {memory}, {hours} core-hours"
-        return Row(cells, [*more, times])
-    return Row((*cells, mean, longest, memory, hours), more)
+    return [*more, f"and {other}"] if other else more
 
 
-def _cause(cause: Cause) -> Row:
+_FAILURES: tuple[Column[Cause], ...] = (
+    Column("FUNCTION", lambda cause: cause.function or "(unknown)", least=5),
+    Column("RUNS", lambda cause: cause.runs),
+    Column("TRIED AGAIN", lambda cause: cause.again),
+    Column("FIRST TASK", lambda cause: cause.first.task),
+)
+
+
+def _below_cause(cause: Cause) -> Sequence[str]:
     # What matters first; the whole message stands below it.
     more = [cause.how]
     if not cause.how.endswith(cause.first.message):
@@ -215,7 +244,7 @@ def _cause(cause: Cause) -> Row:
         others = cause.final - min(len(calls), _CALLS)
         rest = f" and {others} more" if others else ""
         more.append(f"calls: {', '.join(calls[:_CALLS])}{rest}")
-    return Row((cause.function or "(unknown)", cause.runs, cause.again, cause.first.task), more)
+    return more
 
 
 def cause_data(cause: Cause) -> dict[str, Any]:

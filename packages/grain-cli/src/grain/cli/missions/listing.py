@@ -11,9 +11,9 @@ from grain.cli.columns import Column, rows_text
 from grain.cli.missions.jobs import output_file
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
-from grain.cli.show import clean, minute, print_json, terminal_width, typed
+from grain.cli.show import clean, print_json, terminal_width, typed
 from grain.cli.workers.submission import job_words
-from grain.resource.figures import clock
+from grain.resource.figures import clock, minute
 
 if TYPE_CHECKING:
     from grain.cli.mission_records import StartRecord
@@ -95,9 +95,9 @@ class _Listed(NamedTuple):
 
 
 _COLUMNS: tuple[Column[_Listed], ...] = (
-    Column("NAME", lambda one: one.data["label"], elastic=True),
-    Column("BEGAN", lambda one: one.data["started"], minute, narrow=True, under="began {}"),
-    Column("TOOK", lambda one: one.took, narrow=True, under="took {}"),
+    Column("NAME", lambda one: one.data["label"], least=5),
+    Column("BEGAN", lambda one: one.data["started"], minute, rank=1, under="began {}"),
+    Column("TOOK", lambda one: one.took, rank=1, under="took {}"),
     Column("STATE", lambda one: one.data["state"]),
     Column("HOST", lambda one: one.data["host"] or "-"),
 )

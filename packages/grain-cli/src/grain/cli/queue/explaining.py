@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from grain.cli.queue.fitting import blocks_of
 from grain.cli.queue.opening import dispatcher_state
 from grain.cli.queue.rows import REASONS, as_data, block_text, end_text, task_rows
-from grain.cli.show import clean, moment
+from grain.cli.show import clean
 from grain.edge.mission_ids import lasting_id
 from grain.queue.states import job_state, outcome
-from grain.resource.figures import counted, hostlist, span
+from grain.resource.figures import counted, hostlist, moment, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -78,12 +78,12 @@ class JobRow(NamedTuple):
 
 JOBS: tuple[Column[JobRow], ...] = (
     Column("JOB", lambda row: row.number),
-    Column("NAME", lambda row: row.name, elastic=True),
+    Column("NAME", lambda row: row.name, least=5),
     Column("STATE", lambda row: row.state),
     Column("TASKS", lambda row: f"{row.done}/{row.tasks}" if row.tasks > 1 else ""),
-    Column("TOOK", lambda row: row.seconds, clock, narrow=True),
-    Column("HOST", lambda row: row.host, narrow=True),
-    Column("REASON", lambda row: row.sentence, narrow=True, under="{}", elastic=True),
+    Column("TOOK", lambda row: row.seconds, clock, rank=1),
+    Column("HOST", lambda row: row.host, rank=1),
+    Column("REASON", lambda row: row.sentence, rank=1, under="{}", least=5),
 )
 
 
@@ -201,10 +201,10 @@ def sentence_of(row: TaskRow) -> str:
 TASKS: tuple[Column[TaskRow], ...] = (
     Column("TASK", lambda row: row.name),
     Column("STATE", word_of),
-    Column("ATTEMPT", lambda row: row.standing.attempt if row.run else "", narrow=True),
-    Column("TOOK", lambda row: row.seconds, clock, narrow=True),
-    Column("HOST", lambda row: row.run.hosts if row.run else (), hostlist, narrow=True),
-    Column("REASON", sentence_of, narrow=True, under="{}", elastic=True),
+    Column("ATTEMPT", lambda row: row.standing.attempt if row.run else "", rank=1),
+    Column("TOOK", lambda row: row.seconds, clock, rank=1),
+    Column("HOST", lambda row: row.run.hosts if row.run else (), hostlist, rank=1),
+    Column("REASON", sentence_of, rank=1, under="{}", least=5),
 )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grain.cli.report.figures import Ticks
     from grain.cli.report.timeline.bars import Bar, Timeline
     from grain.cli.report.timeline.series import Series
-    from grain.facts.totals import Histogram
+    from grain.facts.amounts import Histogram
 
 COLOURS = 8
 """Functions that have a colour of their own; the others share one."""

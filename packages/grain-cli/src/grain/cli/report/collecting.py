@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.report.critical_path import CriticalPath
-from grain.cli.report.sufficient import Overtime
 from grain.cli.report.timeline.bars import RUNNING, VAIN, VALUE, Bar, Timeline
 from grain.cli.report.timeline.series import QueueSeries, Series
 from grain.eventlog.never_ran import WAITING, NeverRan
@@ -29,7 +28,7 @@ from grain.eventlog.schema import (
     WorkerJoined,
     WorkerLeft,
 )
-from grain.facts.fold import NO_TASKS, Fold
+from grain.facts.fold import Fold
 from grain.facts.totals import Totals
 
 if TYPE_CHECKING:
@@ -106,7 +105,6 @@ class Report:
     Attributes:
         span: seconds from the first line to the last.
         clock_change: seconds that were added to the writer's clock meanwhile.
-        overtime: the runs that their time limit ended, by function.
         functions: the names of functions, by their numbers in bars and steps.
         workers: in the order in which they joined.
         usage: by kind of resource, the cores first.
@@ -125,7 +123,6 @@ class Report:
     span: float
     clock_change: float
     totals: Totals
-    overtime: dict[str, Overtime]
     functions: list[str]
     workers: list[WorkerTrack]
     usage: dict[str, ResourceSeries]
@@ -154,7 +151,6 @@ class Collector:
         self._header: LogStarted | None = None
         self._end: LogEnded | None = None
         self._totals = Totals()
-        self._overtime: dict[str, Overtime] = {}
         self._functions: dict[str, int] = {}
         self._workers: dict[str, WorkerTrack] = {}
         self._usage: dict[str, ResourceSeries] = {}
@@ -182,7 +178,7 @@ class Collector:
         elif isinstance(line, BriefTasks):
             self._brief(line)
         elif isinstance(line, StandingTasks):
-            for function in {*self._queue.waiting, *self._fold.by_function}:
+            for function in {*self._queue.waiting, *self._fold.waiting}:
                 self._count(function)
         elif isinstance(line, CachedResults):
             self._number(line.function)
@@ -195,9 +191,8 @@ class Collector:
 
     def _count(self, function: str) -> None:
         """Take the numbers of its tasks that wait and run."""
-        counts = self._fold.by_function.get(function, NO_TASKS)
-        all_ = self._fold.total.waiting, self._fold.total.running
-        self._queue.set(self._now, function, (counts.waiting, counts.running), all_)
+        counts = self._fold.waiting[function], self._fold.running[function]
+        self._queue.set(self._now, function, counts, self._fold.open)
 
     def _of_the_log(self, line: AnyLine) -> None:
         """Take a line that is about no task and no worker."""
@@ -243,7 +238,6 @@ class Collector:
             span=now,
             clock_change=self._fold.clock_change,
             totals=self._totals,
-            overtime=self._overtime,
             functions=list(self._functions),
             workers=list(self._workers.values()),
             usage={kind: self._usage[kind] for kind in kinds},
@@ -351,8 +345,6 @@ class Collector:
     def _ended(self, run: Run) -> None:
         if run.state == "lost" and not run.final and run.worker in self._workers:
             self._workers[run.worker].sent_back += 1
-        if run.state == "error":
-            self._overtime.setdefault(run.function, Overtime()).add(run)
         if run.started is not None:
             self._last_run = self._now
             if self._first_taken is None:

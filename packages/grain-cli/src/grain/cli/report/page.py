@@ -27,7 +27,7 @@ from grain.cli.report.figures import (
     share,
 )
 from grain.cli.report.graph import graph, summed
-from grain.cli.report.sufficient import NO_OVERTIME, sufficient
+from grain.cli.report.sufficient import sufficient
 from grain.cli.report.verdict import reasons_of_never, verdict
 from grain.cli.show import clean
 from grain.cli.verdict.texts import shortened
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from grain.cli.report.critical_path import PathStep
     from grain.cli.report.figures import Rows
     from grain.cli.report.verdict import Finding
-    from grain.facts.rows import Cause
-    from grain.facts.totals import FunctionTotals
+    from grain.facts.rows import Cause, Function
 
 _CAUSES = 20  # that are not folded
 _WORKERS_OF_A_CAUSE = 3  # likewise
@@ -201,10 +200,10 @@ class _View:
             "footer": self._footer(),
         }
 
-    def _functions(self) -> list[FunctionTotals]:
+    def _functions(self) -> list[Function]:
         return list(self._report.totals.functions.values())
 
-    def _listed(self) -> list[FunctionTotals]:
+    def _listed(self) -> list[Function]:
         """Return the functions that have a row in the tables."""
         return self._ranked[: self._rows.functions]
 
@@ -367,7 +366,7 @@ class _View:
                 pictures.append({"style": style, "drawn": drawn, "boxes": boxes})
         return pictures
 
-    def _box(self, one: FunctionTotals | None, name: str) -> dict[str, str]:
+    def _box(self, one: Function | None, name: str) -> dict[str, str]:
         return {
             "name": shortened(clean(name) or _NAMELESS, _BOX_NAME),
             "full": name or _NAMELESS,
@@ -462,7 +461,7 @@ class _View:
             "busy": share(worker.core_seconds, worker.offered),
         }
 
-    def _function(self, one: FunctionTotals) -> dict[str, str]:
+    def _function(self, one: Function) -> dict[str, str]:
         return {
             "name": one.name or _NAMELESS,
             "style": self._styles.get(one.name, ""),
@@ -479,10 +478,11 @@ class _View:
             "cpu": share(one.cpu_seconds, one.core_seconds) if one.cpu_seconds else NOTHING,
         }
 
-    def _request(self, one: FunctionTotals) -> dict[str, Any]:
+    def _request(self, one: Function) -> dict[str, Any]:
         name = one.name or _NAMELESS
-        enough = sufficient(one, self._report.overtime.get(one.name, NO_OVERTIME))
-        (most, _), *others = one.requests.most_common() or [("", 0)]
+        enough = sufficient(one)
+        requests = sorted(one.requests.items(), key=lambda item: -item[1])
+        (most, _), *others = requests or [("", 0)]
         time_strip = memory_strip = None
         if one.seconds.count:
             limit = one.asked["WTime"].most if "WTime" in one.asked else None
@@ -512,7 +512,7 @@ class _View:
             "memory": memory_strip,
         }
 
-    def _why_not(self, one: FunctionTotals) -> str:
+    def _why_not(self, one: Function) -> str:
         if one.cached == one.tasks:
             return "not known: all results are from the cache"
         if one.never_ran.count and self._report.end is not None:
@@ -677,7 +677,7 @@ def _tile(name: str, figure: str, note: str, *, unit: str = "", style: str = "")
     return {"name": name, "figure": figure, "note": note, "unit": unit, "style": style}
 
 
-def _waits(one: FunctionTotals) -> Iterator[dict[str, str]]:
+def _waits(one: Function) -> Iterator[dict[str, str]]:
     """Yield the waits for runs, and those of tasks that never ran."""
     for waited, note in ((one.waited, ""), (one.never_ran, "never ran")):
         if waited.count:

@@ -12,11 +12,8 @@ from grain.resource.figures import span
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from grain.facts.rows import Run
-    from grain.facts.totals import FunctionTotals, Histogram
-
-_TOO_SLOW = ("TooSlowError", "ExternalTimeoutError")
-_NEARLY = 0.9  # of the limit: the run that is logged begins a little later than its limit
+    from grain.facts.amounts import Histogram
+    from grain.facts.rows import Function
 
 _MUCH = 0.75  # of what was asked for: what sufficed is worth a remark if it is less
 
@@ -36,32 +33,7 @@ class Sufficient(NamedTuple):
     more: list[str]
 
 
-class Overtime:
-    """The runs of a function that their time limit ended.
-
-    Attributes:
-        limit: the longest of these limits, in seconds.
-    """
-
-    __slots__ = ("limit", "runs")
-
-    def __init__(self) -> None:
-        self.runs = 0
-        self.limit = 0.0
-
-    def add(self, run: Run) -> None:
-        """Count a run if its time limit has ended it."""
-        limit = run.request.get("WTime", 0.0)
-        if run.error in _TOO_SLOW and limit and run.seconds >= _NEARLY * limit:
-            self.runs += 1
-            self.limit = max(self.limit, limit)
-
-
-NO_OVERTIME = Overtime()
-"""That of functions without such runs."""
-
-
-def sufficient(function: FunctionTotals, overtime: Overtime = NO_OVERTIME) -> Sufficient:
+def sufficient(function: Function) -> Sufficient:
     """Return the smallest request with which no run would have lacked anything.
 
     Memory is rounded up to two digits and time to minutes, or to seconds below a minute; there is
@@ -76,7 +48,7 @@ def sufficient(function: FunctionTotals, overtime: Overtime = NO_OVERTIME) -> Su
         return Sufficient("", less, more)
     for kind, asked, enough in _kinds(function):
         if kind == "WTime":  # a limit, which keeps nothing from others
-            parts.append(WTime(T=max(enough, overtime.limit) or 1.0).ask())
+            parts.append(WTime(T=max(enough, function.time_limit) or 1.0).ask())
             continue
         parts.append(f"{kind}({enough:g})")
         unit = " GB of memory" if kind == "Memory" else f" {kind.lower()}"
@@ -85,16 +57,16 @@ def sufficient(function: FunctionTotals, overtime: Overtime = NO_OVERTIME) -> Su
         elif enough > asked:
             more.append(f"asked for {asked:g}{unit}, used up to {enough:g}")
     more += _partly_measured(function)
-    if overtime.runs:
-        runs = "a run" if overtime.runs == 1 else f"{overtime.runs:,} runs"
+    if function.overtime:
+        runs = "a run" if function.overtime == 1 else f"{function.overtime:,} runs"
         more.append(
-            f"a time limit of {span(overtime.limit)} or less ended {runs}: more time is needed"
+            f"a time limit of {span(function.time_limit)} or less ended {runs}: more time is needed"
         )
         return Sufficient(f"more than {_of_all(parts, function)}", less, more)
     return Sufficient(_of_all(parts, function), less, more)
 
 
-def _of_all(parts: Sequence[str], function: FunctionTotals) -> str:
+def _of_all(parts: Sequence[str], function: Function) -> str:
     """Return a request for all workers of a task, of what each of them needs."""
     members = max(function.workers, key=lambda count: (function.workers[count], count), default=1)
     if members == 1 or not parts:
@@ -105,7 +77,7 @@ def _of_all(parts: Sequence[str], function: FunctionTotals) -> str:
     return " & ".join([f"{members} * {own}", *limits] if own else limits)
 
 
-def _kinds(function: FunctionTotals) -> Iterator[tuple[str, float, float]]:
+def _kinds(function: Function) -> Iterator[tuple[str, float, float]]:
     """Yield each kind with what most tasks asked for, and what would have sufficed for all."""
     for kind, asked in function.asked.items():
         enough = asked.usual
@@ -124,7 +96,7 @@ def _kinds(function: FunctionTotals) -> Iterator[tuple[str, float, float]]:
         yield kind, asked.usual, enough
 
 
-def _partly_measured(function: FunctionTotals) -> Iterator[str]:
+def _partly_measured(function: Function) -> Iterator[str]:
     """Yield sentences on what was measured in some runs only."""
     kinds: dict[int, list[str]] = {}
     for kind, measured in (("Cores", function.busy_cores), ("Memory", function.memory)):
@@ -137,11 +109,11 @@ def _partly_measured(function: FunctionTotals) -> Iterator[str]:
         yield f"{what} {verb} measured in {known} only: the others may need what they asked for"
 
 
-def _is_whole(measured: Histogram, function: FunctionTotals) -> bool:
+def _is_whole(measured: Histogram, function: Function) -> bool:
     return is_whole(measured.count, function.seconds.count)
 
 
-def busy_cores(function: FunctionTotals) -> float:
+def busy_cores(function: Function) -> float:
     """Return the cores that the programs of the busiest run kept busy on average, rounded up."""
     return enough_cores(function.busy_cores.most, function.asked["Cores"].most)
 

@@ -151,7 +151,7 @@ class Tracer:
 
     def _count(self, now: int) -> Event:
         self._counted = self._fold.now
-        counts = {"waiting": self._fold.total.waiting, "running": self._fold.total.running}
+        counts = dict(zip(("waiting", "running"), self._fold.open, strict=True))
         return {"ph": "C", "name": "tasks", "ts": now, "pid": MISSION, "tid": 0, "args": counts}
 
     def _instant(self, text: str, now: int, process: int) -> Event:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.cli.report.collecting import Report
-    from grain.facts.rows import Cause
-    from grain.facts.totals import FunctionTotals
+    from grain.facts.rows import Cause, Function
 
 CUT = 0.05
 """The part of the runs of a function: its time limit is worth a sentence if it ended so many."""
@@ -119,12 +118,11 @@ def _runs(cause: Cause) -> int:
 
 def _cut_runs(report: Report) -> Iterator[Finding]:
     worst, most = "", 0
-    for name, overtime in report.overtime.items():
-        function = report.totals.functions.get(name)
-        if name and function is not None and overtime.runs >= CUT * function.runs:
-            worst, most = (name, overtime.runs) if overtime.runs > most else (worst, most)
+    for name, function in report.totals.functions.items():
+        if name and function.overtime >= CUT * function.runs and function.overtime > most:
+            worst, most = name, function.overtime
     if most:
-        limit = span(report.overtime[worst].limit)
+        limit = span(report.totals.functions[worst].time_limit)
         runs = counted(most, "run", "runs")
         of = f"{runs} of {short_name(worst)}"
         yield Finding(f"A time limit of {limit} or less ended {of}.", "requests")
@@ -148,7 +146,7 @@ def _too_many_cores(report: Report) -> Iterator[Finding]:
         yield Finding(found[0], "requests")
 
 
-def _only_request(function: FunctionTotals) -> dict[str, float]:
+def _only_request(function: Function) -> dict[str, float]:
     """Return what all tasks of a function asked for; nothing if that differs."""
     if any(one.least != one.most for kind, one in function.asked.items() if kind != _TIME):
         return {}

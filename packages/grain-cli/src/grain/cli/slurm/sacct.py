@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import patiently, read_book
 from grain.cli.slurm_words import accounts
-from grain.cli.slurm_words.facts import SlurmStep
+from grain.cli.slurm_words.facts import SlurmStep, is_chosen
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import states_named
@@ -83,6 +82,15 @@ def sacct(words: list[str], here: Here) -> SlurmAnswer:
         first = time.mktime((*here_now[:3], 0, 0, 0, 0, 0, -1))
     entries = patiently(here, "sacct: error", lambda: list(_entries(listing, wanted, first)))
     tasks = listing.tasks(entries)
+    wanted_facts = {
+        "user": parsed.words("user", "uid"),
+        "name": parsed.words("name"),
+        "account": parsed.words("accounts"),
+        "partition": parsed.words("partition"),
+        "qos": parsed.words("qos"),
+        "node": parsed.words("nodelist"),
+        "wckey": parsed.words("wckeys"),
+    }
     derived = any(column.name == "DerivedExitCode" for column in columns)
 
     def with_steps(facts: SlurmTask) -> SlurmTask:
@@ -95,7 +103,7 @@ def sacct(words: list[str], here: Here) -> SlurmAnswer:
         for one in tasks
         if _in_time(one, first or 0.0, now if last is None else last)
         and (not states or one.state in states)
-        and _fits(parsed, one)
+        and is_chosen(one, **wanted_facts)
         for line in _lines(with_steps(one), allocations=parsed.has("allocations"))
         if wanted is None or any(_is_meant(meant, line) for meant in wanted)
     ]
@@ -185,23 +193,6 @@ def _is_meant(meant: Meant, line: accounts.Line) -> bool:
     if isinstance(line, SlurmStep):
         return line.is_meant(meant)
     return meant.has(line.number, line.task) and not meant.step
-
-
-def _fits(parsed: Parsed, facts: SlurmTask) -> bool:
-    def words(*names: str) -> set[str]:
-        return {word for name in names for word in parsed.last(name).split(",") if word}
-
-    users = words("user", "uid")
-    names = words("name")
-    return (
-        (not users or facts.job.user in users or str(os.getuid()) in users)
-        and (not names or facts.job.name in names)
-        and (not words("accounts") or facts.option("account") in words("accounts"))
-        and (not words("partition") or bool(words("partition") & set(facts.partition.split(","))))
-        and (not words("qos") or facts.option("qos") in words("qos"))
-        and (not words("nodelist") or facts.node in words("nodelist"))
-        and (not words("wckeys") or facts.option("wckey") in words("wckeys"))
-    )
 
 
 def seff(words: list[str], here: Here) -> SlurmAnswer:

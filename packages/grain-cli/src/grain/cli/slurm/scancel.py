@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer, user_named
 from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import read_book
+from grain.cli.slurm_words.facts import is_chosen
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import OPEN, states_named
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from grain.cli.slurm.here import Here
-    from grain.cli.slurm_words.facts import SlurmTask
     from grain.cli.slurm_words.grammar import Parsed
     from grain.cli.slurm_words.numbers import Meant
     from grain.queue.book import Book, Entry
@@ -174,6 +174,17 @@ def _targets(
                 found[one.job, one.tasks] = _chooser(one.tasks)
         return found
     states = _states(parsed)
+    if parsed.has("reservation"):
+        return found
+    wanted = {
+        "name": parsed.words("name", "jobname"),
+        "user": parsed.words("user") | ({listing.here.user} if parsed.has("me") else set()),
+        "partition": parsed.words("partition"),
+        "account": parsed.words("account"),
+        "qos": parsed.words("qos"),
+        "wckey": parsed.words("wckey"),
+        "node": parsed.words("nodelist"),
+    }
     for entry in listing.book.open_entries():
         if meant and not any(one.job == entry.number for one in meant):
             continue
@@ -182,7 +193,7 @@ def _targets(
             for facts in listing.tasks([entry])
             if facts.state in states
             and (not meant or any(one.has(entry.number, facts.task) for one in meant))
-            and _fits(parsed, listing.here, facts)
+            and is_chosen(facts, **wanted)
         ]
         if tasks:
             every = len(tasks) == entry.tasks
@@ -206,24 +217,6 @@ def _states(parsed: Parsed) -> frozenset[str]:
         return states_named(parsed.last("state"))
     except ValueError:
         raise CommandFailed(f"scancel: error: Invalid job state: {parsed.last('state')}") from None
-
-
-def _fits(parsed: Parsed, here: Here, facts: SlurmTask) -> bool:
-    def words(option: str) -> set[str]:
-        return {word for word in parsed.last(option).split(",") if word}
-
-    names = words("name") | words("jobname")
-    users = words("user") | ({here.user} if parsed.has("me") else set())
-    return (
-        (not names or facts.job.name in names)
-        and (not users or facts.job.user in users or str(facts.uid) in users)
-        and (not words("partition") or bool(words("partition") & set(facts.partition.split(","))))
-        and (not words("account") or facts.option("account") in words("account"))
-        and (not words("qos") or facts.option("qos") in words("qos"))
-        and (not words("wckey") or facts.option("wckey") in words("wckey"))
-        and (not words("nodelist") or facts.node in words("nodelist"))
-        and not parsed.has("reservation")
-    )
 
 
 def _ask(

@@ -11,6 +11,7 @@ from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer, user_named
 from grain.cli.slurm.listing import MIN_JOB_AGE, Listing
 from grain.cli.slurm.reading import read_book
 from grain.cli.slurm_words import listed
+from grain.cli.slurm_words.facts import is_chosen
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.records import job_data
@@ -193,30 +194,20 @@ def _wanted(parsed: Parsed, listing: Listing) -> list[Meant] | None:
 
 
 def _filtered(parsed: Parsed, here: Here, tasks: list[SlurmTask]) -> list[SlurmTask]:
-    def words(option: str, variable: str = "") -> set[str]:
-        text = parsed.last(option) or (here.environment.get(variable, "") if variable else "")
-        return {word for word in text.split(",") if word}
+    def words(option: str, variable: str) -> set[str]:
+        return parsed.words(option, otherwise=here.environment.get(variable, ""))
 
-    users = words("user", "SQUEUE_USERS")
-    if parsed.has("me"):
-        users = {here.user}
+    users = {here.user} if parsed.has("me") else words("user", "SQUEUE_USERS")
     for word in users:
         if not user_named(word):
             raise CommandFailed(f"squeue: error: Invalid user: {word}\n")
-    users = set(map(user_named, users))
-    partitions = words("partition", "SQUEUE_PARTITION")
-    names = words("name", "SQUEUE_NAMES")
-    accounts, qos = words("account", "SQUEUE_ACCOUNT"), words("qos", "SQUEUE_QOS")
-    nodes = words("nodelist")
-    return [
-        one
-        for one in tasks
-        if (not users or one.job.user in users)
-        and (not partitions or partitions & set(one.partition.split(",")))
-        and (not names or one.job.name in names)
-        and (not accounts or one.option("account") in accounts)
-        and (not qos or one.option("qos") in qos)
-        and (not nodes or nodes & one.hosts)
-        and not parsed.has("reservation")
-        and not parsed.has("licenses")
-    ]
+    wanted = {
+        "user": set(map(user_named, users)),
+        "partition": words("partition", "SQUEUE_PARTITION"),
+        "name": words("name", "SQUEUE_NAMES"),
+        "account": words("account", "SQUEUE_ACCOUNT"),
+        "qos": words("qos", "SQUEUE_QOS"),
+        "node": parsed.words("nodelist"),
+    }
+    nothing = parsed.has("reservation") or parsed.has("licenses")
+    return [one for one in tasks if not nothing and is_chosen(one, **wanted)]

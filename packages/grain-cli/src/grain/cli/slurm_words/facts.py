@@ -13,7 +13,7 @@ from grain.queue.notes.steps import StepRecord
 from grain.queue.selectors import plain_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from grain.cli.slurm_words.numbers import Meant
     from grain.queue.book import Block, Entry
@@ -323,6 +323,26 @@ class SlurmStep(NamedTuple):
     def elapsed(self) -> float:
         """The seconds for which it runs, or ran."""
         return max((self.ended or self.task.now) - self.noted.began, 0.0)
+
+
+_CHOICES: dict[str, Callable[[SlurmTask], set[str]]] = {
+    "user": lambda task: {task.job.user, str(task.uid)},
+    "partition": lambda task: set(task.partition.split(",")),
+    "name": lambda task: {task.job.name},
+    "account": lambda task: {task.option("account")},
+    "qos": lambda task: {task.option("qos")},
+    "wckey": lambda task: {task.option("wckey")},
+    "node": lambda task: task.hosts,
+}
+
+
+def is_chosen(task: SlurmTask, **wanted: set[str]) -> bool:
+    """Return True if a task has one of the wanted values of each property.
+
+    Args:
+        wanted: the values, by names of `_CHOICES`; empty for any.
+    """
+    return all(not values or values & _CHOICES[name](task) for name, values in wanted.items())
 
 
 def derived_code(steps: Sequence[SlurmStep]) -> str:

@@ -53,6 +53,11 @@ class Parsed(NamedTuple):
         """Return the argument of an option that was given last."""
         return ([default, *self.all(name)])[-1]
 
+    def words(self, *names: str, otherwise: str = "") -> set[str]:
+        """Return the words in the lists that options give; those of a text if none is given."""
+        text = ",".join(self.last(name) for name in names if self.has(name)) or otherwise
+        return {word for word in text.split(",") if word}
+
     def has(self, name: str) -> bool:
         """Return True if an option was given."""
         return any(given == name for given, _ in self.given)

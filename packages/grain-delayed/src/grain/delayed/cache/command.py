@@ -48,13 +48,12 @@ def ls(directory: str | None, function: str | None, check: bool) -> None:
       grain cache ls
       grain cache ls --check energy   read the results of energy, too
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
-    from grain.delayed.times import when
-    from grain.resource.figures import clock, counted, size_text
+    from grain.resource.figures import clock, counted, second, size_text
 
     results, damaged_files = _sorted(_store(directory), function, check=check)
     for result in results:
         click.echo(
-            f"{when(result.created)}  {clock(result.seconds):>12}  {size_text(result.size):>9}  "
+            f"{second(result.created)}  {clock(result.seconds):>12}  {size_text(result.size):>9}  "
             f"{_call(result)}"
         )
     for path, why in damaged_files:
@@ -78,8 +77,7 @@ def explain(directory: str | None, function: str | None, most: int) -> None:
       grain cache explain -n 5 energy
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     from grain.delayed.cache.explain import latest_of_each_call, parts, reason
-    from grain.delayed.times import when
-    from grain.resource.figures import counted
+    from grain.resource.figures import counted, second
 
     results, _ = _sorted(_store(directory), function)
     of_function = collections.defaultdict(list)
@@ -87,7 +85,7 @@ def explain(directory: str | None, function: str | None, most: int) -> None:
         of_function[result.key.function].append(result)
     latest = latest_of_each_call(results)
     for result in latest[:most]:
-        click.echo(f"{when(result.created)}  {_call(result)}")
+        click.echo(f"{second(result.created)}  {_call(result)}")
         why = reason(result, of_function[result.key.function])
         click.echo(f"    computed on {result.host}, as {why}")
         click.echo(f"    key: {parts(result.key)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.delayed.times import when
+from grain.resource.figures import second
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ def reason(result: StoredResult, of_function: Sequence[StoredResult]) -> str:
         return f"the call is new: {count} of {key.function} {_are(older)} of other calls"
     # Compare with the older result that differs in the fewest parts, the latest of several.
     nearest = min(alike, key=lambda other: (len(_changed(other.key, key)), -other.created))
-    return f"{' and '.join(_changed(nearest.key, key))} changed since {when(nearest.created)}"
+    return f"{' and '.join(_changed(nearest.key, key))} changed since {second(nearest.created)}"
 
 
 def parts(key: Key) -> str:

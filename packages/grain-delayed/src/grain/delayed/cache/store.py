@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.delayed.cache.key import Key
 from grain.delayed.errors import CacheError
-from grain.delayed.times import when
 from grain.files.trust import make_folder
 from grain.files.whole import whole_file
+from grain.resource.figures import second
 from grain.worker.payload import acts, refusal
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ def _record(record: bytes, size: int) -> StoredResult:
         stored = StoredResult(
             key, float(about["created"]), float(about["seconds"]), about["host"], size
         )
-        when(stored.created)  # raises if there is no such time
+        second(stored.created)  # raises if there is no such time
     except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError) as error:
         raise NoResult(f"its record makes no sense ({error})") from error
     if not all(isinstance(part, str) for part in key[:6]):

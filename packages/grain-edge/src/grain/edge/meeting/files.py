@@ -127,6 +127,8 @@ def open_private(path: str, flags: int) -> Iterator[int]:
     # Non-blocking, as a named pipe in its place would otherwise block the open without end.
     fd = _open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
+        # By the descriptor: the name may be that of another file by now. A second name may belong
+        # to another file of ours, which a write here would destroy.
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             raise LinkedFile(f"{path}: is not a plain file with one name. Remove it")

@@ -31,7 +31,14 @@ from grain.edge.questions import CallAnswer, pack
 from grain.head.errors import BadMessage
 from grain.head.hub.names import labels
 from grain.head.hub.registry import Questions, Registry
-from grain.head.hub.state import ITS_MISSION, ITS_SEATS, EndedMission, MissionRecord, TaskRecord
+from grain.head.hub.state import (
+    ITS_MISSION,
+    ITS_SEATS,
+    EndedMission,
+    MissionOnLink,
+    MissionRecord,
+    TaskRecord,
+)
 from grain.head.messages import (
     AckTasks,
     CancelMission,
@@ -136,8 +143,8 @@ class Missions:
         if mission is None:
             self._last_number += 1
             mission = self._missions[id] = MissionRecord(id, self._last_number)
-            mission.since = now
-            mission.pace.look(now, 0, idle=True)
+            mission.shown.since = now
+            mission.shown.pace.look(now, 0, idle=True)
             cancelled = self._cancelled.pop(id, ("", {}, set()))
             mission.cancelled_by, mission.cancelled, mission.retracted = cancelled
             mission.deadline = now if id in self._ended else now + self._grace
@@ -157,7 +164,7 @@ class Missions:
             case AckTasks():
                 self._on_confirmed(mission, message)
             case Request():
-                mission.requests[message.number] = self._scheduler.queue(
+                mission.on_link.requests[message.number] = self._scheduler.queue(
                     request_of(message.resources),
                     message.priority,
                     mission.number,
@@ -165,7 +172,7 @@ class Missions:
                 )
             case DefineFunction():
                 mission.functions[message.digest] = message.digest, payload
-                mission.function_names[message.digest] = message.name
+                mission.shown.function_names[message.digest] = message.name
             case Retract():
                 self._retract(mission, message.tasks)
             case Synced():
@@ -182,15 +189,13 @@ class Missions:
     def _on_told(self, mission: MissionRecord, message: Outlook | LaneReport, now: float) -> None:
         """Record what a mission tells for display."""
         if isinstance(message, Outlook):
-            mission.outlook = message
+            mission.on_link.outlook = message
         else:
             self._lanes.on_report(mission, message, now)
 
     def _on_confirmed(self, mission: MissionRecord, message: AckTasks) -> None:
         for task in message.tasks:
             self._outcomes.on_confirmed(mission, task)
-        if mission.left_lanes:
-            mission.left_lanes.difference_update(message.tasks)
         for task in message.retried:
             self._outcomes.on_confirmed(mission, task, retried=True)
 
@@ -236,19 +241,10 @@ class Missions:
         mission.settings = message.settings
         mission.link = link
         mission.deadline = now + self._grace if mission.lasts else math.inf
-        mission.last_submitted = -1
-        # All of these belong to the last connection: on this one the mission numbers its requests
-        # again, and gets each message again.
-        mission.requests.clear()
+        # All of these belong to the last connection.
+        mission.on_link = MissionOnLink()
         mission.refused.clear()
-        mission.left_lanes.clear()
-        mission.unschedulable.clear()
-        mission.outlook = None
         self._lanes.forget_calls(mission)
-        mission.last_away = frozenset()
-        mission.reported.clear()
-        mission.workers.clear()
-        mission.unfetched.clear()
         self.links[link] = mission
         # Before any run of a cancelled task can end: the mission is to know who has cancelled it.
         if mission.cancelled_by:
@@ -259,9 +255,11 @@ class Missions:
 
     def _comes_twice(self, mission: MissionRecord, message: Submit) -> bool:
         """Return True for a task that has come before on this connection (rule 1)."""
-        if message.lane:  # its number may ascend or not
-            return not self._lanes.admits(mission, message)
-        return message.task <= mission.last_submitted
+        if message.late:  # its number may ascend or not
+            twice = message.late <= mission.on_link.last_late
+            mission.on_link.last_late = max(mission.on_link.last_late, message.late)
+            return twice
+        return message.task <= mission.on_link.last_submitted
 
     def _submit(
         self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
@@ -271,10 +269,10 @@ class Missions:
         function = mission.functions.get(message.function)
         if message.function == LANE:
             function = LANE, None  # the same object for all, as records are looked at often
-        if message.request not in mission.requests or function is None:
+        if message.request not in mission.on_link.requests or function is None:
             raise BadMessage(f"task {message.task} refers to an undefined request or function")
-        if message.task > mission.last_submitted:
-            mission.last_submitted = message.task
+        if message.task > mission.on_link.last_submitted:
+            mission.on_link.last_submitted = message.task
         if mission.retracted:
             mission.retracted.discard(message.task)
         task = mission.tasks.get(message.task)
@@ -282,17 +280,13 @@ class Missions:
         has_run = task is not None or message.worker != "" or message.crashes != ()
         if task is None:
             task = mission.tasks[message.task] = TaskRecord(mission, message.task)
-        queue = self._scheduler.current(mission.requests[message.request])
+        queue = self._scheduler.current(mission.on_link.requests[message.request])
         if message.avoid:
             queue = self._avoiding(queue, message.avoid)
         task.queue = queue
         task.request = message.request
         task.urgency = message.urgency or 0.0  # one object for most of them
-        shares, priority = self._registry.shares, queue.priority
-        # A lane starts while nothing waits: it takes no turn, and a refused one loses none.
-        # Nor does a task that is tried again.
-        again = has_run or function[0] is LANE or message.avoid != ()
-        task.age = shares.age_again(priority) if again else shares.age(mission.share, priority)
+        task.age = self._age(task, message, has_run=has_run)
         task.function = function[0]
         task.arguments = arguments
         self._note_past(task, message)
@@ -310,6 +304,18 @@ class Missions:
         self._claim(task, ran_on, now, has_run=has_run)
         if (message.worker or task.lease is not None) and task.ending is None:
             self._report_run(task, message.worker)
+
+    def _age(self, task: TaskRecord, message: Submit, *, has_run: bool) -> int:
+        """Return the age of a task that is submitted, by its queue."""
+        assert task.queue is not None
+        shares, priority = self._registry.shares, task.queue.priority
+        lane = message.function == LANE
+        if lane and message.waits:
+            task.alter().slices = True
+        # A lane that is lent takes no turn, and a refused one loses none: it starts while nothing
+        # waits. Nor does a task that is tried again.
+        again = has_run or (lane and not message.waits) or message.avoid != ()
+        return shares.age_again(priority) if again else shares.age(task.mission.share, priority)
 
     @staticmethod
     def _note_past(task: TaskRecord, message: Submit) -> None:
@@ -421,7 +427,7 @@ class Missions:
             if task in mission.tasks
             or task in mission.refused
             # It has yet to submit what another process of it has submitted.
-            or (mission.lasts and task > mission.last_submitted)
+            or (mission.lasts and task > mission.on_link.last_submitted)
         }
 
     # ---- cancelling, from outside
@@ -453,7 +459,7 @@ class Missions:
         mission = self.links.pop(link, None)
         if mission is not None and mission.link == link:
             mission.link = None
-            mission.outlook = None
+            mission.on_link.outlook = None
             mission.deadline = now + self._grace
             self._detach(mission)
 
@@ -486,10 +492,10 @@ class Missions:
         Its runs go on, whether it is connected or not.
         """
         over = [task for task in mission.tasks.values() if task.lease is None and not task.claimed]
-        before = mission.unfetched
-        mission.unfetched = {task.number: (task.course, task.crashes) for task in over}
+        before = mission.on_link.unfetched
+        mission.on_link.unfetched = {task.number: (task.course, task.crashes) for task in over}
         for task in over:
-            if before.get(task.number) == mission.unfetched[task.number]:
+            if before.get(task.number) == mission.on_link.unfetched[task.number]:
                 self._outcomes.discard(task)
         mission.deadline = now + self._grace
         if mission.link is None:
@@ -547,7 +553,9 @@ class Missions:
             else:
                 self._give_up(mission, now)
         for mission in self._missions.values():
-            mission.pace.look(now, mission.done + mission.failed, idle=not mission.tasks)
+            mission.shown.pace.look(
+                now, mission.shown.done + mission.shown.failed, idle=not mission.tasks
+            )
         if self._limbo_ends > now:
             return
         self._gangs.await_no_reports(now)

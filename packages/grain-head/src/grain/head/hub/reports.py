@@ -36,6 +36,7 @@ from grain.head.messages import (
     WorkerEnded,
     WorkerFacts,
 )
+from grain.head.scheduler.explain import needs_larger, never_in_cluster, why_never
 from grain.head.scheduler.places import set_aside_texts
 from grain.resource import to_data
 
@@ -94,7 +95,7 @@ class MissionReports:
             worker = self._registry.numbered.get(one.place.worker)
             if mission is None or worker is None:
                 continue
-            function = mission.function_names.get(one.function, "") if one.seconds else ""
+            function = mission.shown.function_names.get(one.function, "") if one.seconds else ""
             what, why = set_aside_texts(one, worker.unique_name, function)
             if why:
                 mission.set_aside[what] = one.place, why
@@ -113,7 +114,7 @@ class MissionReports:
 
     def on_waiting(self, task: TaskRecord, queue: TaskQueue, now: float) -> None:
         """Look at the request of a task that no worker serves, unless it was looked at before."""
-        if task.request not in task.mission.unschedulable:
+        if task.request not in task.mission.on_link.unschedulable:
             self._update(task.mission, task.request, queue, now)
 
     def on_draining(self, worker: WorkerRecord, now: float) -> None:
@@ -149,15 +150,15 @@ class MissionReports:
         for mission in self._registry.missions.values():
             if mission.link is None:
                 continue
-            for number, before in mission.requests.items():
+            for number, before in mission.on_link.requests.items():
                 key = before.priority, before.request, before.share, before.interpreter, 0.0, ()
                 queue = self._scheduler.queues.get(key)
                 if queue is not None and queue.waiting:
                     self._update(mission, number, queue, now)
-                elif number in mission.unschedulable:
+                elif number in mission.on_link.unschedulable:
                     # None waits any more: a later request is looked at again.
                     self._send(mission, number, None)
-                    del mission.unschedulable[number]
+                    del mission.on_link.unschedulable[number]
 
     def _report_last(self, now: float) -> None:
         """Report to missions that wait for nothing but workers that are away."""
@@ -173,29 +174,29 @@ class MissionReports:
             # To count the tasks takes time, where many wait: only if it matters.
             left = len(mission.tasks) - mission.unconfirmed if counts else 0
             if not counts or sum(counts.values()) < left or not mission.synced:
-                mission.last_away = frozenset()
+                mission.on_link.last_away = frozenset()
                 continue
             workers = frozenset(one.id for one in counts)
-            if workers <= mission.last_away:
+            if workers <= mission.on_link.last_away:
                 continue
-            mission.last_away = workers
+            mission.on_link.last_away = workers
             longest = max(counts, key=lambda one: one.deadline)
             seconds = max(0.0, longest.deadline - now)
             facts = (longest.unique_name, longest.host, len(counts), seconds)
             self._outgoing.post(mission.link, LastAway(left, *facts))
 
     def _update(self, mission: MissionRecord, number: int, queue: TaskQueue, now: float) -> None:
-        why = self._scheduler.never_in_cluster(queue)
+        why = never_in_cluster(self._scheduler, queue)
         if why is not None:
             self._post(mission, number, Unschedulable(number, why, cluster=True))
             return
-        before = mission.unschedulable.get(number)
+        before = mission.on_link.unschedulable.get(number)
         here, scaled = bool(self._scheduler.workers), now < self._scaled_until
         if before is not None and not before.cluster and not here and scaled:
             return  # the workers that come and go are too small for it: a larger one is awaited
         if not self._may_come_back(queue) and not self._may_be_replaced(mission, number, queue):
-            why = self._scheduler.why_never(queue.request, now, queue.interpreter)
-        larger = why is not None and self._scheduler.needs_larger(queue.request)
+            why = why_never(self._scheduler, queue.request, now, queue.interpreter)
+        larger = why is not None and needs_larger(self._scheduler, queue.request)
         self._send(mission, number, why, larger=larger)
 
     def _send(
@@ -209,8 +210,8 @@ class MissionReports:
 
     def _post(self, mission: MissionRecord, number: int, message: Unschedulable | None) -> None:
         """Send a message if it differs from the last in more than its text."""
-        before = mission.unschedulable.get(number)
-        mission.unschedulable[number] = message
+        before = mission.on_link.unschedulable.get(number)
+        mission.on_link.unschedulable[number] = message
         if message is not None:
             if before is None or before.workers != message.workers:
                 self._outgoing.post(mission.link, message)
@@ -227,7 +228,7 @@ class MissionReports:
 
     def _may_be_replaced(self, mission: MissionRecord, number: int, queue: TaskQueue) -> bool:
         # What was said already is not taken back for a successor that is not here.
-        if mission.unschedulable.get(number) is not None:
+        if mission.on_link.unschedulable.get(number) is not None:
             return False
         return any(_would_do(one.worker, queue) for one in self._expected)
 
@@ -235,7 +236,7 @@ class MissionReports:
 
     def on_run(self, mission: MissionRecord, worker: WorkerRecord) -> None:
         """Inform a mission of a worker that has a run of it, unless it knows."""
-        informed = mission.workers
+        informed = mission.on_link.workers
         if worker.id in informed or len(informed) >= MOST_WORKERS or mission.link is None:
             return
         informed.add(worker.id)
@@ -265,8 +266,8 @@ class MissionReports:
             for what, (place, _) in list(mission.set_aside.items()):
                 if place.worker == worker.number:
                     del mission.set_aside[what]
-            if worker.id in mission.workers:
-                mission.workers.remove(worker.id)
+            if worker.id in mission.on_link.workers:
+                mission.on_link.workers.remove(worker.id)
                 handed_back = worker.handed_back.get(mission.id, 0)
                 ended = WorkerEnded(worker.id, why, silent, handed_back, told)
                 self._outgoing.post(mission.link, ended)
@@ -286,10 +287,10 @@ class MissionReports:
 
     def _compare(self, mission: MissionRecord, worker: WorkerRecord) -> None:
         ours, theirs = mission.versions, worker.versions
-        if theirs in mission.reported or mission.link is None:
+        if theirs in mission.on_link.reported or mission.link is None:
             return
         if not (ours.runs_code_of(theirs) and ours.loads_arrays_of(theirs)):
-            mission.reported.add(theirs)
+            mission.on_link.reported.add(theirs)
             message = OtherVersions(worker.name, worker.host, theirs)
             self._outgoing.post(mission.link, message)
 

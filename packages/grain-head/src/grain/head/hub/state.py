@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.eventlog.usage import Report
-    from grain.head.messages import Crash, Ending, Outlook, Unschedulable
+    from grain.head.messages import Crash, Ending, HeldCalls, Outlook, Unschedulable
     from grain.head.scheduler.places import RunPlace
     from grain.head.scheduler.state import TaskQueue
-    from grain.worker.messages import Attempt
+    from grain.worker.messages import Attempt, TasksPrinted
 
     Link = Hashable
 
@@ -135,6 +135,74 @@ class PeerRecord:
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class MissionOnLink:
+    """The part of a mission that belongs to one connection.
+
+    On the next one it numbers its requests again and gets each message again. So that begins with
+    another object, of which no field can be forgotten.
+
+    Attributes:
+        requests: the queues for its requests, by number; `Scheduler.current` has what follows one.
+        last_submitted: the largest number of a task that has come.
+        last_late: how many tasks have come whose numbers need not ascend.
+        outlook: how far the mission is, as it estimates itself; None if it has not said so.
+        unschedulable: the requests that were looked at, each with the last message about it.
+        reported: the versions of workers that were reported.
+        workers: the ids of the workers that the mission was informed of.
+        last_away: those that it was last said to wait for, and for nothing else.
+        unfetched: what tasks of a lasting mission have left that were over, and not submitted
+            again, when that was last looked at, by number. The run of another process may have left
+            more since.
+    """
+
+    requests: dict[int, TaskQueue] = field(default_factory=dict)
+    last_submitted: int = -1
+    last_late: int = 0
+    outlook: Outlook | None = None
+    unschedulable: dict[int, Unschedulable | None] = field(default_factory=dict)
+    reported: set[Versions] = field(default_factory=set)
+    workers: set[str] = field(default_factory=set)
+    last_away: frozenset[str] = frozenset()
+    unfetched: dict[int, tuple[TaskCourse, tuple[Crash, ...]]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ShownMission:
+    """The part of a mission that displays show, and on which nothing depends.
+
+    Attributes:
+        since: when this head first met it.
+        function_names: by digest.
+        done, failed, retried: how many tasks have resolved with a value, have failed for good, and
+            have failed and were tried again.
+        pace: the rate at which its tasks end; looked at with each tick.
+    """
+
+    since: float = 0.0
+    function_names: dict[bytes, str] = field(default_factory=dict)
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    pace: Pace = field(default_factory=Pace)
+
+
+class PrintedAllowance:
+    """The lines that tasks of a mission print, of which it gets only so many."""
+
+    def __init__(self) -> None:
+        self._characters = Allowance(PRINTS, PRINTS_SAVED)
+        self._lost = 0
+
+    def admit(self, message: TasksPrinted, now: float) -> int | None:
+        """Return how many lines were lost before a message that may go on; None if it may not."""
+        if self._characters.take(len(message.text), now):
+            lost, self._lost = self._lost + message.lost, 0
+            return lost
+        self._lost += message.lost + message.text.count("\n")
+        return None
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class MissionRecord(PeerRecord):
     """A mission.
 
@@ -147,12 +215,7 @@ class MissionRecord(PeerRecord):
     # Of a lasting mission, by the number of their task: runs under way beside the one for which
     # the task waits, or of a task that has an outcome. No other mission has such runs.
     beside: dict[int, dict[LeaseRecord, None]] = field(default_factory=dict)
-    # What tasks of it have left that were over, and not submitted again, when that was last looked
-    # at, by number. The run of another process may have left more since.
-    unfetched: dict[int, tuple[TaskCourse, tuple[Crash, ...]]] = field(default_factory=dict)
     synced: bool = False
-    # When this head first met it, for display.
-    since: float = 0.0
     # The outcomes that the mission has not confirmed, and their bytes. While there are too many
     # it is paused, and what would wait in the scheduler is parked here.
     unconfirmed: int = 0
@@ -162,35 +225,13 @@ class MissionRecord(PeerRecord):
     tasks: Numbered[TaskRecord] = field(default_factory=Numbered)
     # By digest, each with the digest itself: so that all tasks of a function have one object.
     functions: dict[bytes, tuple[bytes, Payload]] = field(default_factory=dict)
-    # For display, as are the counts of tasks that have resolved with a value, that have failed
-    # for good, and that have failed and were tried again.
-    function_names: dict[bytes, str] = field(default_factory=dict)
-    done: int = 0
-    failed: int = 0
-    retried: int = 0
-    # The rate at which its tasks end, for display; looked at with each tick.
-    pace: Pace = field(default_factory=Pace)
     # The places that were set aside for it, by name, each with the sentence that says why.
     set_aside: dict[str, tuple[RunPlace, str]] = field(default_factory=dict)
-    # How far it is, as it estimates itself; None if it has not said so on this link.
-    outlook: Outlook | None = None
-    # The queues for the requests of this link, by number; `Scheduler.current` has what follows one.
-    requests: dict[int, TaskQueue] = field(default_factory=dict)
-    # The requests of this link that were looked at, each with the last message about it.
-    unschedulable: dict[int, Unschedulable | None] = field(default_factory=dict)
-    # The versions of workers that were reported to the mission on this link.
-    reported: set[Versions] = field(default_factory=set)
-    # The ids of the workers that the mission was informed of on this link.
-    workers: set[str] = field(default_factory=set)
-    # The workers that the mission was last said to wait for, and for nothing else.
-    last_away: frozenset[str] = frozenset()
-    last_submitted: int = -1
+    on_link: MissionOnLink = field(default_factory=MissionOnLink)
+    shown: ShownMission = field(default_factory=ShownMission)
     # As its runs take them along: opaque.
     settings: bytes = b""
-    # The characters of lines that its tasks print, where it wants them; and the number of lines
-    # that were too many.
-    prints: Allowance = field(default_factory=lambda: Allowance(PRINTS, PRINTS_SAVED))
-    prints_lost: int = 0
+    prints: PrintedAllowance = field(default_factory=PrintedAllowance)
     share: Share = field(default_factory=Share)
     # The person who has cancelled the mission from outside, or single tasks of it. A mission
     # that was away, or whose connection was lost meanwhile, is informed when it is back.
@@ -203,8 +244,8 @@ class MissionRecord(PeerRecord):
     # The largest number of a task that the mission has reported, as the hub does not see those of
     # calls in lanes.
     last_task: int = 0
-    # Lanes that are over and not confirmed, whose calls were submitted on this link.
-    left_lanes: set[int] = field(default_factory=set)
+    # The calls that the mission holds, as it has last reported.
+    held: tuple[HeldCalls, ...] = ()
     # The tasks of these that the mission submitted on this link all the same.
     refused: set[int] = field(default_factory=set)
     # Of a lasting mission, the tasks that it has retracted: a worker that was away may still
@@ -215,6 +256,15 @@ class MissionRecord(PeerRecord):
         self.lasts = lasts(self.id)
         if self.lasts:  # until one of its processes says it again, which may be hours later
             self.name = lasting_name(self.id)
+
+    @property
+    def held_calls(self) -> int:
+        """The number of calls that it holds for lanes, as it has last reported."""
+        return sum(held.calls for held in self.held)
+
+    def holds(self, task: int) -> bool:
+        """Return True if it may hold a call of a number."""
+        return any(held.first <= task <= held.last for held in self.held)
 
     def may_submit(self, task: int) -> bool:
         """Return True if the mission has yet to submit a task, or to be synced without it.
@@ -277,6 +327,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     kept_by: tuple[str, Attempt] | None = None
     gpus: tuple[int, ...] = ()
     past: PastAttempts | None = None
+    slices: bool = False
 
 
 NO_COURSE = TaskCourse()

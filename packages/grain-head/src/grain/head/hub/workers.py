@@ -116,6 +116,7 @@ class Workers:
             self._register(link, message, now)
             return
         worker = self.links.get(link)
+        # A connection that was replaced may still have messages on their way.
         if worker is None or worker.link != link:
             return
         match message:
@@ -160,11 +161,8 @@ class Workers:
             return
         if isinstance(message, LoopBlocked):
             self._outgoing.post(mission.link, Blocked(message.task, worker.name, message.code))
-        elif mission.prints.take(len(message.text), now):
-            lost, mission.prints_lost = mission.prints_lost + message.lost, 0
+        elif (lost := mission.prints.admit(message, now)) is not None:
             self._outgoing.post(mission.link, Printed(worker.name, message.text, lost))
-        else:
-            mission.prints_lost += message.lost + message.text.count("\n")
 
     def _on_readiness(self, worker: WorkerRecord, message: Backlog | Draining, now: float) -> None:
         """Start nothing on a worker that drains, or while too many outcomes wait there."""
@@ -176,6 +174,7 @@ class Workers:
             worker.backlog = (message.outcomes, message.size) if message.outcomes else None
         if before and not worker.takes_runs:
             self._scheduler.on_worker_draining(worker.number)
+        # A reserved worker stays closed to others until the task has run for which it is.
         elif worker.takes_runs and not before and not worker.reserved:
             self._scheduler.on_worker_back(worker.number)
 
@@ -321,6 +320,7 @@ class Workers:
         """
         worker = self.links.pop(link, None)
         if worker is not None and worker.link == link:
+            # Its runs go on, and none begins elsewhere before the grace period is over.
             worker.link = None
             worker.serving = False
             worker.computing = None

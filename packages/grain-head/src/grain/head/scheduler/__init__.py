@@ -11,10 +11,9 @@ The policy:
     task: priority, then age. Where a task asks for one of several requests, it takes the first
     *alternative* for which there is room; it may have to wait for the first one for a time.
 2.  A queue whose oldest task does not fit anywhere is passed over: younger tasks of other queues
-    may use what it cannot. Before that can starve it, it gets a reservation (``reservation``,
-    ``starvation_guard``).
+    may use what it cannot. Before that can starve it, it gets a reservation (``guard/``).
 3.  Among the workers on which a task fits the tightest fit wins, and among equally tight ones the
-    one with the least time left that suffices (`Scheduler._find`, by ``index``).
+    one with the least time left that suffices (`StartDecisions.find`, by ``index``).
 4.  A task that has bytecode needs workers with the interpreter that made it. That is not a
     resource, as nothing of it is used up: queues and workers have it as a label.
 5.  Workers of which one did not join a gang of the other are in no gang together for a time
@@ -23,7 +22,7 @@ The policy:
     is closed, and holds back no one (``cluster``).
 7.  After every ``dispatch``, no task waits that could start.
 8.  Where tasks fail that succeed elsewhere is set aside, and a task that has failed goes elsewhere
-    first (``places``). Both bar places for a queue, as long as others can serve it
+    first (``places``). Both bar places for a queue (``bars``), as long as others can serve it
     (`WorkerAccount.lets`).
 
 Why it is fast: the scheduler decides between a few queues, and looks for room once per *level*,
@@ -49,12 +48,13 @@ Invariants, which ``check_scheduler`` in `grain.head.testing` asserts after ever
 
 Map:
 
-- ``scheduler``: the events, and the decisions that follow from them
+- ``scheduler``: the events, and questions about its state
+- ``dispatch``: which task starts on which worker, and what it holds then
 - ``state``: the records: tasks, queues and their alternatives, workers, levels, reservations
 - ``queues``: all queues, their order and their bits
 - ``index``: the workers by what they have free
-- ``reservation``: the worker and the time at which a task that was passed over can start
-- ``starvation_guard``: which task may overtake which, and who gets a reservation
+- ``guard/``: which task may overtake which, and what is reserved for it
+- ``bars``: which queues keep off which places
 - ``numbered``: `Numbered`, a table of tasks by number, in little memory
 - ``apart``: workers that could not reach each other
 - ``cluster``: what the scheduler owns for the whole cluster, such as licences, and who gets it

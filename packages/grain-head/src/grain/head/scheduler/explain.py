@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from grain.head.scheduler.cluster import unowned
 from grain.head.scheduler.places import WHOLE
+from grain.head.scheduler.state import TaskQueue
 from grain.resource import ZERO
 from grain.resource.figures import counted
 
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
         Alternative,
         Reservation,
         Task,
-        TaskQueue,
         WorkerAccount,
     )
+    from grain.resource import Resource
 
 # So many tasks are looked at one by one; a longer queue gets a bound.
 _COUNTED = 10_000
@@ -323,3 +325,99 @@ def _why_not_by(one: Alternative, worker: WorkerAccount, now: float) -> str:
     if not one.bit & one.queue.open:
         return "not yet, as it waits for the first alternative"
     return "it has room; an older task goes first"
+
+
+def why_never(
+    scheduler: Scheduler, request: Resource, now: float, interpreter: str = ""
+) -> str | None:
+    """Say why no worker that is here could ever run such a task; None if one could.
+
+    For a gang, why there are not enough workers.
+    """
+    probe = _probe(scheduler, request, interpreter)
+    never = never_in_cluster(scheduler, probe)
+    if never is not None:
+        return never
+    several = probe.only is None
+    reasons = []
+    able: Counter[tuple[int, str]] = Counter()
+    for worker in scheduler.workers.values():
+        if not probe.runs_on(worker.shape.interpreter):
+            reasons.append(f"{worker.name}: {probe.why_not_on(worker.shape.interpreter)}")
+            continue
+        clauses = [_why_never(scheduler, one, worker, now) for one in probe.alternatives]
+        why = [
+            f"for {one.request.ask()} {clause}" if several else clause
+            for one, clause in zip(probe.alternatives, clauses, strict=True)
+            if clause is not None
+        ]
+        if len(why) < len(clauses):
+            if not worker.draining:
+                ways = zip(probe.alternatives, clauses, strict=True)
+                able.update(
+                    (one.index, worker.in_common(one.same)) for one, no in ways if no is None
+                )
+                if any(n >= probe.alternatives[index].count for (index, _), n in able.items()):
+                    return None
+                continue
+            why = ["it takes no more tasks"]
+        reasons.append(f"{worker.name}: {', and '.join(why)}")
+    lacking = unowned(
+        request, scheduler.cluster, (w.supply.total for w in scheduler.workers.values())
+    )
+    if lacking and not probe.only:
+        lacking = []  # another alternative may do without
+    return "; ".join([*_too_few(probe, able), *lacking, *reasons]) or "no worker is here"
+
+
+def never_in_cluster(scheduler: Scheduler, queue: TaskQueue) -> str | None:
+    """Say why the whole cluster will never have enough for a task; None if it may."""
+    never = [scheduler.cluster.why_never(one) for one in queue.alternatives]
+    if not all(never):
+        return None
+    return ", and ".join(dict.fromkeys(why for why in never if why is not None))
+
+
+def _probe(scheduler: Scheduler, request: Resource, interpreter: str = "") -> TaskQueue:
+    """Return a queue that is only asked what fits where."""
+    bits = [0] * len(request.alternatives())
+    kinds = scheduler.cluster.kinds
+    return TaskQueue(request, bits, scheduler.run_times, scheduler.needs, kinds, interpreter)
+
+
+def _why_never(
+    scheduler: Scheduler, one: Alternative, worker: WorkerAccount, now: float
+) -> str | None:
+    """Return why a worker can never run a task by an alternative; None if it could."""
+    why = scheduler.cluster.why_never(one)
+    if why is not None:
+        return why
+    left = worker.end - now
+    if not worker.supply.total.request(one.space):
+        return worker.supply.why_never(one.space)
+    if left < 0:
+        return "its time is over"
+    if not worker.has_time(one, now):
+        return f"{left:.0f} s are left, {one.need:.0f} s needed"
+    return None
+
+
+def needs_larger(scheduler: Scheduler, request: Resource) -> bool:
+    """Return True if workers are here, and each has too little in all for a request."""
+    spaces = [one.space for one in _probe(scheduler, request).alternatives]
+    totals = [worker.supply.total for worker in scheduler.workers.values()]
+    return bool(totals) and not any(total.request(space) for total in totals for space in spaces)
+
+
+def _too_few(queue: TaskQueue, able: Counter[tuple[int, str]]) -> list[str]:
+    """Return a clause for each gang of a queue for which some workers could be members."""
+    clauses = []
+    for one in queue.alternatives:
+        most = max((n for (index, _), n in able.items() if index == one.index), default=0)
+        if most:
+            of_one = "" if one.same == "group" else " of one job"
+            clauses.append(
+                f"{one.request.ask()} needs {one.count} workers{of_one} at once, and only {most} "
+                f"that {'is' if most == 1 else 'are'} here would do"
+            )
+    return clauses

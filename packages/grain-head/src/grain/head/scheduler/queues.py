@@ -228,6 +228,7 @@ class QueueTable:
             one.heap.clear()
             self.levels.add_alternative(one)
             for shape in self.shapes.values():
+                # Taken out and put in again: another alternative of the queue may fit there, too.
                 queue.serving_shapes -= bool(shape.mask & queue.bits)
                 shape.mask &= ~one.bit
                 queue.serving_shapes += bool(shape.mask & queue.bits)
@@ -322,19 +323,20 @@ class QueueTable:
             self._discard_unused()
         bits: list[int] = []
         for _ in request.alternatives():
+            # Freed bits first: masks stay as long as there are alternatives, and no longer.
             new = 1 << len(self.by_bit) + len(bits)
             bits.append(self._free_bits.pop() if self._free_bits else new)
         queue = TaskQueue(
             request,
-            priority,
             bits,
             self._run_times,
             self._needs,
             self.cluster.kinds,
-            share,
             interpreter,
             seen,
-            avoid,
+            priority=priority,
+            share=share,
+            avoid=avoid,
         )
         self.by_bit.update((one.bit, one) for one in queue.alternatives)
         self.gangs |= queue.gangs

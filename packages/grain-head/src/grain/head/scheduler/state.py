@@ -14,7 +14,7 @@ from functools import reduce
 from heapq import heapify, heappush
 from itertools import islice
 from operator import or_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from grain.head.needs.again import replaced
 from grain.head.scheduler.places import WHOLE
@@ -186,89 +186,38 @@ class Alternative:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class TaskQueue:
-    """The waiting tasks of one owner and priority that ask for the same, the oldest first.
-
-    They may be of any functions, which the scheduler does not know.
+class RequestedWays:
+    """The ways in which the tasks of a queue may run: the alternatives of what they ask for.
 
     Attributes:
         request: what each of the tasks asks for.
-        priority: larger goes first.
-        share: the owner of the tasks, where several owners share a scheduler.
-        interpreter: the interpreter that its tasks need, as `grain.edge.version.INTERPRETER`,
-            because they have bytecode; empty if any will do.
-        seen: the seconds that its tasks were seen to run for, and more, as they have outlived their
+        interpreter: the interpreter that they need, as `grain.edge.version.INTERPRETER`, because
+            they have bytecode; empty if any will do.
+        seen: the seconds that they were seen to run for, and more, as they have outlived their
             workers; 0 for all others.
-        avoid: places where its tasks have failed, which go elsewhere first.
-        barred: these, and those that are set aside for its owner, as far as other workers can serve
-            it: by worker, a mask of its GPUs, or `WHOLE`; None for most queues.
         alternatives: the requests of which each task takes one, the first choice first.
         only: the alternative, if there is but one; else None.
         bits: the bits of all alternatives.
         gangs: the bits of those that ask for several workers at once.
         shared: the bits of those that ask for resources of the whole cluster.
         learns: True if one of them learns its memory, so that its amount may change.
-        closed: the bits of those among them for which there is not enough free, as
-            `ClusterPool.share_out` says.
-        open: the bits of those that its oldest task takes now: ``bits``, or the first one's while
-            it is to wait for that, see ``prefer``; without those in ``closed``.
         prefer: for how many seconds a task waits for the first alternative before it takes others.
-        tasks: the waiting tasks, ascending by age. Tasks that were cancelled stay here until they
-            come to the front, as taking them out of the middle of a long queue is slow.
-        urgent: a heap of (-urgency, age, id) of the waiting tasks, beside entries of some that wait
-            no more; None as long as no task of the queue has an urgency.
-        cancelled: the number of cancelled tasks in ``tasks``.
-        running: the number of its tasks that run; the roots of gangs among them.
-        seats: the number of the other members of these gangs.
-        serving_shapes: the number of shapes of workers on which such a task fits when they are
-            empty, time limits aside. If it is 0, none of the workers can ever run one.
-        rank: the queue's place in the order of service, (-priority, age of the oldest task); None
-            while no task waits.
-        overtakers: the ages of the tasks that overtook its own, ascending: as many as its oldest
-            task was overtaken, and at most the limit of the starvation guard.
-        span: a mean of the seconds that runs took lately, kept by `grain.head.hub.tasks.prefetch`.
-        durations: the seconds that its last `DURATIONS` runs took which ended by themselves, kept
-            by `grain.head.hub.tasks.prefetch`; None before the first.
-        reservations: the reservations of its oldest tasks, each on a worker of its own.
-        reservation_sought: True if a reservation with a known start was looked for since the
-            oldest task became the oldest or lost its reservation: once is enough, as looking
-            costs much.
-        sought_at: the count of the starvation guard at which it last found no worker to reserve.
     """
 
     request: Resource
-    priority: int
     own_bits: InitVar[Sequence[int]]
     run_times: InitVar[RunTimes]
     needs: InitVar[Needs]
-    kinds: InitVar[frozenset[str]] = frozenset()
-    share: int = 0
+    kinds: InitVar[frozenset[str]]
     interpreter: str = ""
     seen: float = 0.0
-    avoid: tuple[RunPlace, ...] = ()
-    barred: Mapping[int, int] | None = None
     alternatives: tuple[Alternative, ...] = field(init=False)
     only: Alternative | None = field(init=False)
     bits: int = field(init=False)
     gangs: int = field(init=False)
     shared: int = field(init=False)
     learns: bool = field(init=False)
-    closed: int = 0
-    open: int = field(init=False)
     prefer: float = field(init=False)
-    tasks: deque[Task] = field(default_factory=deque)
-    urgent: list[tuple[float, int, int]] | None = None
-    cancelled: int = 0
-    running: int = 0
-    seats: int = 0
-    serving_shapes: int = 0
-    rank: tuple[int, int] | None = None
-    overtakers: list[int] = field(default_factory=list)
-    span: float = 1.0
-    durations: deque[float] | None = None
-    reservations: list[Reservation] = field(default_factory=list)
-    reservation_sought: bool = False
-    sought_at: int = -1
     _asked: str = ""
 
     def __post_init__(
@@ -279,15 +228,16 @@ class TaskQueue:
         kinds: frozenset[str],
     ) -> None:
         requests = self.request.alternatives()
+        queue = cast("TaskQueue", self)
         self.alternatives = tuple(
             Alternative(
-                self, index, request, bit, self.interpreter, run_times, kinds, needs, self.seen
+                queue, index, request, bit, self.interpreter, run_times, kinds, needs, self.seen
             )
             for index, (request, bit) in enumerate(zip(requests, own_bits, strict=True))
         )
         self.only = self.alternatives[0] if len(requests) == 1 else None
         self.prefer = self.request.prefer if isinstance(self.request, Either) else 0.0
-        self.bits = self.open = reduce(or_, (one.bit for one in self.alternatives))
+        self.bits = reduce(or_, (one.bit for one in self.alternatives))
         self.gangs = sum(one.bit for one in self.alternatives if one.count > 1)
         self.learns = any(one.learns for one in self.alternatives)
         self.shared = sum(one.bit for one in self.alternatives if one.shared is not None)
@@ -322,10 +272,6 @@ class TaskQueue:
         there = interpreter or "an unknown Python"
         return f"it has {there}, and a function that travels by value needs {self.interpreter}"
 
-    def opened(self) -> Iterator[Alternative]:
-        """Yield the alternatives that the oldest task takes now, the first choice first."""
-        return (one for one in self.alternatives if one.bit & self.open)
-
     def taken_by(self, held: Resource) -> Alternative:
         """Return the alternative by which a task has what it holds: the one that leaves least."""
         if self.only is not None:
@@ -333,6 +279,80 @@ class TaskQueue:
         supply = Supply(held)
         able = [one for one in self.alternatives if held.request(one.whole)]
         return min(able, key=lambda one: supply.slack(one.whole), default=self.alternatives[0])
+
+
+@dataclass(slots=True, eq=False, repr=False, kw_only=True)
+class TaskQueue(RequestedWays):
+    """The waiting tasks of one owner and priority that ask for the same, the oldest first.
+
+    They may be of any functions, which the scheduler does not know.
+
+    Attributes:
+        priority: larger goes first.
+        share: the owner of the tasks, where several owners share a scheduler.
+        avoid: places where its tasks have failed, which go elsewhere first.
+        barred: these, and those that are set aside for its owner, as far as other workers can serve
+            it: by worker, a mask of its GPUs, or `WHOLE`; None for most queues.
+        closed: the bits of those alternatives for which the cluster has not enough free, as
+            `ClusterPool.share_out` says.
+        open: the bits of those that its oldest task takes now: ``bits``, or the first one's while
+            it is to wait for that, see ``prefer``; without those in ``closed``.
+        tasks: the waiting tasks, ascending by age. Tasks that were cancelled stay here until they
+            come to the front, as taking them out of the middle of a long queue is slow.
+        urgent: a heap of (-urgency, age, id) of the waiting tasks, beside entries of some that wait
+            no more; None as long as no task of the queue has an urgency.
+        cancelled: the number of cancelled tasks in ``tasks``.
+        running: the number of its tasks that run; the roots of gangs among them.
+        seats: the number of the other members of these gangs.
+        serving_shapes: the number of shapes of workers on which such a task fits when they are
+            empty, time limits aside. If it is 0, none of the workers can ever run one.
+        rank: the queue's place in the order of service, (-priority, age of the oldest task); None
+            while no task waits.
+        overtakers: the ages of the tasks that overtook its own, ascending: as many as its oldest
+            task was overtaken, and at most the limit of the starvation guard.
+        span: a mean of the seconds that runs took lately, kept by `grain.head.hub.tasks.prefetch`.
+        durations: the seconds that its last `DURATIONS` runs took which ended by themselves, kept
+            by `grain.head.hub.tasks.prefetch`; None before the first.
+        reservations: the reservations of its oldest tasks, each on a worker of its own.
+        reservation_sought: True if a reservation with a known start was looked for since the
+            oldest task became the oldest or lost its reservation: once is enough, as looking
+            costs much.
+        sought_at: the count of the starvation guard at which it last found no worker to reserve.
+    """
+
+    priority: int = 0
+    share: int = 0
+    avoid: tuple[RunPlace, ...] = ()
+    barred: Mapping[int, int] | None = None
+    closed: int = 0
+    open: int = field(init=False)
+    tasks: deque[Task] = field(default_factory=deque)
+    urgent: list[tuple[float, int, int]] | None = None
+    cancelled: int = 0
+    running: int = 0
+    seats: int = 0
+    serving_shapes: int = 0
+    rank: tuple[int, int] | None = None
+    overtakers: list[int] = field(default_factory=list)
+    span: float = 1.0
+    durations: deque[float] | None = None
+    reservations: list[Reservation] = field(default_factory=list)
+    reservation_sought: bool = False
+    sought_at: int = -1
+
+    def __post_init__(
+        self,
+        own_bits: Sequence[int],
+        run_times: RunTimes,
+        needs: Needs,
+        kinds: frozenset[str],
+    ) -> None:
+        RequestedWays.__post_init__(self, own_bits, run_times, needs, kinds)
+        self.open = self.bits
+
+    def opened(self) -> Iterator[Alternative]:
+        """Yield the alternatives that the oldest task takes now, the first choice first."""
+        return (one for one in self.alternatives if one.bit & self.open)
 
     def head(self) -> Task | None:
         """Return the oldest waiting task, and drop the cancelled ones in front of it."""
@@ -554,7 +574,7 @@ class Reservation:
             alternative that fits before is welcome, too.
         start: the time at which the task can start at the latest; ``math.inf`` if not known. With
             an unknown start a reservation is sticky, see
-            `grain.head.scheduler.starvation_guard`.
+            `grain.head.scheduler.guard.starvation_guard`.
         future: an account of what the worker will have free beside the task at ``start``.
         beside: what is taken out of ``future`` already, by task: the runs that may still go on
             at ``start``.

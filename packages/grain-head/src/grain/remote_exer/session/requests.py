@@ -68,6 +68,7 @@ class StatedRequests:
     def stuck_tasks(self) -> Iterator[int]:
         """Yield the tasks that wait and that no worker here can run: a look at all tasks."""
         stuck = self._notices.stuck
+        # Most often none waits, and there may be a million tasks.
         if any(self.waiting[request] for request in stuck):
             for task, record in self._pending.items():
                 if record.asked in stuck and not record.worker:

@@ -7,10 +7,17 @@ rows.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from grain.cli.show import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from grain.cli.columns import Column
+    from grain.facts.rows import Run
+
+R = TypeVar("R")
 
 
 class Gauge(NamedTuple):
@@ -28,35 +35,15 @@ class Gauge(NamedTuple):
     used: float | None = None
 
 
-class Column(NamedTuple):
-    """A column of a table.
+class Shown(NamedTuple):
+    """A value of a column whose text does not follow from it.
 
     Attributes:
-        rank: the larger, the sooner it gives way where there is little room; 0 never does.
-        right: True for numbers, which stand at the right.
-        least: characters to which it may be shortened; 0 if it may not.
-        tail: True for names that differ at their end: what is too long lacks its middle.
+        order: by which rows are sorted; None for those at the end.
     """
 
-    head: str
-    rank: int
-    right: bool = False
-    least: int = 0
-    tail: bool = False
-
-
-class RowTask(NamedTuple):
-    """A task that a row is about.
-
-    Attributes:
-        name: as commands take it.
-        worker: where it runs or ran; empty if it waits.
-    """
-
-    mission: str
-    number: int
-    name: str
-    worker: str = ""
+    text: str
+    order: float | None
 
 
 class TableRow(NamedTuple):
@@ -66,7 +53,7 @@ class TableRow(NamedTuple):
         key: by which it is recognised in the next answer.
         values: for sorting, one for each column: numbers, or text as in `natural`.
         style: "" or one of "good", "warn", "bad", "dim".
-        about: the task that it is about, if it is about one.
+        about: the run that it is about, with the name that commands take; None for anything else.
         words: that a filter finds in it, beside those of its cells.
     """
 
@@ -74,8 +61,33 @@ class TableRow(NamedTuple):
     cells: tuple[str | Gauge, ...]
     values: tuple[Any, ...]
     style: str = ""
-    about: RowTask | None = None
+    about: Run | None = None
     words: str = ""
+
+
+def table_row(
+    columns: Iterable[Column[R]],
+    row: R,
+    key: str,
+    style: str = "",
+    about: Run | None = None,
+    words: str = "",
+) -> TableRow:
+    """Return a row with a cell for each column; arguments as of `TableRow`."""
+    cells: list[str | Gauge] = []
+    values = []
+    for column in columns:
+        value = column.value(row)
+        if isinstance(value, Gauge):
+            cells.append(value)
+            value = value.share
+        elif isinstance(value, Shown):
+            cells.append(clean(value.text))
+            value = value.order
+        else:
+            cells.append(clean(column.text(value)))
+        values.append(-1.0 if value is None else value)
+    return TableRow(key, tuple(cells), tuple(values), style, about, words)
 
 
 class Tile(NamedTuple):
@@ -106,7 +118,7 @@ class Table(NamedTuple):
     """
 
     title: str
-    columns: tuple[Column, ...]
+    columns: Sequence[Column[Any]]
     rows: tuple[TableRow, ...]
     nothing: str
     more: int = 0
@@ -139,7 +151,7 @@ def arranged(table: Table, order: RowOrder) -> list[TableRow]:
     if words:
         rows = (row for row in rows if _has(row, words))
     listed = list(rows)
-    heads = [column.head for column in table.columns]
+    heads = [column.name for column in table.columns]
     if order.column in heads:
         at = heads.index(order.column)
         # Numbers from the largest, and words from A: what is looked for is most often there.
@@ -162,7 +174,7 @@ def _has(row: TableRow, words: Sequence[str]) -> bool:
 
 def next_column(table: Table, order: RowOrder) -> RowOrder:
     """Return the order by the next column; after the last one comes the table's own."""
-    heads = ["", *(column.head for column in table.columns)]
+    heads = ["", *(column.name for column in table.columns)]
     at = heads.index(order.column) if order.column in heads else 0
     return order._replace(column=heads[(at + 1) % len(heads)], reverse=False)
 

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grain.cli.show import clean, in_several_clusters, moment
-from grain.cli.top.tables.grid import Column, Gauge, Table, TableRow, Tile, natural
+from grain.cli.columns import Column
+from grain.cli.show import clean, in_several_clusters
+from grain.cli.top.tables.grid import Gauge, Shown, Table, TableRow, Tile, natural, table_row
 from grain.cli.top.tables.tasks import Use, failures_table, running_table, waiting_table
 from grain.cli.verdict.rules import is_whole
-from grain.resource.figures import clock, counted, percent, rate
+from grain.resource.figures import clock, counted, moment, percent, rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from grain.edge.questions import (
-        FunctionRow,
-        LossRow,
-        MissionOutlook,
-        MissionRow,
-        OverviewAnswer,
-        WorkerRow,
-    )
+    from grain.edge.questions import FunctionRow, MissionOutlook, OverviewAnswer
+    from grain.facts.rows import Mission, Worker
 
 PANES = ("missions", "functions", "workers", "running", "waiting", "failures")
 """The names of the tables, in the order in which they are shown."""
@@ -62,7 +58,7 @@ _MANY = 20  # workers: more are drawn in small, too
 _NEWS = 600.0  # seconds for which a lost worker is news
 
 
-def lost_lately(answer: OverviewAnswer) -> list[LossRow]:
+def lost_lately(answer: OverviewAnswer) -> list[Worker]:
     """Return the workers that were lost in the last ten minutes, the last one first."""
     return [one for one in reversed(answer.lost) if answer.at - one.at < _NEWS]
 
@@ -72,27 +68,27 @@ def workers_table(answer: OverviewAnswer) -> Table:
     workers = answer.workers
     kinds = _kinds(workers)
     several = in_several_clusters(workers)
-    columns: tuple[Column, ...] = (
-        Column("NAME", 0, least=16, tail=True),
-        *[Column("CLUSTER", 5, least=7)] * several,
-        Column("HOST", 5, least=8, tail=True),
-        Column("STATE", 2),
-        Column("LEFT", 3, right=True),
-        Column("RUNS", 1, right=True),
-        *(Column(kind.upper(), 4 + 2 * number, least=5) for number, kind in enumerate(kinds)),
+    bars: list[Column[Worker]] = [
+        Column(kind.upper(), partial(_bar, kind), rank=4 + 2 * number if number else 1, least=5)
+        for number, kind in enumerate(kinds)
+    ]
+    columns: tuple[Column[Worker], ...] = (
+        Column("NAME", lambda one: one.label, least=16, tail=True),
+        *[_CLUSTER] * several,
+        Column("HOST", lambda one: one.host, rank=5, least=8, tail=True),
+        Column("STATE", lambda one: one.state, rank=2),
+        Column("LEFT", partial(_worker_left, answer.at), rank=3, right=True),
+        Column("RUNS", lambda one: one.running, rank=1, right=True),
+        *bars[:1],
+        *[_COMPUTING] * (kinds[:1] == ["Cores"]),
+        *bars[1:],
     )
-    if kinds[:1] == ["Cores"]:
-        at = len(columns) - len(kinds) + 1
-        columns = (*columns[:at], Column("COMPUTING", 3, right=True), *columns[at:])
-    columns = tuple(
-        column._replace(rank=1) if column.head == "CORES" else column for column in columns
-    )
-    rows = [_worker(worker, kinds, answer.at, with_cluster=several) for worker in workers]
+    rows = [table_row(columns, one, one.id, _WORKER_STYLES.get(one.state, "")) for one in workers]
     rows.sort(key=lambda row: natural(row.values[0]))
     states = ", ".join(f"{count} {clean(one)}" for one, count in answer.worker_states.items())
     more = answer.more_workers
     title = f"WORKERS  {states}" + (f", {more} to be looked at" if more else "")
-    heads = [column.head for column in columns]
+    heads = [column.name for column in columns]
     rows += [_lost(one, heads, answer.at) for one in lost_lately(answer)]
     tiles, legend = _tiles(workers) if len(workers) > _MANY else ((), "")
     none = not (workers or more)
@@ -113,16 +109,16 @@ def workers_table(answer: OverviewAnswer) -> Table:
     )
 
 
-def _lost(lost: LossRow, heads: Sequence[str], at: float) -> TableRow:
+def _lost(lost: Worker, heads: Sequence[str], at: float) -> TableRow:
     """Return the row of a worker that is not here any more."""
     known = {
         "NAME": clean(lost.name),
         "HOST": clean(lost.host),
         "STATE": "lost",
         "LEFT": f"at {moment(lost.at, at)}",
-        "RUNS": f"({lost.tasks})",
+        "RUNS": f"({lost.lost_runs})",
     }
-    values: dict[str, Any] = {**known, "LEFT": -1.0, "RUNS": lost.tasks}
+    values: dict[str, Any] = {**known, "LEFT": -1.0, "RUNS": lost.lost_runs}
     return TableRow(
         loss_key(lost),
         tuple(known.get(head, "") for head in heads),
@@ -132,12 +128,12 @@ def _lost(lost: LossRow, heads: Sequence[str], at: float) -> TableRow:
     )
 
 
-def loss_key(lost: LossRow) -> str:
+def loss_key(lost: Worker) -> str:
     """Return the key of the row of a lost worker."""
     return f"lost\0{lost.name}\0{lost.at}"
 
 
-def _tiles(workers: Sequence[WorkerRow]) -> tuple[tuple[Tile, ...], str]:
+def _tiles(workers: Sequence[Worker]) -> tuple[tuple[Tile, ...], str]:
     """Return a character for each worker, in the order of the rows, and what these are."""
     measured = any(worker.running and worker.computing is not None for worker in workers)
     tiles, letters = [], {}
@@ -159,7 +155,7 @@ def _tiles(workers: Sequence[WorkerRow]) -> tuple[tuple[Tile, ...], str]:
     return tuple(tiles), "; ".join(words)
 
 
-def _kinds(workers: Sequence[WorkerRow]) -> list[str]:
+def _kinds(workers: Sequence[Worker]) -> list[str]:
     """Return the kinds of resources that most workers have, cores and memory first."""
     counts: dict[str, int] = {}
     for worker in workers:
@@ -180,47 +176,9 @@ def amount(data: Any) -> float | None:
     return float(len(data)) if isinstance(data, list) else None
 
 
-def _worker(worker: WorkerRow, kinds: Sequence[str], at: float, *, with_cluster: bool) -> TableRow:
+def _worker_left(at: float, worker: Worker) -> Shown:
     left = None if worker.ends is None else max(worker.ends - at, 0.0)
-    computing = worker.computing
-    bars = [
-        _bar(
-            worker.used.get(kind),
-            worker.total.get(kind),
-            (computing or 0.0) if kind == "Cores" else 0.0,
-        )
-        for kind in kinds
-    ]
-    label = clean(worker.label)
-    cluster = [clean(worker.cluster or "-")] * with_cluster
-    computes = [computing] * (kinds[:1] == ["Cores"])
-    shares = [-1.0 if bar.share is None else bar.share for bar in bars]
-    return TableRow(
-        worker.id,
-        (
-            label,
-            *cluster,
-            clean(worker.host),
-            clean(worker.state),
-            clock(left),
-            str(worker.running),
-            *bars[:1],
-            *("-" if cores is None else cores_text(cores) for cores in computes),
-            *bars[1:],
-        ),
-        (
-            label,
-            *cluster,
-            clean(worker.host),
-            worker.state,
-            math.inf if left is None else left,
-            worker.running,
-            *shares[:1],
-            *(-1.0 if cores is None else cores for cores in computes),
-            *shares[1:],
-        ),
-        _WORKER_STYLES.get(worker.state, ""),
-    )
+    return Shown(clock(left), math.inf if left is None else left)
 
 
 def cores_text(cores: float) -> str:
@@ -228,9 +186,20 @@ def cores_text(cores: float) -> str:
     return f"{cores:.1f}" if cores < 9.95 else f"{cores:.0f}"
 
 
-def _bar(share: float | None, total: Any, used: float) -> Gauge:
+_CLUSTER: Column[Worker] = Column("CLUSTER", lambda one: one.cluster or "-", rank=5, least=7)
+_COMPUTING: Column[Worker] = Column(
+    "COMPUTING",
+    lambda one: one.computing,
+    lambda cores: "-" if cores is None else cores_text(cores),
+    rank=3,
+    right=True,
+)
+
+
+def _bar(kind: str, worker: Worker) -> Gauge:
     """Return a bar of what tasks were given of a kind, and of what of it is in use."""
-    whole = amount(total)
+    share, whole = worker.used.get(kind), amount(worker.total.get(kind))
+    used = (worker.computing or 0.0) if kind == "Cores" else 0.0
     if whole is None:
         return Gauge(None, "-")
     if share is None:
@@ -250,60 +219,53 @@ def part_text(given: float) -> str:
 
 def missions_table(answer: OverviewAnswer) -> Table:
     """Return the missions, with rate and estimate."""
-    columns = (
-        Column("NAME", 0, least=16, tail=True),
-        Column("HOST", 8, least=8, tail=True),
-        Column("STATE", 7),
-        Column("DONE", 3, right=True),
-        Column("FAILED", 2, right=True),
-        Column("RETRIED", 10, right=True),
-        Column("RUNS", 4, right=True),
-        Column("WAITS", 5, right=True),
-        Column("RATE", 6, right=True),
-        Column("LEFT", 1, right=True),
-        Column("PROGRESS", 9, least=8),
-    )
-    rows = [_mission(mission) for mission in answer.missions]
-    return Table("MISSIONS", columns, tuple(rows), "none is here", more=answer.more_missions)
+    styles = {"paused": "warn", "away": "bad"}
+    rows = [
+        table_row(_MISSIONS, one, one.id, styles.get(_mission_state(one), ""))
+        for one in answer.missions
+    ]
+    return Table("MISSIONS", _MISSIONS, tuple(rows), "none is here", more=answer.more_missions)
 
 
-def _mission(mission: MissionRow) -> TableRow:
-    left, running, outlook = mission.left, mission.running, mission.outlook
-    waiting = None if running is None else max(left - running, 0)
-    estimate = outlook.left if left and outlook is not None else None
-    state = "paused" if mission.paused else "connected" if mission.connected else "away"
-    known = outlook is not None and outlook.total
-    share = min(outlook.ended / outlook.total, 1.0) if outlook is not None and known else None
-    progress = "-" if share is None else percent(share, down=True)
-    style = {"paused": "warn", "away": "bad"}.get(state, "")
-    label = clean(mission.label)
-    cells = (
-        label,
-        clean(mission.host),
-        state,
-        str(mission.done),
-        str(mission.failed),
-        str(mission.retried),
-        "?" if running is None else str(running),
-        f"<{left}" if waiting is None else str(waiting),
-        rate(mission.rate),
-        _left(outlook) if left else "",
-        Gauge(share, progress),
-    )
-    values = (
-        label,
-        clean(mission.host),
-        state,
-        mission.done,
-        mission.failed,
-        mission.retried,
-        running or 0,
-        waiting or 0,
-        mission.rate,
-        math.inf if estimate is None else estimate,
-        -1.0 if share is None else share,
-    )
-    return TableRow(mission.id, cells, values, style)
+def _mission_state(mission: Mission) -> str:
+    return "paused" if mission.paused else "connected" if mission.connected else "away"
+
+
+def _waits(mission: Mission) -> Shown:
+    if mission.running is None:
+        return Shown(f"<{mission.left}", 0)
+    waiting = max(mission.left - mission.running, 0)
+    return Shown(str(waiting), waiting)
+
+
+def _mission_left(mission: Mission) -> Shown:
+    outlook = mission.outlook
+    estimate = outlook.left if mission.left and outlook is not None else None
+    text = _left(outlook) if mission.left else ""
+    return Shown(text, math.inf if estimate is None else estimate)
+
+
+def _progress(mission: Mission) -> Gauge:
+    outlook = mission.outlook
+    if outlook is None or not outlook.total:
+        return Gauge(None, "-")
+    share = min(outlook.ended / outlook.total, 1.0)
+    return Gauge(share, percent(share, down=True))
+
+
+_MISSIONS: tuple[Column[Mission], ...] = (
+    Column("NAME", lambda one: one.label, least=16, tail=True),
+    Column("HOST", lambda one: one.host, rank=8, least=8, tail=True),
+    Column("STATE", _mission_state, rank=7),
+    Column("DONE", lambda one: one.done, rank=3, right=True),
+    Column("FAILED", lambda one: one.failed, rank=2, right=True),
+    Column("RETRIED", lambda one: one.retried, rank=10, right=True),
+    Column("RUNS", lambda one: "?" if one.running is None else one.running, rank=4, right=True),
+    Column("WAITS", _waits, rank=5, right=True),
+    Column("RATE", lambda one: one.rate, rate, rank=6, right=True),
+    Column("LEFT", _mission_left, rank=1, right=True),
+    Column("PROGRESS", _progress, rank=9, least=8),
+)
 
 
 def _left(outlook: MissionOutlook | None) -> str:
@@ -322,21 +284,13 @@ def functions_table(answer: OverviewAnswer) -> Table:
     """Return the tasks of each mission by function, as missions count them."""
     outlooks = [(one, one.outlook) for one in answer.missions if one.outlook is not None]
     several = len(answer.missions) > 1
-    columns = (
-        Column("FUNCTION", 0, least=12, tail=True),
-        *[Column("MISSION", 1, least=8, tail=True)] * several,
-        Column("DONE", 2, right=True),
-        Column("RUNS", 2, right=True),
-        Column("WAITS", 2, right=True),
-        Column("FAILED", 1, right=True),
-        Column("MEDIAN", 3, right=True),
-        Column("COMPUTING", 5, right=True),
-        Column("MEMORY", 4, least=5),
-    )
+    columns = [one for one in _FUNCTIONS if several or one.name != "MISSION"]
+    # A filter for the tasks of a mission finds its functions, too.
     rows = [
-        _function(row, one, several=several)
+        table_row(columns, pair, function_key(one, row), _style(row), words=f"{clean(one.label)}:")
         for one, outlook in outlooks
         for row in outlook.functions
+        for pair in [(one, row)]
     ]
     nothing = "none is here"
     if answer.missions:
@@ -345,35 +299,32 @@ def functions_table(answer: OverviewAnswer) -> Table:
     return Table("FUNCTIONS", columns, tuple(rows), nothing, more=more)
 
 
-def function_key(mission: MissionRow, row: FunctionRow) -> str:
+def function_key(mission: Mission, row: FunctionRow) -> str:
     """Return the key of the row of a function."""
     return f"{mission.id}\0{row.function}"
 
 
-def _function(row: FunctionRow, mission: MissionRow, *, several: bool) -> TableRow:
-    label = clean(mission.label)
-    names = [clean(row.function), *[label] * several]
-    asked = row.request.get("Cores")
-    known = is_whole(row.measured, row.done)
-    computes = cores_text(row.busy) if known else "-"
-    if asked is not None:
-        computes += f" of {asked:g}"
-    memory = _memory(row)
-    style = "warn" if row.failed else "dim" if not (row.running or row.waiting) else ""
-    counts = [row.done, row.running, row.waiting, row.failed]
-    cells: tuple[str | Gauge, ...] = (
-        *(*names, *map(str, counts)),
-        *(clock(row.seconds), computes, memory),
-    )
-    values = (
-        *names,
-        *counts,
-        -1.0 if row.seconds is None else row.seconds,
-        row.busy if known else -1.0,
-        -1.0 if memory.share is None else memory.share,
-    )
-    # A filter for the tasks of a mission finds its functions, too.
-    return TableRow(function_key(mission, row), cells, values, style, words=f"{label}:")
+def _style(row: FunctionRow) -> str:
+    return "warn" if row.failed else "dim" if not (row.running or row.waiting) else ""
+
+
+def _computes(row: FunctionRow) -> Shown:
+    asked, known = row.request.get("Cores"), is_whole(row.measured, row.done)
+    of = "" if asked is None else f" of {asked:g}"
+    return Shown(f"{cores_text(row.busy) if known else '-'}{of}", row.busy if known else None)
+
+
+_FUNCTIONS: tuple[Column[tuple[Mission, FunctionRow]], ...] = (
+    Column("FUNCTION", lambda one: one[1].function, least=12, tail=True),
+    Column("MISSION", lambda one: one[0].label, rank=1, least=8, tail=True),
+    Column("DONE", lambda one: one[1].done, rank=2, right=True),
+    Column("RUNS", lambda one: one[1].running, rank=2, right=True),
+    Column("WAITS", lambda one: one[1].waiting, rank=2, right=True),
+    Column("FAILED", lambda one: one[1].failed, rank=1, right=True),
+    Column("MEDIAN", lambda one: one[1].seconds, clock, rank=3, right=True),
+    Column("COMPUTING", lambda one: _computes(one[1]), rank=5, right=True),
+    Column("MEMORY", lambda one: _memory(one[1]), rank=4, least=5),
+)
 
 
 def _memory(row: FunctionRow) -> Gauge:

@@ -6,14 +6,15 @@ Widths are cells of a terminal; a Chinese character takes two.
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.top.tables.grid import Gauge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grain.cli.top.tables.grid import Column, TableRow, Tile
+    from grain.cli.columns import Column
+    from grain.cli.top.tables.grid import TableRow, Tile
 
 _GAP = 2  # cells between two columns
 _LEAST_BAR, _MOST_BAR = 3, 12
@@ -126,7 +127,9 @@ class _Width(NamedTuple):
     text: int
 
 
-def places(columns: Sequence[Column], rows: Sequence[TableRow], room: int) -> list[ShownColumn]:
+def places(
+    columns: Sequence[Column[Any]], rows: Sequence[TableRow], room: int
+) -> list[ShownColumn]:
     """Return the columns that fit, and their widths.
 
     Those of the largest rank give way until the others fit, shortened as far as they may be; then
@@ -150,8 +153,8 @@ def places(columns: Sequence[Column], rows: Sequence[TableRow], room: int) -> li
     return [ShownColumn(at, min(widths[at], max(room, 0)), wanted[at].text) for at in kept]
 
 
-def _wanted(column: Column, cells: Sequence[str | Gauge]) -> _Width:
-    head = len(column.head)
+def _wanted(column: Column[Any], cells: Sequence[str | Gauge]) -> _Width:
+    head = len(column.name)
     texts = [width(cell.text if isinstance(cell, Gauge) else cell) for cell in cells]
     text = max(texts, default=0)
     if any(isinstance(cell, Gauge) for cell in cells):
@@ -160,24 +163,26 @@ def _wanted(column: Column, cells: Sequence[str | Gauge]) -> _Width:
     return _Width(most, min(most, max(column.least, head)) if column.least else most, 0)
 
 
-def head_line(columns: Sequence[Column], where: Sequence[ShownColumn], sorted_by: str = "") -> str:
+def head_line(
+    columns: Sequence[Column[Any]], where: Sequence[ShownColumn], sorted_by: str = ""
+) -> str:
     """Return the line with the names of the columns; a mark stands at the one sorted by."""
     line = ""
     for place in where:
         column = columns[place.at]
-        line += padded(column.head, place.cells, "", right=column.right)
-        if column.head != sorted_by:
+        line += padded(column.name, place.cells, "", right=column.right)
+        if column.name != sorted_by:
             line += " " * _GAP
-        elif column.right or len(column.head) == place.cells:
+        elif column.right or len(column.name) == place.cells:
             line += "*" + " " * (_GAP - 1)
         else:
-            at = len(line) - place.cells + len(column.head)
+            at = len(line) - place.cells + len(column.name)
             line = line[:at] + "*" + line[at + 1 :] + " " * _GAP
     return line[: sum(place.cells + _GAP for place in where) - _GAP]
 
 
 def row_line(
-    columns: Sequence[Column], where: Sequence[ShownColumn], row: TableRow, by: Marks
+    columns: Sequence[Column[Any]], where: Sequence[ShownColumn], row: TableRow, by: Marks
 ) -> str:
     """Return the line of a row."""
     cells = []

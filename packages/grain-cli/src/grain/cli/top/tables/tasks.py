@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.show import clean, moment
-from grain.cli.top.tables.grid import Column, RowTask, Table, TableRow
+from msgspec.structs import replace
+
+from grain.cli.columns import Column
+from grain.cli.show import clean
+from grain.cli.top.tables.grid import Shown, Table, TableRow, table_row
 from grain.eventlog.causes import cause_of, headline
-from grain.facts.rows import Causes, why
-from grain.resource.figures import clock, counted
+from grain.facts.rows import Causes, Run, why
+from grain.resource.figures import clock, counted, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from grain.edge.questions import (
-        MissionRow,
-        OverviewAnswer,
-        ProgramsAnswer,
-        QueueRow,
-    )
-    from grain.facts.rows import Cause, Run
+    from grain.edge.questions import OverviewAnswer, ProgramsAnswer
+    from grain.facts.rows import Cause, Mission, Queue
 
 
 class Use(NamedTuple):
@@ -48,7 +46,7 @@ def running_table(answer: OverviewAnswer, uses: Mapping[tuple[str, int], Use]) -
 
 def runs_table(
     runs: Iterable[tuple[str, Run]],
-    missions: Iterable[MissionRow],
+    missions: Iterable[Mission],
     at: float,
     count: int,
     uses: Mapping[tuple[str, int], Use],
@@ -59,66 +57,49 @@ def runs_table(
         count: how many there are, with those that are left out.
     """
     by_id = {mission.id: mission for mission in missions}
-    rows = [_run(run, worker, by_id.get(run.mission), at, uses) for worker, run in runs]
-    rows.sort(key=lambda row: -row.values[3])
-    columns: tuple[Column, ...] = RUNNING
+    rows = []
+    for worker, run in sorted(runs, key=lambda one: one[1].started or at):
+        mission = by_id.get(run.mission)
+        label = clean(mission.label) if mission else f"mission {clean(run.mission[:8])}"
+        use = uses.get((mission.id, run.task)) if mission else None
+        row = _RunningTask(run, f"{label}:{run.task}", worker, at, use)
+        about = replace(run, name=row.name) if mission else None
+        rows.append(table_row(RUNNING, row, f"{run.mission}:{run.task}", about=about))
+    columns = RUNNING
     if not uses:  # no worker has reported on programs
-        columns = tuple(c._replace(rank=9) if c.head in _OF_PROGRAMS else c for c in RUNNING)
+        columns = tuple(replace(c, rank=9) if c.name in _OF_PROGRAMS else c for c in RUNNING)
     return Table(
         f"RUNNING  {count}", columns, tuple(rows), "nothing runs", more=max(count - len(rows), 0)
     )
 
 
-RUNNING = (
-    Column("TASK", 0, least=12, tail=True),
-    Column("FUNCTION", 4, least=8),
-    Column("WORKER", 3, least=14, tail=True),
-    Column("TIME", 1, right=True),
-    Column("CPU", 2, right=True),
-    Column("MEMORY", 2, right=True),
-    Column("PROGRAM", 5, least=12),
-    Column("ASKS FOR", 6, least=10),
-)
+class _RunningTask(NamedTuple):
+    run: Run
+    name: str
+    worker: str
+    at: float
+    use: Use | None
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self.run.started is None else max(self.at - self.run.started, 0.0)
+
+
+RUNNING: tuple[Column[_RunningTask], ...] = (
+    Column("TASK", lambda one: one.name, least=12, tail=True),
+    Column("FUNCTION", lambda one: one.run.function, rank=4, least=8),
+    Column("WORKER", lambda one: one.worker, rank=3, least=14, tail=True),
+    Column("TIME", lambda one: one.seconds, clock, rank=1, right=True),
+    Column("CPU", lambda one: Shown(busy_text(one.use), one.use and one.use.busy), rank=2,
+           right=True),
+    Column("MEMORY", lambda one: Shown(memory_text(one.use), one.use and one.use.memory), rank=2,
+           right=True),
+    Column("PROGRAM", lambda one: program_text(one.use), rank=5, least=12),
+    Column("ASKS FOR", lambda one: one.run.asked, rank=6, least=10),
+)  # fmt: skip
 """The columns of tasks that run."""
 
 _OF_PROGRAMS = ("CPU", "MEMORY", "PROGRAM")
-
-
-def _run(
-    run: Run,
-    worker: str,
-    mission: MissionRow | None,
-    at: float,
-    uses: Mapping[tuple[str, int], Use],
-) -> TableRow:
-    label = clean(mission.label) if mission else f"mission {clean(run.mission[:8])}"
-    seconds = 0.0 if run.started is None else max(at - run.started, 0.0)
-    name = f"{label}:{run.task}"
-    use = uses.get((mission.id, run.task)) if mission else None
-    program = program_text(use)
-    cells = (
-        name,
-        clean(run.function),
-        clean(worker),
-        clock(seconds),
-        busy_text(use),
-        memory_text(use),
-        program,
-        clean(run.asked),
-    )
-    busy, memory = (-1.0, -1.0) if use is None else (use.busy, use.memory)
-    values = (
-        name,
-        cells[1],
-        cells[2],
-        seconds,
-        -1.0 if busy is None else busy,
-        -1.0 if memory is None else memory,
-        program,
-        cells[7],
-    )
-    about = RowTask(mission.id, run.task, name, clean(worker)) if mission else None
-    return TableRow(f"{run.mission}:{run.task}", cells, values, "", about)
 
 
 def program_text(use: Use | None) -> str:
@@ -171,40 +152,50 @@ def use_of(answer: ProgramsAnswer, before: Use | None = None) -> Use:
 
 def waiting_table(answer: OverviewAnswer) -> Table:
     """Return what waits, by request, the most first, and why."""
-    columns = (
-        Column("TASKS", 0, right=True),
-        Column("OLDEST", 1, least=12, tail=True),
-        Column("ASKS FOR", 2, least=10),
-        Column("WHY", 1, least=12),
-        Column("RUNS", 4, right=True),
-        Column("PRIORITY", 5, right=True),
-    )
-    rows = [_queue(queue) for queue in answer.queues if queue.waiting]
+    rows = [
+        table_row(_WAITING, one, queue_key(one), _style(one), _oldest(one))
+        for one in answer.queues
+        if one.waiting
+    ]
     tasks = answer.tasks
     counts = (tasks.awaiting_report, "awaiting report"), (tasks.suspect, "suspect")
     others = [f"{count} {name}" for count, name in counts if count]
     title = ", ".join([f"WAITING  {tasks.waiting}", *others])
-    return Table(title, columns, tuple(rows), "nothing waits", more=answer.more_queues)
+    return Table(title, _WAITING, tuple(rows), "nothing waits", more=answer.more_queues)
 
 
 TOO_FEW = " workers are needed at once, and "
 """Words of the reason why a task on several workers cannot start; `no worker` begins the others."""
 
 
-def _queue(queue: QueueRow) -> TableRow:
+def _name(queue: Queue) -> str:
     label = clean(queue.mission)
-    oldest = f"{label}:{queue.oldest}" if queue.oldest else label or "-"
-    request, why = clean(queue.request), clean(queue.why)
-    cells = (str(queue.waiting), oldest, request, why, str(queue.running), str(queue.priority))
-    values = (queue.waiting, oldest, request, why, queue.running, queue.priority)
-    about = RowTask(queue.mission_id, queue.oldest, oldest) if queue.oldest else None
-    style = "warn" if why.startswith("no worker") or TOO_FEW in why else ""
-    return TableRow(queue_key(queue), cells, values, style, about)
+    return clean(queue.oldest) or label or "-"
 
 
-def queue_key(queue: QueueRow) -> str:
+def _oldest(queue: Queue) -> Run | None:
+    if not queue.task:
+        return None
+    return Run(mission=queue.mission_id, name=_name(queue), task=queue.task, state="waiting")
+
+
+def _style(queue: Queue) -> str:
+    return "warn" if queue.why.startswith("no worker") or TOO_FEW in queue.why else ""
+
+
+_WAITING: tuple[Column[Queue], ...] = (
+    Column("TASKS", lambda one: one.waiting, right=True),
+    Column("OLDEST", _name, rank=1, least=12, tail=True),
+    Column("ASKS FOR", lambda one: one.asked, rank=2, least=10),
+    Column("WHY", lambda one: one.why, rank=1, least=12),
+    Column("RUNS", lambda one: one.running, rank=4, right=True),
+    Column("PRIORITY", lambda one: one.priority, rank=5, right=True),
+)
+
+
+def queue_key(queue: Queue) -> str:
     """Return the key of the row of waiting tasks."""
-    return f"{queue.mission}\0{queue.priority}\0{queue.request}"
+    return f"{queue.mission}\0{queue.priority}\0{queue.asked}"
 
 
 # ---- failures
@@ -241,47 +232,47 @@ def failures_table(answer: OverviewAnswer, cause: str = "") -> Table:
     again = f", and {retried} that were tried again" if retried else ""
     last = len(answer.failures)
     more = f"; the last {last} here" if last < failed + retried else ""
-    listed = [_cause(*row, answer.at) for row in rows]
+    listed = [_cause(row, runs[-1], answer.at) for row, runs in rows]
     return Table(f"FAILURES  {failed}{again}{more}", _CAUSES, tuple(listed), "none")
 
 
-_CAUSES = (
-    Column("RUNS", 1, right=True),
-    Column("AGAIN", 5, right=True),
-    Column("HOW", 0, least=34),
-    Column("FUNCTION", 3, least=8),
-    Column("LAST", 2),
-    Column("TASK", 1, least=12, tail=True),
-    Column("WORKER", 6, least=14, tail=True),
+_CAUSES: tuple[Column[tuple[Cause, Run, float]], ...] = (
+    Column("RUNS", lambda one: one[0].runs, rank=1, right=True),
+    Column("AGAIN", lambda one: one[0].again, lambda again: str(again or "-"), rank=5, right=True),
+    Column("HOW", lambda one: one[0].how, least=34),
+    Column("FUNCTION", lambda one: one[0].function, rank=3, least=8),
+    Column("LAST", lambda one: _ended(*one[1:]), rank=2),
+    Column("TASK", lambda one: one[1].name, rank=1, least=12, tail=True),
+    Column("WORKER", lambda one: one[1].worker, rank=6, least=14, tail=True),
 )
-_FAILED = (
-    Column("TIME", 2),
-    Column("TASK", 0, least=12, tail=True),
-    Column("FUNCTION", 3, least=8),
-    Column("WORKER", 1, least=14, tail=True),
-    Column("RAN", 4, right=True),
-    Column("HOW", 2, least=10),
+_FAILED: tuple[Column[tuple[Run, float]], ...] = (
+    Column("TIME", lambda one: _ended(*one), rank=2),
+    Column("TASK", lambda one: one[0].name, least=12, tail=True),
+    Column("FUNCTION", lambda one: one[0].function, rank=3, least=8),
+    Column("WORKER", lambda one: one[0].worker, rank=1, least=14, tail=True),
+    Column("RAN", lambda one: one[0].seconds, clock, rank=4, right=True),
+    Column("HOW", lambda one: _how(one[0]), rank=2, least=10),
 )
 
 
-def _cause(cause: Cause, runs: Sequence[Run], at: float) -> TableRow:
-    last, count, again = runs[-1], cause.runs, cause.again
-    name, worker = clean(last.name), clean(last.worker)
-    how, function = clean(cause.how), clean(cause.function)
-    when = moment(last.ended, at)
-    cells = (str(count), str(again or "-"), how, function, when, name, worker)
-    values = (count, again, how, function, last.ended, name, worker)
-    about = RowTask(last.mission, last.task, name, worker) if count == 1 else None
-    return TableRow(cause_key(cause), cells, values, "warn" if again == count else "bad", about)
+def _ended(run: Run, at: float) -> Shown:
+    return Shown(moment(run.ended, at), run.ended)
+
+
+def _how(run: Run) -> str:
+    return f"tried again: {headline(why(run))}" if run.again else headline(why(run))
+
+
+def _cause(cause: Cause, last: Run, at: float) -> TableRow:
+    style = "warn" if cause.again == cause.runs else "bad"
+    about = _about(last) if cause.runs == 1 else None
+    return table_row(_CAUSES, (cause, last, at), cause_key(cause), style, about)
 
 
 def _failure(run: Run, at: float) -> TableRow:
-    name, function, worker = clean(run.name), clean(run.function), clean(run.worker)
-    how = clean(headline(why(run)))
-    if run.again:
-        how = f"tried again: {how}"
-    cells = (moment(run.ended, at), name, function, worker, clock(run.seconds), how)
-    values = (run.ended, name, function, worker, run.seconds, how)
-    about = RowTask(run.mission, run.task, name, worker)
-    style = "warn" if run.again else "bad"
-    return TableRow(f"{name}:{run.ended}", cells, values, style, about)
+    key = f"{clean(run.name)}:{run.ended}"
+    return table_row(_FAILED, (run, at), key, "warn" if run.again else "bad", _about(run))
+
+
+def _about(run: Run) -> Run:
+    return replace(run, name=clean(run.name))

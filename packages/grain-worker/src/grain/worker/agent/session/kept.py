@@ -57,6 +57,8 @@ class KeptOutcomes:
         if payload is not None:
             size = len(payload)
             self.bytes += size
+            # The newest goes to the disk: missions mostly confirm outcomes in the order in which
+            # they came, so those in memory are the first to go.
             if self._bytes_in_memory + size > self._in_memory:
                 outcome = SpooledOutcome(payload)
                 self.spooled += 1

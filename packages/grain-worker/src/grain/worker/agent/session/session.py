@@ -208,6 +208,7 @@ class WorkerSession:
                 self._send(run.seat)
         if self._computing is not None:
             self._send(CoresComputed(self._computing))
+        # Last: they may be many and large, and a head leases nothing before the inventory ends.
         for ended, payload, _ in self.kept.by_attempt.values():
             self._send(ended, payload)
 
@@ -291,6 +292,7 @@ class WorkerSession:
         if not self._arrived.take(attempt, now):
             return
         if self.draining:
+            # Handed back, and not ignored: the head would wait for its end.
             self._report_end(lease, "returned", None)
             return
         run = self.runs[attempt] = RunRecord(lease, now)
@@ -313,6 +315,7 @@ class WorkerSession:
 
     def _revoke(self, attempt: Attempt) -> None:
         run = self.runs.get(attempt)
+        # Once: a head repeats what may be lost, and a run that is handed back ends anyway.
         if run is not None and run.wish is Wish.COMPLETE:
             run.wish = Wish.CANCEL
             self.to_runner.append((Cancel(attempt), None))
@@ -323,6 +326,7 @@ class WorkerSession:
         if run is None:
             return
         report = report_of(ended.report)
+        # A run that was to end anyway has not crashed when it dies.
         short = ended.crash.startswith(NODE_SHORT) and lasts(run.lease.mission)
         if short and run.wish is Wish.COMPLETE:
             # Its receipts say why, and how often it may run again.
@@ -453,6 +457,7 @@ class WorkerSession:
     ) -> None:
         known = (lease.mission, lease.task, lease.attempt)
         ended = RunEnded(*known, status, detail, report, outlived, lost, absent)
+        # Before it is sent: if the connection is lost meanwhile, the next one begins with it.
         outcome = self.kept.add(ended, payload, lease)
         if self.connected:
             # The count goes along with what is sent anyway.

@@ -1,6 +1,6 @@
 """The starvation guard: limits on overtaking, and the tasks that get, keep and lose reservations.
 
-`grain.head.scheduler.reservation` finds the worker and the time; this is the policy around it.
+`reservation` beside it finds the worker and the time; this is the policy around it.
 
 A task is *overtaken* by each younger task that starts, while it waits, on a worker that could serve
 it. The rules:
@@ -44,7 +44,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from grain.head.scheduler.reservation import beside_task, best_reservation, reservation_on
+from grain.head.scheduler.guard.reservation import beside_task, best_reservation, reservation_on
 from grain.head.scheduler.state import Reservation, serving_gang
 
 if TYPE_CHECKING:
@@ -239,6 +239,17 @@ class StarvationGuard:
         for reservation in kept:
             if reservation.worker.reservation is reservation:
                 self.lose(reservation)
+
+    def rerank(self, queue: TaskQueue) -> None:
+        """Put a queue at the place of its new oldest task."""
+        if self._queues.rerank(queue):
+            self.on_opened(queue)
+        self.on_head_changed(queue)
+
+    def try_gangs(self) -> None:
+        """Let gangs look for workers again: other ones than before may be together."""
+        self._queues.untried |= self._queues.gangs & self._queues.nonempty
+        self.on_worker_open()
 
     def on_head_changed(self, queue: TaskQueue) -> None:
         """Bring the counts and reservations of a queue in line with its new oldest task, if any."""
