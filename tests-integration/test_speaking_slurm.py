@@ -6,7 +6,7 @@ import getpass
 import re
 import subprocess
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -33,15 +33,19 @@ class Tool:
         self, *words: str, status: int = 0, stdin: str = "", folder: Path | None = None
     ) -> str:
         """Return the output of a command, with standard error as many tools read it."""
-        path = f"{self._commands}:{self._jobs.site.environ['PATH']}"
-        run = partial(
-            subprocess.run, words, cwd=folder or self.folder,
-            env={**self._jobs.site.environ, "PATH": path}, input=stdin, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        done = await trio.to_thread.run_sync(run)
+        more = {"cwd": folder or self.folder, "input": stdin, "stderr": subprocess.STDOUT}
+        done = await trio.to_thread.run_sync(partial(self.done, *words, **more))
         assert done.returncode == status, done.stdout
         return done.stdout
+
+    def done(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command, and return how it has ended."""
+        path = f"{self._commands}:{self._jobs.site.environ['PATH']}"
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": self.folder}
+        return subprocess.run(
+            words, env={**self._jobs.site.environ, "PATH": path}, text=True, timeout=120,
+            check=False, **streams | more,
+        )  # fmt: skip
 
     async def submit(self, *words: str, script: str) -> str:
         (self.folder / "script.sh").write_text(f"#!/bin/bash\n{script}\n")

@@ -96,7 +96,7 @@ def test_what_was_asked_for_is_kept_for_the_variables_of_the_job() -> None:
         "gpus": "a100:2", "cpus_per_gpu": "2", "mem_per_gpu": "1G", "distribution": "cyclic",
         "overcommit": "", "hint": "nomultithread", "export": "NONE",
     }  # fmt: skip
-    kept = {name.replace("_", "-"): value for name, value in given.items() if name != "hint"}
+    kept = {name.replace("_", "-"): value for name, value in given.items()}
     told = {**kept, "mem-per-gpu": "1024", "threads-per-core": "1", "submit-dir": "/work"}
 
     assert told == made(given).options

@@ -61,7 +61,10 @@ def test_processes_stand_on_members(fields: dict[str, Any], members: list[int]) 
     ("fields", "why"),
     [
         ({"nodes": 4}, "Only allocated 3 nodes asked for 4"),
-        ({"relative": 2, "nodes": 2}, "Only allocated 1 nodes asked for 2"),
+        (
+            {"relative": 2, "nodes": 2},
+            "--relative and --nodes option incompatible with count of allocated nodes (2+2>3)",
+        ),
         ({"hosts": ("n9",)}, "Requested node configuration is not available"),
         ({"tasks": 11}, "More processors requested than permitted"),
     ],

@@ -82,9 +82,9 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     if "test-only" in options:
         return _tested(here, job, shared)
     queue, number = submit(here, job)
-    out = "" if "quiet" in options else f"Submitted batch job {number}\n"
-    if "parsable" in options:
-        out = f"{number}\n"
+    out = f"{number}\n" if "parsable" in options else f"Submitted batch job {number}\n"
+    if "quiet" in options:
+        out = ""
     if "wait" in options:
         from grain.cli.slurm.reading import exit_status, wait_for
 

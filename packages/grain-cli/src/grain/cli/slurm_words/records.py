@@ -29,7 +29,9 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
     start = facts.began or (0.0 if facts.run else job.not_before)
     owner = f"Account={facts.option('account')} QOS={facts.option('qos')}"
     owner += f" WCKey={facts.option('wckey')}" if "wckey" in job.options else ""
-    ended = f"Restarts={facts.restarts} BatchFlag=1 Reboot=0 ExitCode={facts.exit_code}"
+    # That of a job that ran; sacct has it for its script only.
+    code = "0:15" if facts.state == "CANCELLED" and facts.run else facts.exit_code
+    ended = f"Restarts={facts.restarts} BatchFlag=1 Reboot=0 ExitCode={code}"
     numbers = f"NumCPUs={facts.cores} NumTasks={facts.tasks} CPUs/Task={facts.per_task}"
     lines = [
         f"JobId={facts.plain}{array} JobName={job.name}",

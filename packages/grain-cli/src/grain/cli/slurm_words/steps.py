@@ -60,6 +60,7 @@ class SrunWords(NamedTuple):
         pty: True for a terminal of its own.
         bound: False for processes that share the CPUs of the step.
         mpi: the argument of ``--mpi``; "" if there is none.
+        name: that of the step, if it was given.
     """
 
     directory: str = ""
@@ -74,6 +75,7 @@ class SrunWords(NamedTuple):
     pty: bool = False
     bound: bool = True
     mpi: str = ""
+    name: str = ""
 
 
 def with_variables(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -115,6 +117,7 @@ def srun_words(given: Mapping[str, str]) -> SrunWords:
         pty="pty" in given,
         bound=not given.get("cpu-bind", "").lower().endswith(("none", "no")),
         mpi=given.get("mpi", ""),
+        name=given.get("job-name", ""),
     )
 
 
@@ -195,7 +198,7 @@ def _with_units(given: Mapping[str, str]) -> dict[str, Any]:
             try:
                 found[field] = values.megabytes(given[option])
             except ValueError:
-                raise BadUse(f"srun: error: Invalid --{option} specification", 1) from None
+                raise BadUse(f"srun: error: Invalid --{option} specification") from None
     for option, field in _GPUS.items():
         if option in given:
             try:
@@ -224,7 +227,8 @@ def refuse(given: Mapping[str, str], job: str) -> None:
     if given.get("jobid", job) != job:
         raise StepRefused(
             f"srun: error: Unable to confirm allocation for job {given['jobid']}: Invalid job id "
-            "specified\nsrun: (Grain) a step begins in its own job only"
+            f"specified\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job "
+            f"{given['jobid']}\nsrun: (Grain) a step begins in its own job only"
         )
 
 

@@ -30,7 +30,7 @@ _SHOWN = (
 # Kept for the variables of the job.
 _TOLD = (
     "cpus-per-gpu", "cpus-per-task", "distribution", "export", "gpu-bind", "gpu-freq", "gpus",
-    "gpus-per-node", "gpus-per-task", "ntasks-per-core", "ntasks-per-gpu",
+    "gpus-per-node", "gpus-per-task", "hint", "ntasks-per-core", "ntasks-per-gpu",
     "ntasks-per-node", "ntasks-per-socket", "overcommit", "threads-per-core",
 )  # fmt: skip
 _J = r"(?a)%\d*[jJ]"

@@ -156,6 +156,7 @@ _SLURM: dict[str, Callable[[_Attempt], object]] = {
     "SLURM_NTASKS_PER_GPU": _plain("ntasks-per-gpu"),
     "SLURM_NTASKS_PER_NODE": _plain("ntasks-per-node"),
     "SLURM_NTASKS_PER_SOCKET": _plain("ntasks-per-socket"),
+    "SLURM_HINT": lambda a: a.option("hint"),
     "SLURM_OVERCOMMIT": lambda a: None if a.option("overcommit") is None else 1,
     "SLURM_PRIO_PROCESS": lambda a: a.place.nice,
     "SLURM_PROCID": lambda _: 0,

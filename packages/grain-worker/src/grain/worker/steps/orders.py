@@ -133,6 +133,11 @@ def wish_of(order: StepOrder, job: StepJob) -> StepWish:
         chosen = chosen[order.relative :]
     tasks = order.tasks or order.tasks_per_node * (order.nodes or len(chosen))
     nodes = order.nodes or min(len(chosen), tasks or len(chosen))
+    if order.relative and not order.hosts and nodes > len(chosen):
+        count = f"({order.relative}+{nodes}>{len(job.hosts)})"
+        raise StepImpossible(
+            "--relative and --nodes option incompatible with count of allocated nodes " + count
+        )
     if nodes > len(chosen):
         raise StepImpossible(f"Only allocated {len(chosen)} nodes asked for {nodes}")
     tasks = tasks or nodes

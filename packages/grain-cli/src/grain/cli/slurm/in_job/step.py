@@ -421,6 +421,8 @@ class _Step:
         }
         found |= self._answer["variables"]
         found |= own["variables"]
+        if self._how.name:
+            found["SLURM_JOB_NAME"] = self._how.name
         if len(self._ranks) > 1 and not self._launcher and self._how.mpi != "none":
             from grain.cli.slurm.in_job.mpi import NO_SERVER
 

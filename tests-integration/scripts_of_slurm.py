@@ -1,0 +1,158 @@
+# ruff: noqa: E501 - a script is a line
+"""Scripts of many kinds, each with its options of sbatch: ``OPTIONS | SCRIPT`` in a line.
+
+``show A B`` prints variables, and ``names A`` the names of those that begin so. The cluster has a
+node of two cores.
+"""
+
+SCRIPTS = r"""
+| echo hello; echo there >&2
+| exit 3
+| kill -9 $$
+| kill -TERM $$
+| false; true
+| set -e; false; echo not reached
+| show SLURM_JOB_NAME SLURM_JOBID SLURM_JOB_NUM_NODES SLURM_NNODES SLURM_SUBMIT_DIR
+| show SLURM_NTASKS SLURM_NPROCS SLURM_CPUS_PER_TASK SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU
+| show SLURM_CPUS_ON_NODE SLURM_JOB_CPUS_PER_NODE SLURM_TASKS_PER_NODE SLURM_PROCID SLURM_LOCALID
+| show SLURM_NODEID SLURM_GTIDS SLURM_JOB_UID SLURM_JOB_USER SLURM_JOB_GID SLURM_RESTART_COUNT
+| show SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID SLURM_STEP_ID SLURM_GPUS SLURM_JOB_GPUS
+| show SLURM_JOB_NODELIST SLURM_NODELIST SLURMD_NODENAME SLURM_TOPOLOGY_ADDR_PATTERN
+| show ENVIRONMENT SLURM_PRIO_PROCESS SLURM_EXPORT_ENV SLURM_JOB_ACCOUNT SLURM_JOB_QOS
+| test "$SLURM_TASK_PID" = $$ && echo own
+| pwd; ls -d .; umask
+| ulimit -Sn
+| basename $0 | sed 's/^slurm_script$/script/'; echo $# "$@"
+| cat; echo end of input
+| id -un; hostname
+| tty; test -t 0; echo $?
+| trap 'echo trapped' USR1; kill -USR1 $$; trap
+| echo a b  c | tr ' ' _
+| for i in 1 2 3; do echo $i; done | tail -1
+| exec sh -c 'echo replaced; exit 4'
+| echo ${BASH_VERSION:+bash}
+| sleep 0.1 & wait; echo waited
+| cd /tmp && pwd
+| (exit 7) || echo status $?
+-J name | show SLURM_JOB_NAME
+-J "two words" | show SLURM_JOB_NAME
+--job-name=a%b | show SLURM_JOB_NAME
+-n 2 | show SLURM_NTASKS SLURM_NPROCS SLURM_CPUS_ON_NODE SLURM_TASKS_PER_NODE SLURM_JOB_CPUS_PER_NODE
+-n 1 | show SLURM_NTASKS SLURM_NPROCS SLURM_TASKS_PER_NODE
+-c 2 | show SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE SLURM_NTASKS
+-n 1 -c 2 | show SLURM_CPUS_PER_TASK SLURM_TASKS_PER_NODE SLURM_NTASKS
+-N 1 | show SLURM_NNODES SLURM_NTASKS SLURM_JOB_NUM_NODES
+-N 1 -n 2 | show SLURM_NNODES SLURM_NTASKS SLURM_TASKS_PER_NODE
+-N 1-1 -n 2 | show SLURM_NNODES SLURM_NTASKS
+--ntasks-per-node=2 | show SLURM_NTASKS_PER_NODE SLURM_NTASKS SLURM_TASKS_PER_NODE SLURM_CPUS_ON_NODE
+--tasks-per-node=2 -N 1 | show SLURM_NTASKS_PER_NODE SLURM_NTASKS SLURM_TASKS_PER_NODE
+--mincpus=2 | show SLURM_CPUS_ON_NODE SLURM_NTASKS
+--mem=100 | show SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU
+--mem=100M | show SLURM_MEM_PER_NODE
+--mem=1G | show SLURM_MEM_PER_NODE
+--mem=204800K | show SLURM_MEM_PER_NODE
+--mem-per-cpu=100 -n 2 | show SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU
+-n 2 --distribution=cyclic | show SLURM_DISTRIBUTION
+-n 2 --threads-per-core=1 | show SLURM_THREADS_PER_CORE SLURM_NTASKS
+-n 4 -O | show SLURM_NTASKS SLURM_OVERCOMMIT SLURM_CPUS_ON_NODE
+--exclusive | show SLURM_CPUS_ON_NODE SLURM_JOB_CPUS_PER_NODE SLURM_TASKS_PER_NODE
+--oversubscribe | echo shared
+--wait-all-nodes=1 | echo all
+--no-kill | echo no-kill
+--hint=nomultithread | show SLURM_HINT SLURM_THREADS_PER_CORE
+--export=NONE | show OF_USER SLURM_EXPORT_ENV
+--export=ALL,ADDED=1 | show OF_USER ADDED SLURM_EXPORT_ENV
+--export=OF_USER | show OF_USER OTHER
+--export=ADDED=2 | show OF_USER ADDED
+--export=NIL | show OF_USER
+--get-user-env | echo ran
+-t 5 | echo limited
+-t 0:30 | echo limited
+-t 1-0 | echo limited
+-t 0 | echo unlimited
+-t 1:00:00 --signal=USR1@10 | echo early
+--nice=5 | show SLURM_PRIO_PROCESS
+--comment=hey | echo commented
+--mail-type=NONE --mail-user=a@b | echo mailed
+--requeue | show SLURM_RESTART_COUNT
+--no-requeue | show SLURM_RESTART_COUNT
+--chdir=/tmp | pwd; show SLURM_SUBMIT_DIR
+-D / | pwd
+-i input.txt | cat
+--input=none | cat; echo none
+-e %x.err -J sep | echo out; echo err >&2; sleep 0.1; cat sep.err
+--open-mode=append | echo appended
+--propagate=NONE | echo ran
+--propagate=NOFILE | ulimit -Sn
+--uid=0 | id -u
+--begin=now | echo begun
+--contiguous --cores-per-socket=1 | echo placed
+-v | echo verbose
+-Q | echo quiet
+-n 2 | srun echo hi
+-n 2 | srun -l echo hi | sort
+-n 2 | srun -n 1 echo one
+-n 2 | srun -n2 -l sh -c 'echo $SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURM_NTASKS' | sort
+-n 2 | srun --ntasks=1 --cpus-per-task=2 sh -c 'show() { echo $SLURM_CPUS_PER_TASK; }; show'
+-n 2 | srun -n1 sh -c 'echo $SLURM_STEP_ID $SLURM_STEPID'; srun -n1 sh -c 'echo $SLURM_STEP_ID'
+-n 2 | srun -n1 sh -c 'echo $SLURM_STEP_NUM_TASKS $SLURM_STEP_NUM_NODES $SLURM_STEP_TASKS_PER_NODE'
+-n 2 | srun sh -c 'exit $SLURM_PROCID'; echo status $?
+-n 2 | srun sh -c 'exit $((3 + SLURM_PROCID))'; echo status $?
+-n 2 | srun -n1 false || echo failed
+-n 2 | srun -n1 sh -c 'kill -9 $$'; echo status $?
+-n 2 | srun -n1 sh -c 'kill -TERM $$'; echo status $?
+-n 2 | srun -n 3 true; echo status $?
+-n 2 | srun -n 3 -O true; echo status $?
+-n 2 | srun -n1 no-such-program; echo status $?
+-n 2 | srun -n1 /etc/passwd; echo status $?
+-n 2 | srun -n1 -D /tmp pwd
+-n 2 | srun -n1 -o step.txt echo filed; cat step.txt
+-n 2 | srun -n2 -o step-%t.txt sh -c 'echo $SLURM_PROCID'; cat step-0.txt step-1.txt
+-n 2 | srun -n1 -e step.err sh -c 'echo e >&2'; cat step.err
+-n 2 | srun -n1 -J named sh -c 'echo $SLURM_JOB_NAME'
+-n 2 | echo given | srun -n1 cat
+-n 2 | echo given | srun -n2 cat | sort
+-n 2 | echo given | srun -n2 -l -i 1 sh -c 'cat; echo end' | sort
+-n 2 | echo given | srun -n1 -i none cat; echo status $?
+-n 2 | srun -n1 --export=NONE sh -c 'echo ${OF_USER-unset}'
+-n 2 | srun -n1 --export=ALL,ADDED=1 sh -c 'echo $OF_USER $ADDED'
+-n 2 | srun -n1 --exact sleep 0.2 & srun -n1 --exact sleep 0.2 & wait; echo both
+-n 2 | srun -n1 --overlap sleep 0.1; echo status $?
+-n 2 | srun -n2 -K sh -c 'test $SLURM_PROCID = 0 && exit 5; sleep 20'; echo status $?
+-n 2 | srun -n2 -W 1 sh -c 'test $SLURM_PROCID = 0 && exit 0; sleep 20'; echo status $?
+-n 2 | printf '0 echo zero\n1 echo one %%t %%o\n' > multi.conf; srun -n2 -l --multi-prog multi.conf | sort
+-n 2 | printf '0 echo zero\n' > half.conf; srun -n2 --multi-prog half.conf; echo status $?
+-n 2 | srun --version | sed 's/-wlm//'
+-n 2 | srun; echo status $?
+-n 2 | srun --none true; echo status $?
+-n 2 | srun -n x true; echo status $?
+-n 2 | srun -n 0 true; echo status $?
+-n 2 | srun -c 0 true; echo status $?
+-n 2 | srun -N 2 true; echo status $?
+-n 2 | srun -t bad true; echo status $?
+-n 2 | srun --mem=bad true; echo status $?
+-n 2 | srun --mpi=none -n1 echo ran
+-n 2 | srun --mpi=nope true; echo status $?
+-n 2 | srun -n1 --pty echo here
+-n 2 | srun -I -n1 echo at once
+-n 2 | srun -u -n1 echo unbuffered
+-n 2 | srun -Q -n1 echo quiet
+-n 2 | srun -n1 --cpu-bind=none nproc
+-n 2 | srun -n1 -c2 nproc
+-n 2 | srun -w no-such-node true; echo status $?
+-n 2 | srun -r 5 -N1 true; echo status $?
+-n 2 | srun --jobid=99999 true; echo status $?
+-n 2 | scontrol show hostnames
+-n 2 | scontrol show hostname a[1-2]
+-n 2 | squeue -h -j $SLURM_JOB_ID -o '%t %j %C %D %u'
+-n 2 | scontrol show job $SLURM_JOB_ID | grep -o 'JobState=[A-Z]*'
+-n 2 | scancel $SLURM_JOB_ID; sleep 20; echo not reached
+-n 2 | squeue -h -s -j $SLURM_JOB_ID -o %j
+-t 0:01 --signal=B:USR1@1 | trap 'echo warned; exit 0' USR1; sleep 30 & wait
+"""
+
+
+def scripts() -> list[tuple[str, str]]:
+    """Return the options and the commands of each script."""
+    lines = SCRIPTS.strip().splitlines()
+    return [(line.partition("|")[0].strip(), line.partition("|")[2].strip()) for line in lines]
