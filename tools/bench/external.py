@@ -12,15 +12,12 @@ import statistics
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import trio
 
 from grain import GVAR
+from grain.resource import ZERO
 from grain.worker.external import run_external
-
-if TYPE_CHECKING:
-    from grain.resource import Resource
 
 COUNT = 1000
 ROUNDS = 5
@@ -33,14 +30,10 @@ KINDS = {"one process": SLEEP, "four processes": ["sh", "-c", "sleep 1000 & " * 
 """Programs with as many processes."""
 
 
-class Nothing:
-    """An allocation without anything."""
-
-
 def main() -> None:
     """Measure, and print the results."""
     ours, theirs, ratios = [], [], []
-    with GVAR.scope(cast("Resource", Nothing())):
+    with GVAR.scope(ZERO):
         trio.run(by_run_external, 100, 2)
         for _ in range(ROUNDS):
             theirs.append(by_xargs())
