@@ -196,6 +196,16 @@ def test_names_are_drawn_as_they_are_without_markup_and_escape_codes() -> None:
     assert any("[@click=app.quit]n[/]" in line for line in lines)
 
 
+def test_the_screen_of_a_worker_draws_no_escape_code_of_its_name(alone: Path) -> None:
+    async def look(app: Top, pilot: Pilot[Any]) -> None:
+        await pilot.press("3", "enter")
+        text = await until_shown(app, pilot, "no log of w?]0;x?")
+        assert "\x1b" not in text
+
+    odd = replace(worker(0), name="w\x1b]0;x\x07")
+    use(look, Seen(replace(overview(), workers=[odd])))
+
+
 def test_a_question_about_an_odd_name_is_drawn_as_it_is() -> None:
     odd = worker(0, label="[red]x[/")
     lines = picture(Seen(replace(overview(), workers=[odd])), keys=("3", "d"))

@@ -5,8 +5,8 @@
 screens show that, by the library textual, which no other module imports; `plain` prints it where
 there is no terminal that could be drawn on.
 
-Every cell goes through `grain.cli.show.clean`, and is drawn as it is, without markup: names come
-from other processes.
+Every cell and every line that is drawn goes through `grain.cli.show.clean`, and has no markup:
+names come from other processes.
 
 Map:
 

@@ -53,13 +53,13 @@ _LOW = 5  # lines of a pane that has hardly any rows but those in small
 
 
 def strip(text: str, style: str, cells: int) -> Strip:
-    """Return a line of a widget: text as it is, in a style."""
-    return Strip([Segment(padded(text, cells, ""), STYLES[style])], cells)
+    """Return a line of a widget: text without markup, in a style."""
+    return Strip([Segment(padded(clean(text), cells, ""), STYLES[style])], cells)
 
 
 def segments(parts: Iterable[tuple[str, str]], cells: int) -> Strip:
     """Return a line of a widget: texts, each in its style."""
-    line = [Segment(text, STYLES[style]) for text, style in parts]
+    line = [Segment(clean(text), STYLES[style]) for text, style in parts]
     return Strip(line).adjust_cell_length(cells)
 
 

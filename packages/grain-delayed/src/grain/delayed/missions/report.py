@@ -49,7 +49,7 @@ from grain.worker.errors import printable
 from grain.worker.logs import Allowance
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
     from typing import Literal
 
     from grain.delayed.display.total import Total
@@ -64,6 +64,35 @@ _LONG = 10.0  # seconds from which on a mission has something to show
 _NAMED = 5  # workers that are named in a line
 _NOTE = 5.0  # seconds between two notes on lines that were left out
 _TOLD = 5.0  # seconds between two reports to the scheduler of how far the mission is
+
+
+class _Echo:
+    """The lines that tasks print, as many as a person can read, and a note on the others."""
+
+    def __init__(self) -> None:
+        self._shown = Allowance(_LINES, _LINES_AT_ONCE)
+        self._left_out = 0
+        self._note_due = 0.0
+
+    def take(self, event: TasksPrinted, now: float) -> Iterator[str]:
+        """Yield what is to be written of an event."""
+        lines = event.text.splitlines()
+        shown = [line for line in lines if self._shown.take(1, now)]
+        self._left_out += event.lost + len(lines) - len(shown)
+        if shown:
+            yield "\n".join(map(printable, shown))
+        if self._left_out and now >= self._note_due:
+            self._note_due = now + _NOTE
+            yield from self.note()
+
+    def note(self) -> Iterator[str]:
+        """Yield the note on lines that were left out since the last one, if any were."""
+        if self._left_out:
+            left_out, self._left_out = self._left_out, 0
+            yield (
+                f"... {counted(left_out, 'line')} more than can be shown here; "
+                "the workers' logs have all: grain logs NAME:NUMBER"
+            )
 
 
 class Reporter:
@@ -118,10 +147,7 @@ class Reporter:
         self._tell: Callable[[Outlook], object] | None = None
         self._tell_due = _TOLD
         self._runs_left = 0
-        # What tasks print: lines that may be shown, and how many were not; when to say so again.
-        self._echoed = Allowance(_LINES, _LINES_AT_ONCE)
-        self._left_out = 0
-        self._note_due = 0.0
+        self._echo = _Echo()
         self._remark: Callable[[str], object] = lambda _: None
 
     def on_recorded(self, remark: Callable[[str], object]) -> None:
@@ -220,23 +246,8 @@ class Reporter:
 
     def _on_printed(self, event: TasksPrinted) -> None:
         """Show what tasks have printed, as far as a person can read it."""
-        now = self._clock()
-        lines = event.text.splitlines()
-        shown = [line for line in lines if self._echoed.take(1, now)]
-        self._left_out += event.lost + len(lines) - len(shown)
-        if shown:
-            self._write("\n".join(map(printable, shown)))
-        if self._left_out and now >= self._note_due:
-            self._note_due = now + _NOTE
-            self._report_left_out()
-
-    def _report_left_out(self) -> None:
-        if self._left_out:
-            self._write(
-                f"... {counted(self._left_out, 'line')} more than can be shown here; "
-                "the workers' logs have all: grain logs NAME:NUMBER"
-            )
-            self._left_out = 0
+        for line in self._echo.take(event, self._clock()):
+            self._write(line)
 
     def _on_request(self, event: NeverStarts | CanStart) -> None:
         """Report that no worker can run some tasks, or that one can by now."""
@@ -298,7 +309,8 @@ class Reporter:
             interrupted: True if Ctrl-C, a signal or `grain cancel` ended the mission.
         """
         elapsed = self._took = self._clock() - self._began
-        self._report_left_out()
+        for line in self._echo.note():
+            self._write(line)
         now = self._statistics()
         self._failed = now.failed
         if self._summary:

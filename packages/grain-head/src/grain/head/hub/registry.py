@@ -74,6 +74,7 @@ class Outgoing:
         That is most often the peer itself, which has left the old connection: then no process
         reads this. Otherwise two processes have one id, and this one is to take another.
         """
+        # First: what was queued is for a peer that has most likely left this connection.
         self.drop(link)
         why = f"another connection is in use for this {what}: another process may have its id"
         self.post(link, Disconnect(why, "replaced"))
@@ -169,6 +170,7 @@ class Registry:
     def remove_worker(self, worker: WorkerRecord) -> None:
         """Remove a worker, and remember that it was here."""
         del self.workers[worker.id], self.numbered[worker.number]
+        # A registration on an earlier connection may come late, and must not bring it back.
         self.left[worker.id] = worker.connection
         if len(self.left) > _LEFT_WORKERS:
             del self.left[next(iter(self.left))]
@@ -185,6 +187,7 @@ class Questions:
         """Note a question; return its number. The oldest of too many is forgotten."""
         self._last += 1
         self._asked[self._last] = link, Answer(ask.about, ask.number)
+        # A peer that leaves answers none of them.
         if len(self._asked) > _QUESTIONS:
             del self._asked[next(iter(self._asked))]
         return self._last

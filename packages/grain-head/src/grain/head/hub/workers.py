@@ -116,6 +116,7 @@ class Workers:
             self._register(link, message, now)
             return
         worker = self.links.get(link)
+        # A connection that was replaced may still have messages on their way.
         if worker is None or worker.link != link:
             return
         match message:
@@ -173,6 +174,7 @@ class Workers:
             worker.backlog = (message.outcomes, message.size) if message.outcomes else None
         if before and not worker.takes_runs:
             self._scheduler.on_worker_draining(worker.number)
+        # A reserved worker stays closed to others until the task has run for which it is.
         elif worker.takes_runs and not before and not worker.reserved:
             self._scheduler.on_worker_back(worker.number)
 
@@ -318,6 +320,7 @@ class Workers:
         """
         worker = self.links.pop(link, None)
         if worker is not None and worker.link == link:
+            # Its runs go on, and none begins elsewhere before the grace period is over.
             worker.link = None
             worker.serving = False
             worker.computing = None

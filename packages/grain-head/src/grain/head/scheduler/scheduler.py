@@ -369,7 +369,6 @@ class Scheduler:
         age: int,
         began: float,
         until: float = math.inf,
-        by: Alternative | None = None,
     ) -> None:
         """Add a task that runs already, started by another scheduler.
 
@@ -381,7 +380,6 @@ class Scheduler:
             age: as for `on_submitted`.
             began: when it was started.
             until: when its hard limit ends it.
-            by: the alternative that it runs by; None to tell it from what it holds.
 
         Raises:
             ValueError: what it holds is not free on that worker.
@@ -398,7 +396,7 @@ class Scheduler:
         new.started = began
         new.until = until
         if queue.only is None:
-            self.taken[task] = by or queue.taken_by(held)
+            self.taken[task] = queue.taken_by(held)
         self._table.bounded += until != math.inf
         where.tasks[task] = new
         queue.running += 1

@@ -83,6 +83,7 @@ class Outcomes:
                     course.past = one_more(course.past, end, ended.detail)
                 lease.worker.on_handed_back(lease)
             self.run_again(lease, task, how, now, ended.report, outlived, known=True)
+        # A stale run: its task waits, or has another one. That this one has crashed counts.
         elif how is not None and lease.task is task and not task.retracted:
             self._count_crash(lease, task, how, now, ended.report, known=True)
             if task.scheduler_id is not None:  # it may be a suspect from now on
@@ -182,8 +183,10 @@ class Outcomes:
             report: of the worker on that run.
             gpus: those that it had, if it has failed.
         """
+        # It may wait: the outcome may be that of a run which was given up, and is welcome.
         self._waiting.withdraw(task)
         if task.lease is not None:
+            # The run under way may be another one, whose outcome is of no use any more.
             if kept_by is None or task.lease.attempt != kept_by[1]:
                 self.dismiss(task.lease, task)
             task.lease = None
@@ -229,14 +232,17 @@ class Outcomes:
 
     def retract(self, mission: MissionRecord, number: int) -> None:
         """End a task that its mission does not want any more; report when nothing of it is left."""
+        # Whatever state the task is in: nothing of a cancelled one may go on.
         self.revoke_beside(mission, number)
         if mission.lasts:
             mission.retracted.add(number)
         task = mission.tasks.get(number)
         if task is None:
+            # Also of a task that is not known here, as the mission waits for an answer.
             self._outgoing.post(mission.link, Retracted(number))
             return
         if task.ending is not None:
+            # Outcome and retraction have crossed: the mission confirms what arrives.
             self.deliver(task)
         elif not task.retracted:
             task.alter().retracted = True
@@ -301,8 +307,10 @@ class Outcomes:
             if course.outcome is not None:
                 mission.unconfirmed_bytes -= len(course.outcome)
                 course.outcome = None  # the record may be remembered
+            # The look is later, once for all outcomes that one message confirms.
             if mission.paused:
                 self._backlogs[mission] = None
+        # Not before the mission has it: a head that comes after this one may have to fetch it.
         self._acknowledge(course.kept_by)
         if task.lease is not None:
             task.lease.task = None

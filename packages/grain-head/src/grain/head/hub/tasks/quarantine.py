@@ -140,6 +140,7 @@ class Quarantine:
                     if taken is None
                     or not (worker.number in taken or any(x.alone for x in worker.leases.values()))
                 ]
+                # Those with the fewest runs are empty soonest, as far as is known.
                 able.sort(key=lambda worker: (len(worker.leases), worker.number))
                 few = self._scheduler.apart.choose(able, by.count, _number, serving)
                 if len(few) == by.count:
