@@ -24,13 +24,8 @@ from grain_testkit.overviews import failure, function, mission, outlook, overvie
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from grain.edge.questions import (
-        FunctionRow,
-        MissionOutlook,
-        OverviewAnswer,
-        WorkerRow,
-    )
-    from grain.facts.rows import Run
+    from grain.edge.questions import FunctionRow, MissionOutlook, OverviewAnswer
+    from grain.facts.rows import Run, Worker
 
 
 def made(
@@ -68,7 +63,7 @@ def test_a_kind_without_a_class_on_the_schedulers_host_has_no_bar() -> None:
     assert [Gauge(None, "?/3")] == column(table, "STREAMS")
 
 
-def _with(one: WorkerRow) -> OverviewAnswer:
+def _with(one: Worker) -> OverviewAnswer:
     return replace(overview(), workers=[one])
 
 
@@ -210,7 +205,7 @@ def test_what_waits_has_the_reason() -> None:
 def test_alternatives_and_gangs_stand_as_users_write_them_and_too_few_workers_stand_out() -> None:
     too_few = "4 workers are needed at once, and 2 here would do"
     requests = ["GPUs(1) | Cores(16)", "Either(GPUs(1), Cores(16), prefer=60)", "4 * Cores(16)"]
-    queues = [queue(k, request=request) for k, request in enumerate(requests)]
+    queues = [queue(k, asked=request) for k, request in enumerate(requests)]
     answer = replace(overview(), queues=[*queues[:2], replace(queues[2], why=too_few)])
     table = made(answer, "waiting")
 
@@ -380,7 +375,7 @@ def test_names_cannot_control_the_terminal() -> None:
     answer = replace(
         _with(worker(0, 1, label="w\x1b[2J", host="n\u202e1")),
         missions=[mission(0, label="o\npt", outlook=outlook(functions=(function("f\x1b[2J"),)))],
-        queues=[queue(0, request="Cores(1)\x07", why="\x9b31m")],
+        queues=[queue(0, asked="Cores(1)\x07", why="\x9b31m")],
         failures=[failure(0, function="\x1b]0;x\x07", error="\r")],
     )
     cells = [

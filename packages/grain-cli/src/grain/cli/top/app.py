@@ -26,7 +26,8 @@ from grain.cli.top.tables.picture import UNICODE, Marks, cut, fitted, heights, m
 from grain.cli.top.tables.tasks import Use, use_of
 from grain.cli.top.tables.trend import Trend
 from grain.cli.top.tables.verdict import LiveFinding, sums, totals, verdict
-from grain.edge.questions import Ask, DrainingWorker, FoundAnswer, OverviewAnswer, ProgramsAnswer
+from grain.edge.questions import Ask, FoundAnswer, OverviewAnswer, ProgramsAnswer
+from grain.facts.rows import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -413,7 +414,7 @@ class Top(App[int]):
             return
         text = f"Drain worker {label}?\nIt takes no more tasks, and leaves when those it has end."
         question = Ask("drain", pattern=worker)
-        self._confirm(text, question, list[DrainingWorker], lambda answer: _drained(answer, label))
+        self._confirm(text, question, list[Worker], lambda answer: _drained(answer, label))
 
     def action_cancel(self) -> None:
         """Ask whether a task is to end."""
@@ -448,7 +449,7 @@ class Top(App[int]):
         self._draw()
 
 
-def _drained(answer: list[DrainingWorker], label: str) -> str:
+def _drained(answer: list[Worker], label: str) -> str:
     if not answer:
         return f"worker {label} is not here any more"
     running = answer[0].running

@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.edge.messages import Message, Payload
-    from grain.edge.questions import DrainingWorker, StateAnswer
+    from grain.edge.questions import StateAnswer
+    from grain.facts.rows import Worker
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
     from grain.head.scheduler.cluster import ClusterPool
     from grain.head.scheduler.state import TaskQueue
@@ -460,7 +461,7 @@ class Hub:
                 sentences.append(f"{kind}: in use by {named}")
         return sentences
 
-    def drain(self, pattern: str = "*", *, at_once: bool = False) -> list[DrainingWorker]:
+    def drain(self, pattern: str = "*", *, at_once: bool = False) -> list[Worker]:
         """Ask workers to leave, absent ones when they are back.
 
         Args:

@@ -16,13 +16,8 @@ from grain.resource.figures import clock, counted, moment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from grain.edge.questions import (
-        MissionRow,
-        OverviewAnswer,
-        ProgramsAnswer,
-        QueueRow,
-    )
-    from grain.facts.rows import Cause, Run
+    from grain.edge.questions import OverviewAnswer, ProgramsAnswer
+    from grain.facts.rows import Cause, Mission, Queue, Run
 
 
 class Use(NamedTuple):
@@ -51,7 +46,7 @@ def running_table(answer: OverviewAnswer, uses: Mapping[tuple[str, int], Use]) -
 
 def runs_table(
     runs: Iterable[tuple[str, Run]],
-    missions: Iterable[MissionRow],
+    missions: Iterable[Mission],
     at: float,
     count: int,
     uses: Mapping[tuple[str, int], Use],
@@ -173,32 +168,31 @@ TOO_FEW = " workers are needed at once, and "
 """Words of the reason why a task on several workers cannot start; `no worker` begins the others."""
 
 
-def _name(queue: QueueRow) -> str:
-    label = clean(queue.mission)
-    return f"{label}:{queue.oldest}" if queue.oldest else label or "-"
+def _name(queue: Queue) -> str:
+    return clean(queue.oldest) or clean(queue.mission) or "-"
 
 
-def _oldest(queue: QueueRow) -> RowTask | None:
-    return RowTask(queue.mission_id, queue.oldest, _name(queue)) if queue.oldest else None
+def _oldest(queue: Queue) -> RowTask | None:
+    return RowTask(queue.mission_id, queue.task, _name(queue)) if queue.task else None
 
 
-def _style(queue: QueueRow) -> str:
+def _style(queue: Queue) -> str:
     return "warn" if queue.why.startswith("no worker") or TOO_FEW in queue.why else ""
 
 
-_WAITING: tuple[Column[QueueRow], ...] = (
+_WAITING: tuple[Column[Queue], ...] = (
     Column("TASKS", lambda one: one.waiting, right=True),
     Column("OLDEST", _name, rank=1, least=12, tail=True),
-    Column("ASKS FOR", lambda one: one.request, rank=2, least=10),
+    Column("ASKS FOR", lambda one: one.asked, rank=2, least=10),
     Column("WHY", lambda one: one.why, rank=1, least=12),
     Column("RUNS", lambda one: one.running, rank=4, right=True),
     Column("PRIORITY", lambda one: one.priority, rank=5, right=True),
 )
 
 
-def queue_key(queue: QueueRow) -> str:
+def queue_key(queue: Queue) -> str:
     """Return the key of the row of waiting tasks."""
-    return f"{queue.mission}\0{queue.priority}\0{queue.request}"
+    return f"{queue.mission}\0{queue.priority}\0{queue.asked}"
 
 
 # ---- failures

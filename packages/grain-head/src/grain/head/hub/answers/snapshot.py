@@ -11,18 +11,10 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, TypedDict
 
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
-from grain.edge.questions import (
-    ClusterState,
-    DrainingWorker,
-    EndedMission,
-    MissionState,
-    PeerVersions,
-    QueueState,
-    StateAnswer,
-    WorkerState,
-)
+from grain.edge.questions import ClusterState, PeerVersions, StateAnswer
+from grain.facts.rows import Mission, Queue, Worker
 from grain.head.hub.names import find_peer, labels
 from grain.head.scheduler.explain import closed_texts, full_text, reserved_text, why_never
 from grain.resource import Opaque, to_data
@@ -30,7 +22,6 @@ from grain.worker.messages import LANE
 
 if TYPE_CHECKING:
     from grain.edge.questions import TaskCounts
-    from grain.edge.version import Versions
     from grain.head.hub.registry import Registry
     from grain.head.hub.state import MissionRecord, TaskRecord, WorkerRecord
     from grain.head.hub.tasks.lanes import LaneTable
@@ -70,17 +61,17 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
         queues=[queue for queue in shown if queue.waiting or queue.running],
         more_queues=len(queues) - len(shown),
         ended=[
-            EndedMission(
-                mission.name or mission.id[:8],
-                mission.host,
-                registry.wall_time(at),
-                mission.shown.done,
-                mission.shown.failed,
-                mission.shown.retried,
+            Mission(
+                name=mission.name or mission.id[:8],
+                host=mission.host,
+                ended=registry.wall_time(at),
+                done=mission.shown.done,
+                failed=mission.shown.failed,
+                retried=mission.shown.retried,
             )
             for mission, at in reversed(registry.ended_missions)
         ],
-        versions=_versions(registry.versions),
+        versions=PeerVersions(*astuple(registry.versions)),
         troubles=registry.all_troubles(),
         cluster=cluster_state(registry),
     )
@@ -162,13 +153,19 @@ def find_task(mission: MissionRecord, number: int) -> TaskRecord | None:
     return None if task is None or task.function is LANE else task
 
 
-def draining_worker(registry: Registry, worker: WorkerRecord, label: str) -> DrainingWorker:
+def draining_worker(registry: Registry, worker: WorkerRecord, label: str) -> Worker:
     """Return what is shown of a worker that is asked to leave."""
     running = len(registry.scheduler.workers[worker.number].tasks) - worker.idle_lanes
-    return DrainingWorker(worker.name, label, worker.host, worker_state(worker), running)
+    return Worker(
+        name=worker.name,
+        label=label,
+        host=worker.host,
+        state=worker_state(worker),
+        running=running,
+    )
 
 
-def named_mission(registry: Registry, waiting: Waiting, mission: MissionRecord) -> MissionState:
+def named_mission(registry: Registry, waiting: Waiting, mission: MissionRecord) -> Mission:
     """Return what is shown of a mission that a command names."""
     own = labels(registry.missions.values())
     run, wait = _counts(registry, waiting)
@@ -192,7 +189,7 @@ def _worker(
     own: dict[int, str],
     of_missions: dict[int, str],
     now: float,
-) -> WorkerState:
+) -> Worker:
     scheduled = registry.scheduler.workers[worker.number]
     scheduled.give_back()
     leases = (one for one in worker.leases.values() if not (one.waits or one.idle_lane))
@@ -201,7 +198,7 @@ def _worker(
         for lease in leases
         if lease.task is not None
     )
-    return WorkerState(
+    return Worker(
         id=worker.id,
         name=worker.name,
         label=own[worker.number],
@@ -216,12 +213,8 @@ def _worker(
         running=len(scheduled.tasks) - worker.idle_lanes,
         computing=worker.computing if scheduled.tasks else 0.0,
         tasks=[_label(*task, of_missions) for task in islice(tasks, _TASKS)],
-        versions=_versions(worker.versions),
+        versions=asdict(worker.versions),
     )
-
-
-def _versions(versions: Versions) -> PeerVersions:
-    return PeerVersions(*astuple(versions))
 
 
 def used_parts(supply: Supply) -> dict[str, float | None]:
@@ -254,10 +247,8 @@ def _counts(registry: Registry, waiting: Waiting) -> tuple[Counter[int], Counter
     return run, wait
 
 
-def _mission(
-    mission: MissionRecord, labels: dict[int, str], running: int, waiting: int
-) -> MissionState:
-    return MissionState(
+def _mission(mission: MissionRecord, labels: dict[int, str], running: int, waiting: int) -> Mission:
+    return Mission(
         done=mission.shown.done,
         failed=mission.shown.failed,
         retried=mission.shown.retried,
@@ -272,19 +263,19 @@ def _mission(
         paused=mission.paused,
         running=running,
         waiting=waiting,
-        versions=_versions(mission.versions),
+        versions=asdict(mission.versions),
     )
 
 
 def _queue(
     registry: Registry, queue: TaskQueue, labels: dict[int, str], now: float, idle: int
-) -> QueueState:
+) -> Queue:
     """Return what is shown of a queue, of whose running tasks some are lanes without a call."""
     head = queue.head()
     never = why_never(registry.scheduler, queue.request, now, queue.interpreter) if head else None
     never = _shortened(never)
     task: TaskRecord | None = head.record if head else None
-    return QueueState(
+    return Queue(
         request=to_data(queue.request),
         interpreter=queue.interpreter,
         mission=labels.get(queue.share, ""),
