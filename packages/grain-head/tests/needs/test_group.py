@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.head.needs.group import LAST, SELDOM, FinishedRun, LearningGroup, Terms
+from grain.head.needs.group import LAST, PART, SELDOM, FinishedRun, LearningGroup, Terms
 
 TERMS = Terms(share=4, maximum=32)
 GUARDED = 8  # "its first eight runs", as the module says
@@ -141,6 +141,19 @@ def test_beyond_64_runs_it_learns_once_in_eight() -> None:
     group = seen(*[1.0] * LAST)
     changed = [group.on_finished(FinishedRun(3.0, 4, 100), 32) for k in range(2 * SELDOM)]
     assert [k + 1 for k, now in enumerate(changed) if now] == [SELDOM, 2 * SELDOM]
+
+
+def test_with_many_runs_it_learns_once_in_a_part_of_them_and_at_once_where_the_guard_changes() -> (
+    None
+):
+    group = seen(*[1.0] * LAST)
+    group.finished = 100 * PART
+    changed = [group.on_finished(FinishedRun(3.0, 4, 100), 32) for k in range(103)]
+    assert [103] == [k + 1 for k, now in enumerate(changed) if now]
+    group.spent = group.fixed - 1
+    assert not group.guarded
+    assert group.on_finished(FinishedRun(3.0, 40, 100), 32)
+    assert group.guarded
 
 
 def test_it_forgets_what_is_long_ago() -> None:

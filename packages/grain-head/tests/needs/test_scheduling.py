@@ -2,96 +2,26 @@
 
 from __future__ import annotations
 
-import heapq
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.head.needs.again import Larger, larger
-from grain.head.needs.groups import MemoryUse
 from grain.head.scheduler.explain import explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.testing import check_scheduler
 from grain.resource import Cores, Gang, GPUs, Memory, Resource, WTime
+from grain_testkit.virtual_runs import VirtualJob, play
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 
-class Job(NamedTuple):
-    request: Resource
-    peak: float
-    seconds: float
-
-
-class Played(NamedTuple):
-    """How a workload went: its makespan, the failed attempts, the attempts of each task."""
-
-    makespan: float
-    lost: int
-    attempts: dict[int, int]
-    scheduler: Scheduler
-
-
-def too_little(amount: float) -> MemoryError:
-    error = MemoryError()
-    error.memory_request = amount  # type: ignore[attr-defined]
-    return error
-
-
-def play(workers: Sequence[Resource], jobs: Sequence[Job], *, check: bool = False) -> Played:
-    """Run jobs in virtual time; one with less than its peak is ended somewhere on its way."""
-    random, scheduler, now = Random(1), Scheduler(), 0.0
-    for number, total in enumerate(workers, 1):
-        scheduler.on_worker_joined(number, f"w{number}", total, now)
-    requests = {number: job.request for number, job in enumerate(jobs)}
-    of = {number: number for number in requests}
-    attempts = dict.fromkeys(requests, 1)
-    for number, request in requests.items():
-        scheduler.on_submitted(number, scheduler.queue(request))
-    running: list[tuple[float, int, float]] = []
-    lost = ended = 0
-    while True:
-        for start in scheduler.dispatch(now):
-            job = jobs[of[start.task]]
-            part = start.allocation.get(Memory)
-            amount = float(part.M) if isinstance(part, Memory) else 1e9
-            seconds = job.seconds * (1 if job.peak <= amount else random.uniform(0.1, 1))
-            heapq.heappush(running, (now + seconds, start.task, amount))
-            for member, seat, held in start.seats:
-                assert held.get(Memory) == part, (member, seat)
-        if check:
-            check_scheduler(scheduler, dispatched=now)
-        if not running:
-            break
-        now, number, amount = heapq.heappop(running)
-        task = of[number]
-        peak, enough = jobs[task].peak, jobs[task].peak <= amount
-        use = MemoryUse(peak if enough else amount, not enough)
-        seats = [one for one in scheduler.tasks if one < 0]
-        scheduler.on_finished(number, now, use=use)
-        for seat in seats:  # one gang runs at a time here
-            scheduler.on_finished(seat, now, measured=False)
-        if enough:
-            ended += 1
-            continue
-        lost += 1
-        attempts[task] += 1
-        next_ = larger(requests[task], too_little(amount))
-        assert isinstance(next_, Larger), (task, amount)
-        requests[task] = next_.request
-        of[len(of)] = task
-        scheduler.on_submitted(len(of) - 1, scheduler.queue(next_.request))
-    assert ended == len(jobs)
-    return Played(now, lost, attempts, scheduler)
-
-
-def uniform(request: Callable[[float], Resource]) -> list[Job]:
+def uniform(request: Callable[[float], Resource]) -> list[VirtualJob]:
     """1,000 tasks of 0.1 to 4 GB."""
     random = Random(0)
     peaks = [random.uniform(0.1, 4) for _ in range(1000)]
-    return [Job(request(peak), peak, random.uniform(20, 200)) for peak in peaks]
+    return [VirtualJob(request(peak), peak, random.uniform(20, 200)) for peak in peaks]
 
 
 def test_a_thousand_tasks_with_no_figures_take_little_longer_than_with_the_maximum_known() -> None:
@@ -113,8 +43,8 @@ def test_needs_of_two_kinds_get_two_rungs() -> None:
     random = Random(2)
     peaks = [1.5 if random.random() < 0.7 else 12.0 for _ in range(600)]
 
-    def jobs(request: Resource) -> list[Job]:
-        return [Job(request, peak, 100.0) for peak in peaks]
+    def jobs(request: Resource) -> list[VirtualJob]:
+        return [VirtualJob(request, peak, 100.0) for peak in peaks]
 
     learned = play([Cores(16) & Memory(64)] * 2, jobs(Cores(1) & Memory(32, group="opt")))
     fixed = play([Cores(16) & Memory(64)] * 2, jobs(Cores(1) & Memory(12)))
@@ -133,7 +63,7 @@ def test_the_invariants_hold_while_amounts_change() -> None:
         Cores(1) & Memory(6, group="a") | GPUs(1),
         Cores(1) & Memory(4, group="d") & WTime(T=500),
     ]
-    jobs = [Job(random.choice(mixed), random.uniform(0.1, 2.9), 10.0) for _ in range(150)]
+    jobs = [VirtualJob(random.choice(mixed), random.uniform(0.1, 2.9), 10.0) for _ in range(150)]
     played = play(
         [Cores(8) & Memory(8), Cores(4) & Memory(12), GPUs(1) & Memory(8)], jobs, check=True
     )
@@ -142,7 +72,7 @@ def test_the_invariants_hold_while_amounts_change() -> None:
 
 def test_members_of_a_gang_get_what_their_group_has_learned() -> None:
     request = Gang(2, Cores(1) & Memory(8, group="gang"))
-    jobs = [Job(request, 2.0, 50.0) for _ in range(12)]
+    jobs = [VirtualJob(request, 2.0, 50.0) for _ in range(12)]
     played = play([Cores(1) & Memory(8)] * 2, jobs, check=True)
     group = played.scheduler.needs.groups["gang"]
     assert group.finished == 12
@@ -176,7 +106,9 @@ def test_a_maximum_above_every_worker_is_named_and_keeps_no_first_attempt_waitin
 
 
 def test_what_is_forgotten_is_learned_anew() -> None:
-    scheduler = play([Cores(4) & Memory(8)], [Job(Memory(group="opt"), 1.0, 9.0)] * 9).scheduler
+    scheduler = play(
+        [Cores(4) & Memory(8)], [VirtualJob(Memory(group="opt"), 1.0, 9.0)] * 9
+    ).scheduler
     (queue,) = (one for one in scheduler.queues.values())
     assert scheduler.needs.groups["opt"].finished == 9
     scheduler.forget_needs(["opt"])

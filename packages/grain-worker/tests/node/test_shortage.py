@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.worker.node.shortage import MemoryHolder, MemoryRoom, largest, most_over, read_rooms
+from grain.worker.node.shortage import MemoryHolder, MemoryRoom, RoomReader, largest, most_over
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,9 @@ def test_the_memory_of_the_machine_and_of_groups_of_version_2(tmp_path: Path) ->
             "sys/fs/cgroup/job_1/step_0/memory.current": "9000000000\n",
         },
     )
-    assert [MemoryRoom(100.0, 50.0, 2.5), MemoryRoom(10.0, 4.0, 30.0)] == read_rooms(tmp_path)
+    assert [MemoryRoom(100.0, 50.0, 2.5), MemoryRoom(10.0, 4.0, 30.0)] == RoomReader(
+        tmp_path
+    ).read()
 
 
 def test_the_memory_of_groups_of_version_1(tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_the_memory_of_groups_of_version_1(tmp_path: Path) -> None:
             f"{top}/memory.usage_in_bytes": "9700000000\n",
         },
     )
-    machine, job = read_rooms(tmp_path)
+    machine, job = RoomReader(tmp_path).read()
     assert not machine.short
     assert (10.0, 0.4) == (job.total, round(job.available, 9))
     assert job.short
@@ -109,13 +111,13 @@ def test_the_memory_of_groups_of_version_1(tmp_path: Path) -> None:
 def test_swap_counts_as_memory_that_is_left(tmp_path: Path) -> None:
     texts = {"proc/meminfo": "MemTotal: 1000000 kB\nMemAvailable: 10000 kB\nSwapFree: 90000 kB\n"}
     files(tmp_path, texts)
-    [room] = read_rooms(tmp_path)
+    [room] = RoomReader(tmp_path).read()
     assert not room.short
 
 
 def test_this_machine_says_what_it_has() -> None:
-    assert all(0 <= room.available <= room.total for room in read_rooms())
+    assert all(0 <= room.available <= room.total for room in RoomReader().read())
 
 
 def test_a_machine_that_says_nothing_is_never_short(tmp_path: Path) -> None:
-    assert [] == read_rooms(tmp_path)
+    assert [] == RoomReader(tmp_path).read()

@@ -41,6 +41,7 @@ Map:
 - ``hub_harness``: grain-head: scenarios of a hub
 - ``hub_moves``: grain-head: how the tasks of a hub move between states
 - ``hub_campaign``: grain-head: the same screening through a real scheduler, in virtual time
+- ``virtual_runs``: grain-head: jobs whose memory decides whether a run is enough
 - ``hostile_messages``: grain-head: random messages of every kind
 - ``hostile_peers``: grain-head: members that talk nonsense
 - ``asyncio_programs``: grain-delayed: missions in asyncio programs

@@ -24,7 +24,9 @@ HEADROOM = 1.2
 GUARDED = 8
 """The guard holds from so many finished runs on."""
 SELDOM = 8
-"""With more than `LAST` finished runs, what is asked for changes once in so many."""
+"""With more than `LAST` finished runs, what is asked for changes once in so many, or in a `PART` of
+all that have finished: most of what learning costs a scheduler is to find the rungs."""
+PART = 32
 _LEAST = 0.01
 """GB: no run asks for less, as the smallest program has as much."""
 _OBEDIENT = 4
@@ -87,6 +89,7 @@ class LearningGroup:
     # back some may stay, until others push them out.
     _failed: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST))
     _rungs: dict[Terms, tuple[float, ...]] = field(default_factory=dict)
+    _since: int = 0  # attempts that have ended since they were found
 
     # ---- what happened
 
@@ -98,15 +101,17 @@ class LearningGroup:
             maximum: of its request, in GB.
             after: the GB that were too little for the attempt before it; 0 for a first attempt.
         """
-        self._forget(after)
-        self.runs.append(run._replace(first=not after))
+        if after:
+            self._forget(after)
+            run = run._replace(first=False)
+        guarded = self.guarded
+        self.runs.append(run)
         self.finished += 1
         self.spent += run.amount * run.seconds
         self.fixed += maximum * run.seconds
-        if self.finished > LAST and self.finished % SELDOM:
+        if not self._is_due(max(SELDOM, self.finished // PART)) and guarded == self.guarded:
             return False
         self.obeys = self.obeys or self._use_what_they_get()
-        self._rungs.clear()
         return True
 
     def on_exceeded(
@@ -120,13 +125,24 @@ class LearningGroup:
             size: as of `Terms`.
             after: as of `on_finished`.
         """
-        self._forget(after)
+        if after:
+            self._forget(after)
+        guarded = self.guarded
         # It has needed all of it, and needs twice as much as far as anyone knows.
         self._failed.append(FinishedRun(DOUBLED * amount, amount, seconds, size))
         self.exceeded += 1
         self.spent += amount * seconds
-        if self.finished > LAST and self.exceeded % SELDOM:
+        return self._is_due(SELDOM) or guarded != self.guarded
+
+    def _is_due(self, ends: int) -> bool:
+        """Return True, and forget the rungs, if so many attempts have ended since they were found.
+
+        With few runs each one counts.
+        """
+        self._since += 1
+        if self.finished > LAST and self._since < ends:
             return False
+        self._since = 0
         self._rungs.clear()
         return True
 

@@ -76,8 +76,11 @@ class Needs:
         part = 1.0
         if isinstance(wanted, Cores) and not wanted.is_all and cores:
             part = min(wanted.N / cores, 1.0)
-        maximum = memory.most if memory.most < math.inf else most or _UNKNOWN
+        maximum = self._maximum(memory)
         return Terms(most * part or maximum, maximum, memory.size or 0.0, most or math.inf)
+
+    def _maximum(self, memory: Memory) -> float:
+        return memory.most if memory.most < math.inf else self._largest[0] or _UNKNOWN
 
     def on_ended(
         self, request: Resource, held: Resource, use: MemoryUse, seconds: float
@@ -99,7 +102,7 @@ class Needs:
             changed = group.on_exceeded(float(had.M), seconds, memory.size or 0.0, after)
         else:
             run = FinishedRun(use.peak, float(had.M), seconds, memory.size or 0.0)
-            changed = group.on_finished(run, self.terms(request).maximum, after)
+            changed = group.on_finished(run, self._maximum(memory), after)
         return memory.group if changed else None
 
     def forget(self, name: str) -> None:

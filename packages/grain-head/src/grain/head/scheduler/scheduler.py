@@ -450,13 +450,10 @@ class Scheduler:
         ):
             self._queues.estimate(wtime.group)
             self._on_limits_changed()
-        if by.learns:
-            # What it held is not for the next one, which may ask for another amount.
-            worker.open_to_all = True
-            if use is not None:
-                group = self.needs.on_ended(by.stated, ended.held, use, now - ended.started)
-                if group is not None:
-                    self._on_learned(group)
+        if by.learns and use is not None:
+            group = self.needs.on_ended(by.stated, ended.held, use, now - ended.started)
+            if group is not None:
+                self._on_learned(group)
 
     def learning(self) -> dict[str, Resource]:
         """Return by group a request that names it, of the queues that are here."""

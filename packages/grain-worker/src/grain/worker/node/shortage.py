@@ -1,4 +1,4 @@
-"""A node that is short of memory, and the run that is ended for it. Pure, but for `read_rooms`.
+"""A node that is short of memory, and the run that is ended for it. Pure, but for `RoomReader`.
 
 Where memory runs out, the kernel kills what it likes, the neighbour of the culprit as well. So a
 little before that a run is ended, and runs again by itself:
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.worker.guards.group import field
 from grain.worker.guards.meter import kibibytes
+from grain.worker.guards.proc import read_all
 from grain.worker.node.cgroup import group_paths, parse_limit, text_of
 
 if TYPE_CHECKING:
@@ -34,14 +35,23 @@ STALLED = 10.0
 
 _LEFT = b"MemAvailable:", b"SwapFree:"
 
-# By controller, as of `group_paths`: where a limit stands, what is in use, and of that the cache
-# and the files in memory.
-_FILES = {
-    "": ("memory.max", "memory.current", b"file", b"shmem"),
-    "memory": (
-        "memory.limit_in_bytes", "memory.usage_in_bytes", b"total_cache", b"total_shmem",
+
+class GroupNames(NamedTuple):
+    """The names of a group's files, and in memory.stat of the cache and of files in memory."""
+
+    limit: str
+    usage: str
+    cached: bytes
+    in_memory: bytes
+
+
+# By controller, as of `group_paths`.
+_NAMES = {
+    "": GroupNames("memory.max", "memory.current", b"file", b"shmem"),
+    "memory": GroupNames(
+        "memory.limit_in_bytes", "memory.usage_in_bytes", b"total_cache", b"total_shmem"
     ),
-}  # fmt: skip
+}
 
 
 class MemoryRoom(NamedTuple):
@@ -102,42 +112,56 @@ def most_over(holders: Iterable[MemoryHolder]) -> MemoryHolder | None:
     return max(over, key=lambda one: (one.amount is not None, one.over), default=None)
 
 
-def read_rooms(root: Path = Path("/")) -> list[MemoryRoom]:
-    """Return the memory within each limit of this process, that of the machine first.
+class RoomReader:
+    """The reader of the memory within each limit of this process.
+
+    Which groups these are is found once: a look is to take some ten microseconds.
 
     Args:
         root: the directory in which ``proc`` and ``sys`` are.
     """
-    machine = text_of(root / "proc/meminfo").encode()
-    total = kibibytes(machine, b"MemTotal:") * 1024 / 1e9
-    rooms = [
-        MemoryRoom(
-            total,
-            min(sum(kibibytes(machine, name) for name in _LEFT) * 1024 / 1e9, total),
-            _stalled(text_of(root / "proc/pressure/memory")),
-        )
-    ]
-    groups = group_paths(text_of(root / "proc/self/cgroup"), root / "sys/fs/cgroup")
-    for controller, (limit, usage, cached, in_memory) in _FILES.items():
-        for path in groups.get(controller, ()):
-            most, used = parse_limit(text_of(path / limit)), parse_limit(text_of(path / usage))
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._machine, self._pressure = f"{root}/proc/meminfo", f"{root}/proc/pressure/memory"
+        paths = group_paths(text_of(root / "proc/self/cgroup"), root / "sys/fs/cgroup")
+        self._groups = [
+            (f"{path}/", names)
+            for controller, names in _NAMES.items()
+            for path in paths.get(controller, ())
+            if (path / names.limit).exists()
+        ]
+
+    def read(self) -> list[MemoryRoom]:
+        """Return the memory within each limit, that of the machine first."""
+        machine = _content(self._machine)
+        total = kibibytes(machine, b"MemTotal:") * 1024 / 1e9
+        left = sum(kibibytes(machine, name) for name in _LEFT) * 1024 / 1e9
+        rooms = [MemoryRoom(total, min(left, total), _stalled(_content(self._pressure)))]
+        for path, names in self._groups:
+            most = parse_limit(_content(path + names.limit).decode())
+            used = parse_limit(_content(path + names.usage).decode()) if most else None
             if most and used is not None:
-                stat = text_of(path / "memory.stat").encode()
+                counts = _content(f"{path}memory.stat")
                 # Files in memory cannot be dropped.
-                kept = max(used - (field(stat, cached) - field(stat, in_memory)), 0)
-                stalled = _stalled(text_of(path / "memory.pressure"))
+                kept = max(used - field(counts, names.cached) + field(counts, names.in_memory), 0)
+                stalled = _stalled(_content(f"{path}memory.pressure"))
                 rooms.append(MemoryRoom(most / 1e9, (most - kept) / 1e9, stalled))
-    return [room for room in rooms if room.total]
+        return [room for room in rooms if room.total]
 
 
-def _stalled(pressure: str) -> float:
+def _content(path: str) -> bytes:
+    """Return the content of a file; nothing if it cannot be read."""
+    try:
+        return read_all(path)
+    except OSError:
+        return b""
+
+
+def _stalled(pressure: bytes) -> float:
     r"""Return the percentage in a file of the kernel's pressure stall information.
 
-    >>> _stalled("some avg10=3.00 avg60=0.00 total=9\nfull avg10=1.50 avg60=0.00 total=4")
+    >>> _stalled(b"some avg10=3.00 avg60=0.00 total=9\nfull avg10=1.50 avg60=0.00 total=4")
     1.5
     """
-    for line in pressure.splitlines():
-        name, _, figures = line.partition(" avg10=")
-        if name == "full":
-            return float(figures.split()[0])
-    return 0.0
+    _, _, figures = pressure.partition(b"full avg10=")
+    return float(figures.split()[0]) if figures else 0.0

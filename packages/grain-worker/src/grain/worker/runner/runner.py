@@ -48,7 +48,7 @@ from grain.worker.messages import (
     chain_of,
 )
 from grain.worker.node.library_threads import library_threads
-from grain.worker.node.shortage import read_rooms
+from grain.worker.node.shortage import RoomReader
 from grain.worker.processes.account import ProgramCount, RunAccount, WorkerEnd
 from grain.worker.runner.chains import WaitingRuns
 from grain.worker.runner.services import never_told, open_nursery_of_runs, services_of
@@ -109,7 +109,7 @@ class Runner(Generic[Arriving, Departing]):
         on_ended: called when a run that had begun has ended, before that is reported.
         interruptible: False in a process that Ctrl-C has no effect on, see `run_call`.
         told_at: as of `Services`.
-        rooms: reads the memory of the node.
+        rooms: reads the memory of the node; by default as it is.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Runner(Generic[Arriving, Departing]):
         *,
         interruptible: bool = True,
         told_at: Callable[[], float] = never_told,
-        rooms: Callable[[], list[MemoryRoom]] = read_rooms,
+        rooms: Callable[[], list[MemoryRoom]] | None = None,
     ) -> None:
         self.name = name
         self.channel = channel
@@ -274,6 +274,7 @@ class _Execution(Generic[Arriving, Departing]):
         from grain.worker.runner.programs import watch_memory  # many runners have no programs
 
         with scope:
+            self._rooms = self._rooms or RoomReader().read
             await watch_memory(
                 lambda: self._programs.count > 0, self._may_end, self._end_now, self._rooms
             )
