@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -552,3 +553,36 @@ async def test_delayed_functions_and_futures_use_lanes(address: str, tmp_path: P
         with start("mission.py", **options, stderr=subprocess.DEVNULL) as process:
             assert "3 6 [1, 2, 1, 2]" == await said(process)
             assert "futures" == await said(process)
+
+
+# ---- many calls at once
+
+
+async def double(number: int, folder: str) -> int:
+    """Return the double of a number; one call kills its runner, once."""
+    if number == 700:
+        once = f"{folder}/once"
+        if not os.path.exists(once):  # noqa: PTH110
+            os.close(os.open(once, os.O_CREAT | os.O_WRONLY))
+            os.kill(os.getpid(), signal.SIGKILL)
+    return 2 * number
+
+
+async def test_calls_that_wait_go_by_lanes_and_a_crash_of_one_costs_no_other(
+    address: str, tmp_path: Path
+) -> None:
+    crashed: list[int] = []
+    outcomes: dict[int, Any] = {}
+    with trio.fail_after(120), gnaw(address), worker(address):
+        async with mission(address) as executor:
+            executor.on_crash = lambda task, _: crashed.append(task)
+            for _ in range(8):
+                await Begun(executor, nothing).outcome()
+            for number in range(1500):
+                call = Call(double, (number, str(tmp_path)), {})
+                executor.submit_call(ONE, call, partial(outcomes.__setitem__, number))
+            held = sum(not lane for lane in executor._session.aboard.values())
+            assert held > 1000
+            assert "holds" in (await executor.ask_why(max(executor._session.aboard))).reasons[0]
+    assert {n: 2 * n for n in range(1500)} == {n: one.unwrap() for n, one in outcomes.items()}
+    assert len(crashed) <= 2  # two lanes had one runner

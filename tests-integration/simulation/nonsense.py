@@ -148,7 +148,7 @@ class Nonsense:
         """Return messages of a mission or a worker that are to have no effect."""
         messages: tuple[Message, ...] = (Retract((_LATER,)), AckTasks((_LATER,)))
         if self.of_lanes:
-            messages += (Submit(_LATER, 0, b"f", lane=_LATER),)  # there is no such lane
+            messages += (Submit(_LATER, 0, b"f", late=-1),)  # as one that has come before
         if not mission:
             ended = RunEnded(NOBODY, 1, (0, 1), "value")
             messages = (ended, ArrivedCount(-1), ArrivedCount(0))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.questions import pack, unpack
 from grain.head.messages import Crashed, RegisterMission, Request, Started
+from grain.remote_exer.lanes import is_plain
 from grain.remote_exer.session import taken
 from grain.resource import Supply, from_data, to_data
 from grain.worker.agent.chains import Wish
@@ -217,6 +218,10 @@ class Surroundings(Protocol):
     slow: float
     has_lanes: bool
     lane_slow: float
+    lane_slice: float
+    lane_brevity: float
+    held_from: int
+    widths: tuple[int, ...]
     more_linger: float
     lane_calls: type[LaneCalls]
     mission_lanes: type[MissionLanes]
@@ -617,15 +622,16 @@ class SimulatedMission(SimulatedPeer):
         # The content of `Story.workers` and `Story.crashes` when it registered on a connection.
         self.stated: dict[Wire, tuple[dict[int, str], dict[int, set[Attempt]]]] = {}
         session.define(Function(b"f" + session.id.encode(), b"code", "f"))
-        # The decisions on lanes, the connections of lanes, which task was in which lane, and which
-        # were sent there.
+        # The decisions on lanes, the connections of lanes, and the lanes to which each task was
+        # sent.
         self.lanes = world.mission_lanes(session)
+        self.lanes.slice = world.lane_slice
+        self.lanes.invitation = lambda: pack(session.id)
         self.ends: dict[Lane, EndOfLane] = {}
-        self.boarded: dict[int, int] = {}
-        self.sent: set[int] = set()
+        self.sent: dict[int, set[int]] = {}
         # The number of the request of each task.
         self._asked: dict[int, int] = {}
-        self._width = world.clock.chance.choice((1, 3, 6)) if world.has_lanes else 0
+        self._width = world.clock.chance.choice(world.widths) if world.has_lanes else 0
 
     def joined(self) -> None:
         assert self.wire is not None
@@ -663,6 +669,7 @@ class SimulatedMission(SimulatedPeer):
             self.give_up()
         self.session.confirm()
         self.lanes.close_idle(self.world.clock.now - self.world.more_linger)
+        self.lanes.take_back(self.world.clock.now)
         self.lanes.report(self.world.clock.now)
         self.flush()
         if self.done and self.wire is not None:
@@ -720,10 +727,16 @@ class SimulatedMission(SimulatedPeer):
             number = self.requests.get(request)
             if number is None:
                 number = self.session.request(to_data(request), chance.choice((0, 0, 1)))
-                self.lanes.add_request()
+                self.lanes.add_request(plain=is_plain(request))
                 self.requests[request] = number
             traffic = self.lanes.traffic[number]
-            wanted = self.world.has_lanes and not traffic.idle and self._wants_lane(number)
+            now = self.world.clock.now
+            waits = self.session.waiting_of(number) >= self.world.held_from
+            held = traffic.holding or (waits and traffic.may_hold(now))
+            held = held and self.world.has_lanes
+            idle = traffic.idle and not traffic.held
+            plain = self.world.has_lanes and not idle and not held
+            wanted = plain and self._wants_lane(number)
             at_once = wanted and (traffic.refused or chance.random() < 0.3)
             task = self.session._last_task + 1 + at_once  # behind the number of the lane
             arguments = pack((self.session.id, task))
@@ -733,17 +746,17 @@ class SimulatedMission(SimulatedPeer):
             self.story.submitted.append(task)
             self._asked[task] = number
             record = remote_task(number, function, arguments, urgency)
-            invitation, now = pack(self.session.id), self.world.clock.now
-            if traffic.idle:
+            invitation = pack(self.session.id)
+            if idle:
                 assert task == self.lanes.board(traffic, record, now)
+            elif held:
+                assert task == self.lanes.hold(traffic, record, now)
             elif at_once:
                 assert task == self.lanes.ask_for(record, invitation, now)
             else:
                 assert task == self.session.submit(record)
                 if wanted:
                     self.lanes.ask(number, invitation, now)
-            if task in self.session.aboard:
-                self.boarded[task] = self.session.aboard[task]
         self.flush()
 
     def _wants_lane(self, request: int) -> bool:
@@ -777,6 +790,7 @@ class SimulatedMission(SimulatedPeer):
             self.story.resolved[resolution.task] = resolution
             if self.world.has_lanes and resolution.task in self._asked:
                 seconds = self.world.behaviour(self.session.id, resolution.task).seconds
+                seconds *= self.world.lane_brevity
                 self.lanes.traffic[self._asked[resolution.task]].on_ended(seconds)
                 # Its program submits one call after the other, and few at a time.
                 pause = clock.chance.choice((*[0.0] * 8, 0.2, 0.2, 2.0, 20.0))

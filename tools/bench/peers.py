@@ -64,6 +64,27 @@ MEASURES = {
     "large_arguments": Measured(
         "arguments", (5, 1), {"mb_s": "arguments of 100 MB, MB/s"}, size=100_000_000
     ),
+    "results_at_once": Measured(
+        "results_at_once", (50, 3), {"ms": "50 results of 1 MB at once, ms each"}, size=1_000_000
+    ),
+    "arguments_at_once": Measured(
+        "arguments_at_once",
+        (50, 3),
+        {"ms": "50 arguments of 1 MB at once, ms each"},
+        size=1_000_000,
+    ),
+    "large_results_at_once": Measured(
+        "results_at_once",
+        (5, 1),
+        {"mb_s": "5 results of 100 MB at once, MB/s", "cpu": ALL},
+        size=100_000_000,
+    ),
+    "large_arguments_at_once": Measured(
+        "arguments_at_once",
+        (5, 1),
+        {"mb_s": "5 arguments of 100 MB at once, MB/s", "cpu": ALL},
+        size=100_000_000,
+    ),
     "waiting": Measured(
         "waiting",
         (100_000, 500),
@@ -75,7 +96,15 @@ MEASURES = {
         {"us": "10,000 no-op calls, 50 workers with one core, us each", "cpu": ALL},
         workers=(50, 3),
     ),
+    "cold": Measured(
+        "cold",
+        (10_000, 50),
+        {"us": "10,000 no-op calls, 50 workers that have just come, us each", "cpu": ALL},
+        workers=(50, 3),
+    ),
 }
+
+_OF_BYTES = frozenset(name for name, one in MEASURES.items() if one.size)
 
 
 class Compared(NamedTuple):
@@ -95,7 +124,7 @@ TOOLS = {
     "hyperqueue": Compared(
         "HyperQueue",
         "hyperqueue==0.27.0",
-        frozenset({"calls", "results", "arguments", "large_results", "large_arguments"}),
+        frozenset({"calls", "cold"}) | _OF_BYTES,
     ),
     "xargs": Compared("xargs", lacks=frozenset(MEASURES) - {"programs"}),
 }

@@ -23,15 +23,18 @@ class MissionEnd(LaneEnd):
 
     def post(self, batch: Mail) -> None:
         """See `grain.remote_exer.lanes.Connection`."""
-        self._mission.sent |= {one.task for one, _ in batch if isinstance(one, StartRun)}
+        for one, _ in batch:
+            if isinstance(one, StartRun):
+                self._mission.sent.setdefault(one.task, set()).add(one.attempt[0])
         self.send(list(batch))
 
     def read(self, mail: Mail) -> None:
         mission, now = self._mission, self._mission.world.clock.now
-        for message, payload in mail:
-            if self._lane is not None:
-                mission.lanes.on_message(self._lane, message, payload, now)
-                continue
+        if self._lane is not None:
+            mission.lanes.on_batch(self._lane, list(mail), now)
+            mission.flush()
+            return
+        for message, _ in mail:
             assert isinstance(message, LaneOpen)
             self._lane = mission.lanes.connect(message.task, self, now)
             if self._lane is None:

@@ -76,6 +76,12 @@ class ServedLane(LaneEnd):
     def read(self, mail: Mail) -> None:
         for message, payload in mail:
             self.calls.on_message(message, payload)
+        self._send_ends()
+
+    def _send_ends(self) -> None:
+        ends = self.calls.take_unsent()
+        if ends:
+            self.send(list(ends))
 
     def lost(self) -> None:
         self.wire = None
@@ -85,7 +91,9 @@ class ServedLane(LaneEnd):
 
     def recall(self) -> None:
         """End it when the call that it has is over."""
-        self.recalled = self.calls.closed = True
+        self.recalled = True
+        self.calls.close()
+        self._send_ends()
         if self.wire is None:
             self._close()
         elif self.call is None:
@@ -107,7 +115,8 @@ class ServedLane(LaneEnd):
 
     def _close(self) -> None:
         """End it with its call, or now."""
-        self.closing = self.calls.closed = True
+        self.closing = True
+        self.calls.close()
         if self.call is None:
             self._worker.world.clock.after(0.0, lambda: self.when_it_runs(self._end))
 
@@ -123,7 +132,8 @@ class ServedLane(LaneEnd):
         Args:
             blamed: True if the worker goes on, and has not told it to end.
         """
-        self.over, self.died, self.blamed = True, True, blamed
+        # Of those whose ends may not have arrived the first is blamed.
+        self.over, self.died, self.blamed = True, True, blamed and not self.calls.kept
         if self.call is not None:
             self.call.how = "died"
             self.call = None
@@ -191,8 +201,11 @@ class ServedLane(LaneEnd):
             return
         self.call = None
         call.how = "crashed" if ended.crash else ended.status
-        self.send([self.calls.end_call(ended, outcome)])
+        self.calls.end_call(ended, outcome)
+        self._send_ends()
         if self.closing:
             self._close()
         elif self.recalled:
             self._give_notice()
+        else:
+            self.calls.begin_next()

@@ -73,7 +73,9 @@ class LaneLaws:
         if lease.function == LANE:
             key = (lease.mission, lease.task)
             demand("a lane has one run", key not in self._lanes.values(), lease)
-            demand("a lane is lent while nothing waits", not anything_waits(head.hub), lease)
+            task = head.hub.registry.missions[lease.mission].tasks[lease.task]
+            waits = task.course.slices or not anything_waits(head.hub)
+            demand("a lane is lent while nothing waits", waits, lease)
             plain = lease.gang is None and lease.limit is None and "Licences" not in lease.res
             demand("a lane has a part of one worker, without a limit", plain, lease)
             self._lanes[lease.attempt] = key
@@ -102,17 +104,15 @@ class LaneLaws:
             law = "a crash of a call counts that has not ended its lane"
             demand(law, not alone or left in crashes, (lease, attempt))
         owners = [one for one in self._world.missions if one.session.id == lease.mission]
-        boarded = owners[0].boarded.get(lease.task, 0)
+        had = owners[0].sent.get(lease.task, set())
         wrong = [
             attempt
             for attempt in crashes
-            if attempt in self._lanes
-            and (
-                self._lanes[attempt] != (lease.mission, boarded) or lease.task not in owners[0].sent
-            )
+            if (lane_of := self._lanes.get(attempt)) is not None
+            and not (lane_of[0] == lease.mission and lane_of[1] in had)
         ]
         demand("a crash of a lane counts for the call that it had", not wrong, (lease, wrong))
-        twice = boarded and len([a for a in crashes if a in self._lanes or a[0] == boarded]) > 1
+        twice = len([a for a in crashes if a in self._lanes or a[0] in had]) > 1
         demand("a crash of a lane counts once", not twice, (lease, crashes))
 
     def on_reported(
@@ -147,7 +147,18 @@ class LaneLaws:
         ends = lane.recalled or lane.closing or lane.over
         demand("a lane that is to end begins no call", not ends, what)
         demand("a worker that drains begins nothing", not lane.draining, what)
-        demand("a call goes into one lane, once", key not in self._calls, what)
+        before = self._calls.get(key)
+        owners = [one for one in self._world.missions if one.session.id == key[0]]
+        wire = owners[0].wire
+        head = next((h for h in self._world.heads if wire is not None and wire.head is h), None)
+        if before is not None and head is not None and self._knows(head, before.lane):
+            first = before.lane
+            ended = before.how or not first.peer.alive or first.over
+            demand("a call begins again only when its lane is over", ended, what)
+            kept = before.how == "done" and first.peer.alive and not first.died
+            demand("an outcome that a lane has kept is not lost", not kept, what)
+            blamed = before.how == "died" and first.blamed
+            demand("a call that crashed with its lane has no other", not blamed, what)
         demand("a call of a lane is not the scheduler's", not self._laws.attempts.get(key), what)
         self._calls[key] = call
 
@@ -208,10 +219,17 @@ class LanePromptness:
             if head is None:
                 continue
             own = (id(head), head.stopped, worker.wire_number)
-            self._check_waits(head, lane, own, waits)  # also while its mission is away
+            if not self._has_slice(head, lane):
+                self._check_waits(head, lane, own, waits)  # also while its mission is away
             owner = missions[lane.key[0]]
             if self._world.settled(owner) is head:
                 yield from self._of_call(owner, lane, (*own, owner.wire_number))
+
+    @staticmethod
+    def _has_slice(head: HeadProcess, lane: RunOfLane) -> bool:
+        mission = head.hub.registry.missions.get(lane.key[0])
+        task = None if mission is None else mission.tasks.get(lane.key[1])
+        return task is not None and task.course.slices
 
     def _of_mission(
         self, mission: SimulatedMission, served: set[tuple[str, int]]
@@ -220,11 +238,11 @@ class LanePromptness:
             if lane.open and lane.number not in mission.session.aboard.values() and not lane.over:
                 law = "a lane without a call is given back"
                 seconds = LINGER + self._world.more_linger + 2.0
-                yield Passing(law, seconds, (mission.session.id, lane.number, lane.unconfirmed))
+                yield Passing(law, seconds, (mission.session.id, lane.number, *lane.unconfirmed))
         head = self._world.settled(mission)
         if head is not None:
             for task, number in mission.session.aboard.items():
-                if (mission.session.id, number) not in served:
+                if number and (mission.session.id, number) not in served:
                     law = "a call whose lane is over goes on"
                     seconds = self._world.grace + self._noticed + 2 * self._trip
                     key = (id(head), head.stopped, mission.wire_number, mission.session.id, task)

@@ -491,7 +491,8 @@ class Laws:
             crashes = blamed(resolution.crashes)
             absent = len(attempts) - crashes
             self.demand("five crashes fail a task", max(crashes, absent) >= 5, resolution)
-            left = {attempt for attempt in attempts if attempt[0] == mission.boarded.get(task)}
+            had = mission.sent.get(task, set())
+            left = {attempt for attempt in attempts if attempt[0] in had}
             self.demand("crashes were begun", attempts - left <= self.begun.keys(), resolution)
             return
         self.demand("the outcome is that of the task", resolution.ending == kind, resolution)

@@ -84,7 +84,10 @@ class Turns:
         for message in (message for _, messages in mail for message, _ in messages):
             seat = isinstance(message, Lease) and message.gang is not None and message.gang.index
             if isinstance(message, Lease) and message.function == LANE:
-                continue  # it takes no turn
+                mission = missions.get(message.mission)
+                lane = None if mission is None else mission.tasks.get(message.task)
+                if lane is None or not lane.course.slices:
+                    continue  # one that is lent takes no turn
             if isinstance(message, Lease) and message.mission in missions and not seat:
                 number = missions[message.mission].number
                 self._starts[number] += 1

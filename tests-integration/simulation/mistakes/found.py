@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from grain.edge.errors import EdgeError
 from simulation.laws.laws import Broken
 from simulation.mistakes.bugs import BUGS
 from simulation.world import World
@@ -24,6 +25,10 @@ RARE = frozenset({"a new head does not wait for the seats of a root that has end
 """Bugs that one of these seeds finds, and no other: a head has to die between the end of a gang's
 root and that of its seats. Tests of `grain.head.hub` find them as well."""
 
+_BROKEN = (
+    *(Broken, EdgeError, AssertionError, ArithmeticError, LookupError, ValueError, AttributeError),
+)
+
 _LIST = Path(__file__).with_name("found.json")
 
 
@@ -35,7 +40,15 @@ def search(seed: int, bug: str) -> int | None:
     world = World(seed, BUGS[bug])
     try:
         world.run()
-    except (Broken, AssertionError, ArithmeticError, LookupError, ValueError, AttributeError):
+    except (
+        Broken,
+        EdgeError,
+        AssertionError,
+        ArithmeticError,
+        LookupError,
+        ValueError,
+        AttributeError,
+    ):
         return world.clock.steps
     return None
 

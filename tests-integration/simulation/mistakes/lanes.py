@@ -31,16 +31,19 @@ LANE_SLIPS: dict[str, Slip] = {
         "self._end(self.runs[message.attempt], 'returned', None, now, b'')",
     ),
     "a lane begins a call after it was recalled": Slip(
-        LaneCalls, "on_message", "if self.call is None and not self.closed and ", "if "
+        LaneCalls,
+        "close",
+        "self.closed = True",
+        "pass",
     ),
     "a lane takes an outcome for confirmed that it has sent": Slip(
         LaneCalls,
         "end_call",
-        "self.call = None\n    return self.kept",
-        "self.call, self.kept, kept = None, None, self.kept\n    return kept",
+        "self.kept[self.call] = end",
+        "pass",
     ),
     "a lane does not take in the function of a call": Slip(
-        LaneCalls, "_begin_call", "if function is not None:", "if False:"
+        LaneCalls, "pop_next", "if function is not None:", "if False:"
     ),
     "a lane ignores that its call is cancelled": Slip(
         LaneCalls, "on_message", "self._cancel()", "pass"
@@ -52,44 +55,43 @@ LANE_SLIPS: dict[str, Slip] = {
         MissionLanes,
         "on_disconnected",
         "lane.connection = None",
-        "lane.connection = None\n    if self._has(lane): self._session.leave_lane(lane.task)",
+        "lane.connection = None\n"
+        "    for task in self._of(lane): self._session.leave_lane(task)\n"
+        "    lane.calls.clear()",
     ),
     "a cancelled call goes on when the connection of its lane is lost": Slip(
         MissionLanes, "on_disconnected", "self._session.cancel(lane.number)", "pass"
     ),
     "a call is cancelled by a lane whose connection is lost": Slip(
-        MissionLanes, "cancel", "lane.open and not lane.over", "lane.open"
+        MissionLanes, "cancel", "lane.open and lane.connection is not None", "lane.open"
     ),
     "the crash of a lane does not count": Slip(
-        MissionLanes, "_on_over", "crashes, report = over.crashes, over.report", "pass"
+        MissionLanes, "_on_over", "if crashed and over.crashes:", "if False:"
     ),
     "the crash of a lane counts for a call that was not sent": Slip(
-        MissionLanes, "_on_over", "elif lane.open and not crashes:", "elif not crashes:"
+        MissionLanes, "_on_over", "crashed = lane.open", "crashed = True"
     ),
     "a call that waits for its lane is not sent": Slip(
-        MissionLanes, "_open_if_ready", "if self._has(lane):", "if False:"
-    ),
-    "a call that waits for its lane waits for ever when the connection is lost": Slip(
-        MissionSession, "_end_lanes", "self.leave_lane(task)", "pass"
+        MissionLanes, "_open_if_ready", "if self._of(lane):", "if False:"
     ),
     "the crash of a lane counts for its call and the next one": Slip(
         MissionLanes,
         "_on_over",
-        "self._session.leave_lane(lane.task, crashes, report)",
-        "self._session.leave_lane(lane.task, crashes, report)\n"
-        "        for task, record in self._session.pending.items():\n"
-        "            record.crashes = record.crashes or crashes",
+        "self._session.leave_lane(task, over.crashes, over.report)",
+        "self._session.leave_lane(task, over.crashes, over.report)\n"
+        "            for record in self._session.pending.values():\n"
+        "                record.crashes = record.crashes or over.crashes",
     ),
     "the crash of a call that did not end its lane does not count": Slip(
         MissionLanes,
         "_on_ended",
-        "lane.call_crash = (self._crash(lane, ended.crash),), report",
+        "lane.crashes[task] = CallCrash(self._crash(lane, task, ended.crash), report)",
         "pass",
     ),
     "the outcome that a lane has kept is dropped": Slip(
         MissionLanes,
         "_on_over",
-        "self._on_ended(lane, outcome.ended, outcome.payload, now)",
+        "self._on_ended(lane, ended, payload, now)",
         "pass",
     ),
     "a lane without a call is kept": Slip(MissionLanes, "close_idle", "self._close(lane)", "pass"),
@@ -102,17 +104,17 @@ LANE_SLIPS: dict[str, Slip] = {
     "a call that is over counts as in its lane": Slip(
         MissionLanes,
         "_on_ended",
-        "lane.unconfirmed, lane.task, lane.idle_since = task, 0, now",
-        "pass",
+        "lane.remove(task, now)\n    lane.idle_since",
+        "lane.idle_since",
     ),
     "a lane that is to end takes another call": Slip(
-        MissionLanes, "_on_ended", "if not lane.over:", "if True:"
+        MissionLanes, "_on_ended", "if not lane.over and not lane.calls:", "if not lane.calls:"
     ),
     "lanes are never recalled": Slip(
         LaneTable,
         "recall",
-        "if self._anything_waits():",
-        "if False:",
+        "if not self._anything_waits():",
+        "if True:",
     ),
     "lanes are not recalled for tasks that are to run alone": Slip(
         LaneTable, "_anything_waits", " or bool(self._quarantine.waiting)", ""
@@ -135,51 +137,24 @@ LANE_SLIPS: dict[str, Slip] = {
         "lent = not self._anything_waits()",
         "lent = True",
     ),
-    "a paused mission gets lanes": Slip(
-        LaneTable, "start_asked", "room = lent and not task.mission.paused", "room = lent"
-    ),
     "a gang gets a lane": Slip(LaneTable, "ask", "if has_run or not plain:", "if has_run:"),
     "a lane waits that could not start": Slip(
         LaneTable, "start_asked", "self._scheduler.has_room(queue, now)", "True"
     ),
     "a call leaves its lane as often as that comes": Slip(
-        LaneTable, "admits", "mission.left_lanes.add(message.lane)", "pass"
-    ),
-    "a call that leaves its lane with a larger number is not noted": Slip(
-        Missions,
-        "_comes_twice",
-        "if message.lane:",
-        "if message.lane and message.task <= mission.on_link.last_submitted:",
+        Missions, "_comes_twice", "message.late <= mission.on_link.last_late", "False"
     ),
     "a call that leaves its lane has to ascend": Slip(
-        LaneTable, "admits", "return True", "return False"
+        Missions, "_comes_twice", "if message.late:", "if False:"
     ),
-    "a call that leaves its lane does not name it": Slip(
-        MissionSession, "leave_lane", "record.urgency, lane", "record.urgency, 0"
+    "calls that leave their lanes are all the first": Slip(
+        MissionSession, "_submit_late", "self._late += 1", "self._late = 1"
     ),
     "the crash of a lane counts twice": Slip(
         MissionSession,
         "leave_lane",
         "(*record.crashes, *crashes)",
         "(*record.crashes, *crashes, *crashes)",
-    ),
-    "a cancelled call that leaves its lane is submitted": Slip(
-        MissionSession, "leave_lane", "if record.retracted:", "if False:"
-    ),
-    "calls in lanes are submitted with each connection": Slip(
-        MissionSession,
-        "on_connected",
-        "if task in self.aboard:",
-        "if False:",
-    ),
-    "a call in a lane is retracted as a task": Slip(
-        MissionSession, "cancel", "if task not in self.aboard:", "if True:"
-    ),
-    "a lane is asked for again with each connection": Slip(
-        MissionSession,
-        "on_connected",
-        "if r.function is LANE and not r.worker]",
-        "if False]",
     ),
 }
 """Each slip by what it does."""

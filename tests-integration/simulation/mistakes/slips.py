@@ -584,7 +584,7 @@ SLIPS: dict[str, Slip] = {
         "self._registry.shares.age(mission.share, queue.priority)",
     ),
     "a task that has run costs its mission another turn": Slip(
-        Missions, "_submit", "again = has_run or ", "again = "
+        Missions, "_age", "again = has_run or ", "again = "
     ),
     "a mission that comes back keeps the place of what it had waiting": Slip(
         Missions, "_detach", "mission.share.give_back()", "pass"

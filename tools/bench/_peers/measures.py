@@ -52,6 +52,11 @@ async def calls(peer: Peer, count: int, _: int) -> Quantities:
     return await _many(peer, "nothing", count)
 
 
+async def cold(peer: Peer, count: int, _: int) -> Quantities:
+    """Measure many calls that do nothing, the first of workers that have just come."""
+    return await _many(peer, "nothing", count)
+
+
 async def programs(peer: Peer, count: int, _: int) -> Quantities:
     """Measure many programs that do nothing."""
     await peer.end(peer.begin("true", count=10 * peer.workers))
@@ -76,6 +81,16 @@ async def results(peer: Peer, count: int, size: int) -> Quantities:
 async def arguments(peer: Peer, count: int, size: int) -> Quantities:
     """Measure one argument after the other of so many bytes."""
     return await _large(peer, "take", work.produce(size), count, size)
+
+
+async def results_at_once(peer: Peer, count: int, size: int) -> Quantities:
+    """Measure results of so many bytes, of calls that are submitted at once."""
+    return await _at_once(peer, "produce", size, count, size)
+
+
+async def arguments_at_once(peer: Peer, count: int, size: int) -> Quantities:
+    """Measure arguments of so many bytes, of calls that are submitted at once."""
+    return await _at_once(peer, "take", work.produce(size), count, size)
 
 
 async def waiting(peer: Peer, count: int, _: int) -> Quantities:
@@ -107,6 +122,15 @@ async def _large(peer: Peer, name: str, argument: Any, count: int, size: int) ->
     await _seconds(peer, name, argument)
     seconds = statistics.median([await _seconds(peer, name, argument) for _ in range(count)])
     return {"ms": seconds * 1e3, "mb_s": size / 1e6 / seconds}
+
+
+async def _at_once(peer: Peer, name: str, argument: Any, count: int, size: int) -> Quantities:
+    for _ in range(5):
+        await peer.end(peer.begin(name, argument))
+    before, began = cpu_seconds(), time.perf_counter()
+    await peer.end(peer.begin(name, argument, count=count))
+    seconds, spent = (time.perf_counter() - began) / count, cpu_seconds() - before
+    return {"ms": seconds * 1e3, "mb_s": size / 1e6 / seconds, "cpu": spent / count * 1e6}
 
 
 async def _seconds(peer: Peer, name: str, *args: Any) -> float:

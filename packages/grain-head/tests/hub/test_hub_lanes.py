@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
 
 import pytest
 
+from grain.head.hub.tasks.lanes import SLICE
 from grain.head.messages import (
     AckTasks,
+    CancelTask,
     Crashed,
+    HeldCalls,
+    LaneReport,
     RegisterMission,
     Request,
     Resolved,
@@ -30,20 +34,9 @@ from grain.worker.messages import (
 )
 from grain_testkit.hub_harness import F, HubHarness, held
 
-if TYPE_CHECKING:
-    from grain.head.messages import Crash
-
 
 def ask(harness: HubHarness, lane: int, mission: str = "m", worker: str = "") -> None:
     harness.send(mission, Submit(lane, 0, LANE, worker), payload=b"invitation")
-
-
-def leave(
-    harness: HubHarness, task: int, lane: int, crashes: tuple[Crash, ...] = ()
-) -> list[Lease]:
-    """Submit the call of a lane twice, as messages may come; return what starts."""
-    harness.send("m", *[Submit(task, 0, F, "", crashes, lane=lane)] * 2, payload=b"")
-    return [lease for worker in ("w", "w2") for lease in harness.sent(worker, Lease)]
 
 
 def test_a_lane_does_not_start_while_a_task_waits(harness: HubHarness) -> None:
@@ -181,25 +174,22 @@ def test_a_lane_that_crashes_before_its_mission_comes_is_over(harness: HubHarnes
     assert [] == other.sent("w", Lease)
 
 
-def test_a_call_leaves_its_lane_once_whether_its_number_ascends_or_not(
-    harness: HubHarness,
-) -> None:
-    harness.worker("w", 1)
+def test_a_task_whose_number_need_not_ascend_comes_once(harness: HubHarness) -> None:
+    harness.worker("w", 3)
     mission = harness.mission()
     harness.send(mission, Synced())
-    for lane, call, last in ((1, 3, 2), (4, 5, 4)):
-        ask(harness, lane)
-        if last > lane:  # a task of another number has come meanwhile
-            harness.send(mission, Retract((last,)))
-        [lease] = harness.sent("w", Lease)
-        harness.send("w", harness.ended(lease), payload=b"")
+    harness.submit(mission, 9)
+    for late, number in ((1, 3), (2, 12), (3, 7)):
+        harness.send(mission, *[Submit(number, 0, F, late=late)] * 2, payload=b"")
+        harness.send(mission, Submit(3, 0, F, late=1), payload=b"")
+    leases = harness.sent("w", Lease)
+    assert [9, 3, 12] == [lease.task for lease in leases]
 
-        [started] = leave(harness, call, lane)
+    harness.send("w", harness.ended(leases[1]), payload=b"")
+    harness.send(mission, AckTasks((3,)))
+    harness.send(mission, Submit(3, 0, F, late=1), payload=b"")
 
-        assert (call, F) == (started.task, started.function)
-        harness.send(mission, AckTasks((lane,)))
-        harness.send("w", harness.ended(started), payload=b"")
-        harness.send(mission, AckTasks((call,)))
+    assert [7] == [lease.task for lease in harness.sent("w", Lease)]
 
 
 def test_a_lane_whose_worker_runs_out_of_its_time_does_not_outlive_it(
@@ -220,3 +210,144 @@ def test_a_lane_whose_worker_runs_out_of_its_time_does_not_outlive_it(
     assert [] == [crash for crash in over.crashes if crash.outlived is not None]
     assert [] == [one for one in harness.sent(mission, Crashed) if one.crash.outlived is not None]
     assert "w" in {one.worker for one in harness.sent(mission, Started)}
+
+
+# ---- lanes that wait
+
+
+def wait_for(harness: HubHarness, mission: str, *lanes: int) -> None:
+    harness.send(mission, *[Submit(one, 0, LANE, waits=True) for one in lanes], payload=b"way")
+
+
+def two_missions(harness: HubHarness, cores: int = 1) -> tuple[str, str]:
+    harness.worker("w", cores)
+    for name in ("m", "other"):
+        harness.mission(name)
+        harness.send(name, Synced())
+    return "m", "other"
+
+
+def test_a_lane_waits_and_has_a_slice_when_others_wait(harness: HubHarness) -> None:
+    mission, other = two_missions(harness)
+    wait_for(harness, mission, 1, 2)
+    [lane] = harness.sent("w", Lease)
+    assert (1, LANE) == (lane.task, lane.function)
+    harness.wait(10 * SLICE)
+    assert ([], math.inf) == (harness.sent("w", Recall), harness.hub.lanes.due)
+
+    wait_for(harness, other, 1)
+    assert [Recall(lane.attempt)] == harness.sent("w", Recall)
+    harness.send("w", harness.ended(lane), payload=b"")
+    [second] = harness.sent("w", Lease)
+    assert ("other", 1) == (second.mission, second.task)
+
+    harness.wait(SLICE / 2)
+    assert [] == harness.sent("w", Recall)
+    assert harness.now + SLICE / 2 == pytest.approx(harness.hub.lanes.due)
+    harness.wait(SLICE / 2 + 0.001)
+    assert [Recall(second.attempt)] == harness.sent("w", Recall)
+
+
+def test_one_lane_ends_for_each_task_that_waits_the_longest_served_first(
+    harness: HubHarness,
+) -> None:
+    mission, other = two_missions(harness, 3)
+    wait_for(harness, mission, 1, 2, 3)
+    lanes = harness.sent("w", Lease)
+    harness.wait(2 * SLICE)
+    harness.submit(other, 1, 2)
+    assert [Recall(lane.attempt) for lane in lanes[:2]] == harness.sent("w", Recall)
+    harness.wait(2 * SLICE)
+    assert [] == harness.sent("w", Recall)
+
+
+def test_a_task_of_the_same_request_ends_a_lane_and_another_lane_of_it_does_not(
+    harness: HubHarness,
+) -> None:
+    mission, _ = two_missions(harness)
+    wait_for(harness, mission, 1, 2)
+    [lane] = harness.sent("w", Lease)
+    harness.wait(2 * SLICE)
+    assert [] == harness.sent("w", Recall)
+    harness.submit(mission, 3)
+    assert [Recall(lane.attempt)] == harness.sent("w", Recall)
+
+
+def test_a_higher_priority_waits_for_no_slice(harness: HubHarness) -> None:
+    mission, other = two_missions(harness)
+    wait_for(harness, mission, 1)
+    [lane] = harness.sent("w", Lease)
+    harness.send(other, Request(1, {"Cores": 1}, 5))
+    harness.send(other, Submit(1, 1, F), payload=b"")
+    assert [Recall(lane.attempt)] == harness.sent("w", Recall)
+
+
+def test_what_no_worker_of_a_lane_could_serve_ends_none(harness: HubHarness) -> None:
+    mission, other = two_missions(harness)
+    wait_for(harness, mission, 1)
+    harness.wait(2 * SLICE)
+    harness.send(other, Request(1, {"Cores": 7}))
+    harness.send(other, Submit(1, 1, F), payload=b"")
+    assert [] == harness.sent("w", Recall)
+
+
+def test_lanes_that_are_retracted_cost_their_mission_no_turn(harness: HubHarness) -> None:
+    mission, other = two_missions(harness)
+    harness.submit(mission, 1)
+    [first] = harness.sent("w", Lease)
+    wait_for(harness, mission, *range(2, 40))
+    harness.send(mission, Retract(tuple(range(39, 1, -1))))
+    harness.submit(mission, 40)
+    harness.submit(other, 1, 2, 3)
+    harness.send("w", harness.ended(first), payload=b"")
+    order = []
+    for _ in range(3):
+        [lease] = harness.sent("w", Lease)
+        order.append(lease.mission)
+        harness.send("w", harness.ended(lease), payload=b"")
+    assert mission in order[:2]
+
+
+def test_nothing_is_sent_ahead_while_lanes_wait(harness: HubHarness) -> None:
+    mission, _ = two_missions(harness)
+    harness.submit(mission, *range(1, 40))
+    [lease] = harness.sent("w", Lease)
+    harness.hub.scheduler.sole_queue().span = 0.0001  # type: ignore[union-attr]
+    wait_for(harness, mission, 40)
+    harness.send("w", harness.ended(lease), payload=b"")
+    assert [0] == [one.chain for one in harness.sent("w", Lease)]
+
+
+def test_the_next_head_knows_of_a_slice_from_the_mission(harness: HubHarness) -> None:
+    mission, _ = two_missions(harness)
+    wait_for(harness, mission, 1)
+    [lane] = harness.sent("w", Lease)
+    other = HubHarness(epoch=2)
+    other.worker("w", 1, (held(lane),))
+    other.mission("m")
+    other.send("m", Submit(1, 0, LANE, "w", waits=True), payload=b"way")
+    other.send("m", Synced())
+    other.wait(2 * SLICE)
+    wait_for(other, "m", 2)
+    assert [] == other.sent("w", Recall)
+    other.submit("m", 3)
+    assert [Recall(lane.attempt)] == other.sent("w", Recall)
+
+
+def test_a_call_that_a_mission_holds_waits_can_be_explained_and_cancelled(
+    harness: HubHarness,
+) -> None:
+    mission, _ = two_missions(harness)
+    wait_for(harness, mission, 1, 2)
+    harness.send(mission, LaneReport(last=9, held=(HeldCalls(0, 5, 3, 9),)))
+
+    assert 5 == harness.hub.counts().waiting
+    why = harness.hub.why("m", 4, harness.now)
+    assert ("waiting", True) == (why.state, "holds it" in why.reasons[0])
+    assert "unknown" == harness.hub.why("m", 10, harness.now).state
+    assert "waiting" == harness.hub.cancel("m", 4, "eve").state
+    harness.dispatch()
+    assert [CancelTask(4, "eve")] == harness.sent(mission, CancelTask)
+
+    harness.send(mission, LaneReport(last=9))
+    assert 0 == harness.hub.counts().waiting

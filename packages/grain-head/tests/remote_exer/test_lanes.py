@@ -15,6 +15,7 @@ from grain.head.messages import (
     Crash,
     Crashed,
     Depart,
+    HeldCalls,
     LaneCall,
     LaneCount,
     LaneFailure,
@@ -27,10 +28,20 @@ from grain.head.messages import (
     WorkerFacts,
 )
 from grain.remote_exer import MissionSession
-from grain.remote_exer.lanes import ALONE, BRIEF, LASTING, LINGER, CallTraffic, Lane, MissionLanes
+from grain.remote_exer.lanes import (
+    ALONE,
+    BRIEF,
+    LASTING,
+    LINGER,
+    PATIENCE,
+    CallTraffic,
+    Lane,
+    MissionLanes,
+)
 from grain.remote_exer.session import taken
 from grain.worker.messages import (
     LANE,
+    UNBEGUN,
     AckRuns,
     Cancel,
     DefineFunction,
@@ -159,7 +170,7 @@ def test_a_call_whose_lane_is_refused_goes_to_the_scheduler(mission: Mission) ->
     mission.lanes.on_news(0.0)
 
     [submit] = mission.mail(Submit)
-    assert (task, number) == (submit.task, submit.lane)
+    assert (task, 1) == (submit.task, submit.late)
     assert mission.traffic.refused
     assert 1 == mission.session.waiting_of(0)
 
@@ -174,7 +185,7 @@ def test_a_call_whose_lane_has_no_worker_is_submitted_to_the_next_scheduler(
     mission.session.on_connected()
     mission.lanes.on_news(0.0)
 
-    assert [(task, 0)] == [(submit.task, submit.lane) for submit in mission.mail(Submit)]
+    assert [(task, 1)] == [(submit.task, submit.late) for submit in mission.mail(Submit)]
     assert 1 == mission.session.waiting_of(0)
 
 
@@ -417,7 +428,7 @@ def test_an_outcome_may_come_with_the_end_of_its_lane(mission: Mission) -> None:
     mission.lanes.on_disconnected(lane)
     assert [] == mission.ends()
     ended = Ended((lane.number, task), report=0.001)
-    mission.over(lane, LaneOutcome(ended=ended, payload=b"outcome"))
+    mission.over(lane, LaneOutcome(ends=((ended, b"outcome"),)))
 
     assert [(task, "value")] == mission.ends()
     assert [] == mission.mail(Submit)
@@ -433,9 +444,7 @@ def test_a_call_that_did_not_begin_goes_to_the_scheduler(mission: Mission) -> No
     mission.over(lane, LaneOutcome())
 
     [submit] = mission.mail(Submit)
-    assert (task, "", (), lane.number) == (
-        *(submit.task, submit.worker, submit.crashes, submit.lane),
-    )
+    assert (task, "", (), 1) == (*(submit.task, submit.worker, submit.crashes, submit.late),)
     assert 1 == mission.session.waiting_of(0)
 
 
@@ -496,6 +505,224 @@ def test_a_cancelled_call_that_cannot_be_reached_has_its_lane_retracted(mission:
     mission.session.on_message(Retracted(lane.number), None)
     mission.lanes.on_news(0.0)
     assert [(task, "cancelled")] == mission.ends()
+
+
+# ---- calls that are held
+
+
+def flood(mission: Mission, count: int, now: float = 0.0) -> list[int]:
+    """Hold so many brief calls; return their numbers."""
+    if not mission.traffic.brief:
+        for _ in range(60):
+            mission.traffic.on_ended(0.001)
+    mission.lanes.invitation = lambda: b"invitation"
+    record = [remote_task(0, F, b"args") for _ in range(count)]
+    return [mission.lanes.hold(mission.traffic, one, now) for one in record]
+
+
+def open_all(mission: Mission) -> list[tuple[Lane, Sent]]:
+    """Start all lanes that were asked for; return them with their connections."""
+    opened = []
+    for submit in mission.mail(Submit):
+        mission.start(submit.task)
+        sent = Sent()
+        lane = mission.lanes.connect(submit.task, sent, 0.0)
+        assert lane is not None
+        opened.append((lane, sent))
+    return opened
+
+
+def begun(sent: Sent) -> list[int]:
+    return [message.task for message in sent.take() if isinstance(message, StartRun)]
+
+
+def answer(mission: Mission, lane: Lane, count: int, now: float = 0.0, **more: Any) -> None:
+    """Let the first calls of a lane end together."""
+    more = {"report": 0.001, **more}
+    ends = [Ended((lane.number, task), **more) for task in list(lane.calls)[:count]]
+    mission.lanes.on_batch(lane, [(one, b"outcome") for one in ends], now)
+
+
+def test_calls_that_are_held_ask_for_lanes_and_are_no_tasks_of_the_scheduler(
+    mission: Mission,
+) -> None:
+    """At a millisecond each, 100 are five slices."""
+    flood(mission, 1)
+    flood(mission, 99)
+    mission.lanes.take_back(0.0)
+    asked = mission.mail(Submit)
+    assert [(LANE, True)] * 5 == [(one.function, one.waits) for one in asked]
+    assert 105 == mission.session.waiting_of(0)
+
+
+def test_a_lane_gets_a_window_and_more_when_half_of_it_has_ended(mission: Mission) -> None:
+    tasks = flood(mission, 100)
+    [(lane, sent)] = open_all(mission)
+    assert tasks[:5] == begun(sent)  # a part of a slice
+    answer(mission, lane, 2)
+    assert [] == begun(sent)
+    answer(mission, lane, 1)
+    assert tasks[5:8] == begun(sent)
+    assert [(task, "value") for task in tasks[:3]] == mission.ends()
+    assert [tasks[3]] == list(mission.session.running)
+
+
+def test_a_window_has_no_more_than_its_part_of_what_is_held(mission: Mission) -> None:
+    tasks = flood(mission, 1)
+    [(one, first)] = open_all(mission)
+    answer(mission, one, 1)
+    other, second = mission.open()
+    assert tasks == begun(first)
+    flood(mission, 6)
+    assert [1, 1] == [len(begun(first)), len(begun(second))]
+    answer(mission, one, 1)
+    assert ([2, 0], 1) == ([len(begun(first)), len(begun(second))], len(other.calls))
+
+
+def test_a_window_has_a_megabyte_of_arguments_or_one_call(mission: Mission) -> None:
+    for _ in range(60):
+        mission.traffic.on_ended(0.0001)
+    mission.lanes.invitation = lambda: b"invitation"
+    record = [remote_task(0, F, bytes(size)) for size in (3 * 2**20, 2**19, 2**19, 2**19)]
+    tasks = [mission.lanes.hold(mission.traffic, one, 0.0) for one in record]
+    [(lane, sent)] = open_all(mission)
+    assert tasks[:1] == begun(sent)
+    answer(mission, lane, 1)
+    assert tasks[1:3] == begun(sent)
+
+
+def test_the_most_urgent_call_goes_first(mission: Mission) -> None:
+    flood(mission, 5)
+    urgent = mission.lanes.hold(mission.traffic, remote_task(0, F, b"args", 5.0), 0.0)
+    [(_, sent)] = open_all(mission)
+    assert urgent == begun(sent)[0]
+
+
+def test_calls_that_a_lane_hands_back_go_first_in_the_next_one(mission: Mission) -> None:
+    tasks = flood(mission, 20)
+    [(lane, sent)] = open_all(mission)
+    had = begun(sent)
+    unbegun = [(Ended((lane.number, task), UNBEGUN), None) for task in had[1:]]
+    mission.lanes.on_batch(lane, unbegun, 0.0)
+    assert ([had[0]], []) == (list(lane.calls), begun(sent))
+    mission.lanes.on_batch(lane, [(Ended((lane.number, had[0])), b"outcome")], 0.0)
+    assert [(had[0], "value")] == mission.ends()
+    mission.lanes.on_message(lane, Recall((7, 1)), None, 0.0)
+    mission.over(lane, LaneOutcome())
+    opened = open_all(mission)
+    assert tasks[1:6] == begun(opened[0][1])
+
+
+def test_calls_without_an_outcome_when_their_lane_is_over_are_held_again(mission: Mission) -> None:
+    tasks = flood(mission, 3)
+    [(lane, sent)] = open_all(mission)
+    had = begun(sent)
+    mission.lanes.on_disconnected(lane)
+    mission.over(lane, LaneOutcome(ends=((Ended((lane.number, had[0])), b"outcome"),)))
+    assert [(had[0], "value")] == mission.ends()
+    assert [LANE] == list({one.function for one in mission.mail(Submit)})
+    assert {0} == {mission.session.aboard[task] for task in tasks[1:]}
+    assert {} == mission.session.running
+
+
+def test_a_crash_is_that_of_the_first_call_of_a_window_which_goes_to_the_scheduler(
+    mission: Mission,
+) -> None:
+    tasks = flood(mission, 20)
+    [(lane, _)] = open_all(mission)
+    answer(mission, lane, 1)
+    mission.over(lane, None)
+    [submit, *lanes] = mission.mail(Submit)
+    assert (tasks[1], 1, ["SIGKILL"]) == (
+        *(submit.task, submit.late, [crash.how for crash in submit.crashes]),
+    )
+    assert {LANE} == {one.function for one in lanes}
+
+
+def test_a_held_call_is_cancelled_without_a_message(mission: Mission) -> None:
+    tasks = flood(mission, 3)
+    mission.session.take_mail()
+    assert mission.lanes.cancel(tasks[1])
+    assert [(tasks[1], "cancelled")] == mission.ends()
+    assert [] == mission.mail(Retract)
+    [number] = mission.traffic.lanes
+    mission.start(number)
+    sent = Sent()
+    mission.lanes.connect(number, sent, 0.0)
+    assert tasks[1] not in begun(sent)
+
+
+def test_what_is_held_is_reported_and_that_nothing_is(mission: Mission) -> None:
+    tasks = flood(mission, 8)
+    [(lane, _)] = open_all(mission)
+    mission.lanes.report(1.0)
+    mission.lanes.report(1.5)
+    [report] = mission.mail(LaneReport)
+    assert (HeldCalls(0, 3, tasks[5], tasks[7]),) == report.held
+    answer(mission, lane, 5)
+    answer(mission, lane, 3)
+    mission.lanes.report(2.0)
+    [report] = mission.mail(LaneReport)
+    assert () == report.held
+
+
+def test_lanes_that_wait_are_retracted_when_nothing_is_held(mission: Mission) -> None:
+    [task] = flood(mission, 1)
+    [asked] = mission.mail(Submit)
+    mission.lanes.cancel(task)
+    mission.lanes.take_back(0.0)
+    assert [Retract((asked.task,))] == mission.mail(Retract)
+    mission.session.on_message(Retracted(asked.task), None)
+    mission.lanes.on_news(0.0)
+    assert not mission.traffic.holding
+    assert mission.traffic.may_hold(0.0)
+
+
+@pytest.mark.parametrize("why", ["they are long", "runners cannot connect", "lanes are refused"])
+def test_held_calls_go_to_the_scheduler_if_there_are_no_lanes_for_them(
+    mission: Mission, why: str
+) -> None:
+    tasks = flood(mission, 3)
+    [asked] = mission.mail(Submit)
+    mission.lanes.far = True
+    if why == "they are long":
+        for _ in range(60):
+            mission.traffic.on_ended(1.0)
+        mission.lanes.take_back(0.0)
+    elif why == "runners cannot connect":
+        mission.start(asked.task)
+        unreachable = msgspec.msgpack.encode(LaneOutcome(unreachable=True))
+        mission.session.on_message(Resolved(asked.task, "value"), unreachable)
+        mission.lanes.on_news(0.0)
+    else:
+        mission.session.on_message(Resolved(asked.task, "crashed"), None)
+        mission.lanes.on_news(0.0)
+    assert [(n, late) for late, n in enumerate(tasks, 1)] == [
+        (one.task, one.late) for one in mission.mail(Submit)
+    ]
+
+
+def test_held_calls_are_no_tasks_of_the_next_scheduler_and_ask_it_for_lanes(
+    mission: Mission,
+) -> None:
+    tasks = flood(mission, 3)
+    mission.session.on_disconnected()
+    mission.lanes.on_news(0.0)
+    mission.session.on_connected()
+    mission.lanes.on_news(0.0)
+    assert [LANE] == [one.function for one in mission.mail(Submit)]
+    assert {0} == {mission.session.aboard[task] for task in tasks}
+
+
+def test_calls_behind_one_that_takes_long_are_taken_back(mission: Mission) -> None:
+    flood(mission, 20)
+    [(lane, sent)] = open_all(mission)
+    had = begun(sent)
+    mission.lanes.take_back(0.9 * PATIENCE)
+    assert [] == sent.take()
+    mission.lanes.take_back(PATIENCE)
+    taken_back = [Cancel((lane.number, task), waiting=True) for task in had[1:]]
+    assert taken_back == sent.take()
 
 
 # ---- what users outside do and see

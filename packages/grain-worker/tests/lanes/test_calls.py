@@ -10,6 +10,7 @@ import pytest
 from grain.worker.lanes.calls import LaneCalls
 from grain.worker.messages import (
     LANE,
+    UNBEGUN,
     AckRuns,
     Cancel,
     DefineFunction,
@@ -45,8 +46,11 @@ class Runner:
         start = StartRun(call, None, function=function, task=call[1])
         self.calls.on_message(start, b"arguments")
 
-    def end(self, **more: Any) -> tuple[Ended, Any]:
-        return self.calls.end_call(Ended(RUN.attempt, **more), b"outcome")
+    def end(self, **more: Any) -> list[tuple[Ended, Any]]:
+        """End the call, and begin the next one; return what the mission is to get."""
+        self.calls.end_call(Ended(RUN.attempt, **more), b"outcome")
+        self.calls.begin_next()
+        return self.calls.take_unsent()
 
     def outcome(self, *, unreachable: bool = False) -> LaneOutcome | None:
         """Return the outcome of the lane; None if it was revoked."""
@@ -84,37 +88,92 @@ def test_a_function_is_defined_before_each_call_as_the_agent_may_have_had_it_for
     assert [F, G, F] == runner.defined
 
 
-def test_a_second_call_does_not_begin_while_the_first_is_under_way(runner: Runner) -> None:
+def test_a_second_call_begins_when_the_first_has_ended(runner: Runner) -> None:
     runner.start(FIRST)
     runner.start(SECOND)
     assert [10] == [run.task for run, _ in runner.begun]
     assert FIRST == runner.calls.call
 
+    runner.end()
+
+    assert [10, 11] == [run.task for run, _ in runner.begun]
+    assert SECOND == runner.calls.call
+
+
+def test_calls_that_wait_are_handed_back_when_the_lane_is_closed_and_so_are_later_ones(
+    runner: Runner,
+) -> None:
+    for call in (FIRST, SECOND):
+        runner.start(call)
+    runner.calls.close()
+    runner.start((9, 12))
+
+    unbegun = [(Ended(call, UNBEGUN), None) for call in (SECOND, (9, 12))]
+    assert unbegun == runner.calls.take_unsent()
+    runner.end()
+    assert [10] == [run.task for run, _ in runner.begun]
+    assert [FIRST] == [ended.attempt for ended, _ in runner.calls.kept.values()]
+
+
+@pytest.mark.parametrize(("waiting", "status"), [(True, UNBEGUN), (False, "cancelled")])
+def test_a_call_that_waits_can_be_taken_back_or_cancelled_and_the_one_under_way_only_cancelled(
+    runner: Runner, waiting: bool, status: str
+) -> None:
+    for call in (FIRST, SECOND):
+        runner.start(call)
+        runner.calls.on_message(Cancel(call, waiting=True), None)
+    runner.start(SECOND)
+    runner.calls.take_unsent()
+
+    runner.calls.on_message(Cancel(SECOND, waiting), None)
+
+    assert [(Ended(SECOND, status), None)] == runner.calls.take_unsent()
+    runner.end()
+    assert ([10], 0) == ([run.task for run, _ in runner.begun], runner.cancelled)
+
+
+def test_no_call_begins_while_too_much_is_not_confirmed(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grain.worker.lanes.calls.MOST_KEPT", 10)
+    for number in (10, 11, 12):
+        runner.start((9, number))
+    runner.end()
+    runner.end()
+    assert [10, 11] == [run.task for run, _ in runner.begun]
+
+    runner.calls.on_message(AckRuns((FIRST,)), None)
+
+    assert [10, 11, 12] == [run.task for run, _ in runner.begun]
+
 
 def test_no_call_begins_after_the_lane_was_closed(runner: Runner) -> None:
     runner.start(FIRST)
-    runner.calls.closed = True
+    runner.calls.close()
     runner.end()
     runner.start(SECOND)
     assert [10] == [run.task for run, _ in runner.begun]
-    assert runner.calls.kept is not None
+    assert [FIRST] == list(runner.calls.kept)
 
 
 def test_the_mission_gets_the_end_of_a_call_under_the_name_that_it_knows(runner: Runner) -> None:
     runner.start(FIRST)
-    report = runner.end(failed=True, error="ValueError: no")
+    [report] = runner.end(failed=True, error="ValueError: no")
     assert (Ended(FIRST, failed=True, error="ValueError: no"), b"outcome") == report
     assert runner.calls.call is None
 
 
-def test_an_outcome_is_kept_until_the_next_call_or_its_confirmation(runner: Runner) -> None:
+def test_outcomes_are_kept_until_they_are_confirmed(runner: Runner) -> None:
     runner.start(FIRST)
     runner.end()
     runner.calls.on_message(AckRuns((SECOND,)), None)
-    assert LaneOutcome(ended=Ended(FIRST), payload=b"outcome") == runner.outcome()
+    first, second = (Ended(FIRST), b"outcome"), (Ended(SECOND), b"outcome")
+    assert LaneOutcome(ends=(first,)) == runner.outcome()
     runner.start(SECOND)
-    assert LaneOutcome() == runner.outcome()
     runner.end()
+    assert LaneOutcome(ends=(first, second)) == runner.outcome()
+    runner.calls.on_message(AckRuns((FIRST,)), None)
+    assert LaneOutcome(ends=(second,)) == runner.outcome()
     runner.calls.on_message(AckRuns((FIRST, SECOND)), None)
     assert LaneOutcome() == runner.outcome()
     assert LaneOutcome(unreachable=True) == runner.outcome(unreachable=True)
@@ -123,7 +182,7 @@ def test_an_outcome_is_kept_until_the_next_call_or_its_confirmation(runner: Runn
 def test_an_end_without_an_outcome_is_kept_too(runner: Runner) -> None:
     runner.start(FIRST)
     runner.calls.end_call(Ended(RUN.attempt, "cancelled"), None)
-    assert LaneOutcome(ended=Ended(FIRST, "cancelled")) == runner.outcome()
+    assert LaneOutcome(ends=((Ended(FIRST, "cancelled"), None),)) == runner.outcome()
 
 
 def test_a_revoked_lane_cancels_its_call_and_begins_no_other(runner: Runner) -> None:
@@ -146,7 +205,7 @@ def test_a_call_that_has_ended_by_itself_has_its_outcome_though_its_lane_is_revo
     runner.start(FIRST)
     runner.calls.revoke()
     runner.end()
-    assert LaneOutcome(ended=Ended(FIRST), payload=b"outcome") == runner.outcome()
+    assert LaneOutcome(ends=((Ended(FIRST), b"outcome"),)) == runner.outcome()
 
 
 def test_only_the_call_under_way_is_cancelled(runner: Runner) -> None:

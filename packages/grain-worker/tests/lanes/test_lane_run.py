@@ -7,11 +7,12 @@ import msgspec
 import pytest
 import trio
 import trio.testing
+from msgspec.structs import replace
 
 from grain.edge.invitation import invite
 from grain.worker.lanes.calls import LaneCalls
 from grain.worker.lanes.run import LaneRun
-from grain.worker.messages import LANE, LANE_CODEC, Ended, LaneOpen, LaneOutcome, StartRun
+from grain.worker.messages import LANE, LANE_CODEC, UNBEGUN, Ended, LaneOpen, LaneOutcome, StartRun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -93,9 +94,8 @@ async def test_a_call_goes_on_without_its_mission_and_its_outcome_is_that_of_the
         await trio.testing.wait_all_tasks_blocked(0.05)
         lane.end()
 
-    outcome = lane.decoded()
-    assert outcome.ended is not None
-    assert (CALL.attempt, b"value") == (tuple(outcome.ended.attempt), outcome.payload)
+    [(ended, payload)] = lane.decoded().ends
+    assert (CALL.attempt, b"value") == (tuple(ended.attempt), payload)
 
 
 @pytest.mark.parametrize("recalled", [False, True])
@@ -111,3 +111,25 @@ async def test_a_lane_without_a_way_to_its_mission_says_so_unless_it_was_recalle
         await lane.serve(invitation)
 
     assert LaneOutcome(unreachable=not recalled) == lane.decoded()
+
+
+async def test_ends_leave_together_while_calls_wait_and_soon(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    lane = Lane()
+    async with connected(lane) as channel:
+        await channel.send([(replace(CALL, attempt=(3, n), task=n), b"") for n in range(5, 100)])
+        while len(lane.run._calls.waiting) < 95:
+            await trio.lowlevel.checkpoint()
+        for _ in range(40):
+            lane.end()
+            lane.run._calls.begin_next()
+        first = await channel.receive()
+        assert 32 == len(first)
+        assert 8 == len(await channel.receive())
+        lane.run.recall()
+        handed_back = await channel.receive()
+        assert {UNBEGUN} == {one.status for one, _ in handed_back if isinstance(one, Ended)}
+        assert 55 == len(handed_back)
+        lane.end()
+        await channel.aclose()

@@ -142,9 +142,11 @@ class Submit(Message, frozen=True):
         worker: the id of the worker on which it ran by the last report, empty if it did not run.
         crashes: its crashes so far.
         urgency: of tasks of one request those of larger urgency start first.
-        lane: the lane that held it, if its number does not ascend; 0 for others.
+        late: if its number does not ascend, as its mission held it for a lane or a lane had it, its
+            place among such tasks of this connection, from 1; 0 for others.
         avoid: where earlier attempts at it have failed: it goes elsewhere first.
         past: the attempts at it by tasks of other numbers; None if there were none.
+        waits: True for a lane that waits for room, and has a slice.
     """
 
     max_payload = 256 * 1024**2
@@ -155,9 +157,10 @@ class Submit(Message, frozen=True):
     worker: str = ""
     crashes: tuple[Crash, ...] = ()
     urgency: float = 0.0
-    lane: int = 0
+    late: int = 0
     avoid: tuple[FailedOn, ...] = ()
     past: PastAttempts | None = None
+    waits: bool = False
 
 
 class Synced(Message, frozen=True):
@@ -288,6 +291,21 @@ class LaneFailure(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     retried: bool = False
 
 
+class HeldCalls(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The calls that a mission holds for lanes.
+
+    Attributes:
+        request: the number of their `Request`.
+        calls: how many they are.
+        first, last: their least and largest number; not all in between are held.
+    """
+
+    request: int
+    calls: int
+    first: int
+    last: int
+
+
 class LaneReport(Message, frozen=True):
     """The calls in lanes since the last report, which the head does not see; only for display.
 
@@ -300,12 +318,14 @@ class LaneReport(Message, frozen=True):
         counts: the calls that ended, by function.
         failures: the last ones that failed, `FAILURES` at most; `counts` has them, too.
         last: the largest number of a task of the mission.
+        held: the calls that are held, by request; they replace those of the last report.
     """
 
     calls: tuple[LaneCall, ...] = ()
     counts: tuple[LaneCount, ...] = ()
     failures: tuple[LaneFailure, ...] = ()
     last: int = 0
+    held: tuple[HeldCalls, ...] = ()
 
 
 class Depart(Message, frozen=True):

@@ -101,6 +101,8 @@ class HubService:
         # until which they are looked at: a killed process takes a moment to end.
         self._ending: dict[str, tuple[PeerProcess, float]] = {}
         self._look = trio.Event()
+        # Waits for the end of the next slice of a lane.
+        self._slices = trio.CancelScope()
 
     def admit(self, hello: Hello) -> str:
         """Return why a peer may not join, for `grain.edge.serve`; "" if it may."""
@@ -228,6 +230,8 @@ class HubService:
     def dispatch(self) -> None:
         """Decide, and send what is to be sent."""
         self.hub.dispatch(trio.current_time())
+        if self._slices.deadline != self.hub.lanes.due:
+            self._slices.deadline = self.hub.lanes.due
         for link, mail in self.hub.take().items():
             channel = self._channels.get(link)
             if channel is None:
@@ -250,6 +254,7 @@ class HubService:
         """Let time pass, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ask_batch_systems)
+            nursery.start_soon(self._end_slices)
             await self._keep_time()
 
     async def _keep_time(self) -> None:
@@ -264,6 +269,13 @@ class HubService:
                 tick = trio.current_time() + _TICK
                 self.hub.on_tick(trio.current_time())
                 self.dispatch()
+
+    async def _end_slices(self) -> None:
+        """Decide again when the slices of lanes are over beside which others wait."""
+        while True:
+            with trio.CancelScope(deadline=self.hub.lanes.due) as self._slices:
+                await trio.sleep_forever()
+            self.dispatch()
 
     async def _ask_batch_systems(self) -> None:
         """Learn from batch systems which workers that are away do not come back."""

@@ -304,7 +304,11 @@ def _check_function_row(row: FunctionRow) -> None:
 
 
 def _check_lanes(message: LaneReport) -> None:
-    many = (("calls", message.calls, LANES), ("functions", message.counts, LANES))
+    many = (
+        ("calls", message.calls, LANES),
+        ("functions", message.counts, LANES),
+        ("requests", message.held, LANES),
+    )
     for name, items, most in (*many, ("failures", message.failures, FAILURES)):
         if len(items) > most:
             raise BadMessage(f"{len(items)} {name} in lanes; {most} are the most")
@@ -313,6 +317,9 @@ def _check_lanes(message: LaneReport) -> None:
         _check_digest(call.function)
         if call.task < 1:
             raise BadMessage(f"task {call.task} in a lane: tasks are counted from 1")
+    for held in message.held:
+        if not 0 <= held.calls <= _CALLS or not 1 <= held.first <= held.last:
+            raise BadMessage(f"{held.calls} calls from {held.first} to {held.last} are held")
     for count in message.counts:
         _check_digest(count.function)
         counts = (count.done, count.failed, count.retried)

@@ -50,7 +50,7 @@ from grain.head.scheduler.outlived import had_most, lasts_too_long, unreached
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
 from grain.remote_exer.lane_door import LaneDoor
-from grain.remote_exer.lanes import MissionLanes
+from grain.remote_exer.lanes import MissionLanes, is_plain
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
 from grain.resource import from_data, to_data
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from grain.worker.call import Outcome
     from grain.worker.messages import PastAttempts
 
+_WAIT = 2  # calls that wait where more of them are held
 _MANY = 256  # outcomes that are confirmed without waiting for other messages
 _LOAD = 2.0  # seconds between two questions about the load, where a user looks at it
 _ANSWER = 5.0  # seconds after which a question is sent again
@@ -294,8 +295,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         )
         first, run_log = not self._link.awake, self._run_log
         traffic = self._traffic[request]
-        if (traffic.idle or first) and not (number or worker or avoid or past):
-            task = self._board(traffic, record)
+        if (traffic.idle or first or traffic.brief) and not (number or worker or avoid or past):
+            task = self._board(traffic, record, first=first)
             if task:
                 return task
         task = self._session.submit(record, number, avoid, past)
@@ -317,17 +318,31 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             self._link.flush()
         return task
 
-    def _board(self, traffic: CallTraffic, record: RemoteTask) -> int:
-        """Send a task into a lane, if that is possible; return its number, else 0."""
-        session, run_log = self._session, self._run_log
-        if traffic.idle:
-            task = self._lanes.board(traffic, record, trio.current_time())
-        elif session.lasts or not (task := self._lane_door.on_submitting(record)):
+    def _board(self, traffic: CallTraffic, record: RemoteTask, *, first: bool) -> int:
+        """Send a task into a lane, or hold it for one; return its number, 0 if it is not for one.
+
+        Args:
+            first: True if it leaves by itself.
+        """
+        session, run_log, lanes = self._session, self._run_log, self._lanes
+        now = trio.current_time()
+        if traffic.idle and not traffic.held:
+            task = lanes.board(traffic, record, now)
+        elif session.lasts:
+            return 0
+        elif traffic.holding or (
+            session.waiting_of(record.asked) >= _WAIT and traffic.may_hold(now)
+        ):
+            task = lanes.hold(traffic, record, now)
+            if session.to_head and not self._link.flush():
+                self._link.wake()
+        elif not first or not (task := self._lane_door.on_submitting(record)):
             return 0
         record.kind.left += 1
         self._tasks[task] = record
         if run_log is not None:
-            run_log.tick()
+            if first or record.worker:
+                run_log.tick()
             record.submitted = run_log.now
             if record.worker:
                 run_log.started((task,), record.worker, run_log.now)
@@ -340,7 +355,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             return request
         request = self._session.request(to_data(res), priority, interpreter)
         self._numbered.append(res)
-        self._lanes.add_request()
+        self._lanes.add_request(plain=is_plain(res) and not self._session.lasts)
         self._requests[res, priority, interpreter] = request
         self._by_identity[id(res), priority, interpreter] = request
         if interpreter:
@@ -372,6 +387,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
     def _cancel(self, task: int) -> None:
         if not self._lanes.cancel(task):
             self._session.cancel(task)
+        elif self._session.resolved:  # it was held; and is resolved later, as all are
+            trio.lowlevel.current_trio_token().run_sync_soon(self._on_lanes, idempotent=True)
 
     def note_retry(self, task: int) -> None:
         """Have the scheduler count no failure of a task that is going to be submitted again."""
@@ -435,6 +452,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         record = self._session.pending.get(task)
         if record is None:
             return Explanation(task, "unknown", ("it has ended, or was never submitted",))
+        if self._session.aboard.get(task) == 0:
+            why = "it is brief, so its mission holds it: it goes with others like it"
+            return Explanation(task, "waiting", (why,))
         if task in self._session.ahead.behind:
             why = f"it is among the next on worker {record.worker}, where others like it run"
             return Explanation(task, "waiting", (why,))
@@ -448,6 +468,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         """Explain why a task is not running; ask the scheduler, and wait until it answers."""
         self._link.wanted.set()
         while True:
+            if self._session.aboard.get(task) == 0:
+                return self.why(task)
             await self._link.joined.wait()
             self._session.inquiries.ask_why(task)
             self._link.wake()

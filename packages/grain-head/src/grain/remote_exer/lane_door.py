@@ -47,6 +47,7 @@ class LaneDoor:
         # Whether the door that is open, or being opened, is one for other hosts; None for no door.
         self._far: bool | None = None
         self._scopes: dict[Lane, trio.CancelScope] = {}
+        lanes.invitation = self._invitation
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -74,21 +75,26 @@ class LaneDoor:
         now = trio.current_time()
         if not self._lanes.wants_lane(record.asked, now):
             return 0
+        invitation = self._invitation()
+        if invitation is None:
+            return 0
+        task = 0
+        if self._lanes.traffic[record.asked].refused:
+            task = self._lanes.ask_for(record, invitation, now)
+        else:
+            self._lanes.ask(record.asked, invitation, now)
+        self._wake()
+        return task
+
+    def _invitation(self) -> bytes | None:
+        """Return the way for runners; None if there is none, or none yet."""
         if self._far != self._lanes.far and self._nursery is not None:
             if self._far is None:
                 self._nursery.start_soon(self._tend)
             self._far = self._lanes.far
             self._door = None  # runners elsewhere cannot come by it
             self._nursery.start_soon(self._keep, self._nursery, self._far)
-        if self._door is None:
-            return 0
-        task = 0
-        if self._lanes.traffic[record.asked].refused:
-            task = self._lanes.ask_for(record, self._door.invitation, now)
-        else:
-            self._lanes.ask(record.asked, self._door.invitation, now)
-        self._wake()
-        return task
+        return None if self._door is None else self._door.invitation
 
     def close_closing(self) -> None:
         """Close the connections that are of no more use."""
@@ -101,18 +107,20 @@ class LaneDoor:
         try:
             async with invite(LANE_CODEC, LANE_HEARTBEAT, within=True, network=far) as door:
                 self._door = door
+                self._lanes.look(trio.current_time())
+                self._on_change()
                 while True:
                     await nursery.start(self._serve, door)
         except OSError as error:
             _log.info("no lanes: this host cannot listen: %s", error.strerror)
+            self._lanes.on_no_way(trio.current_time())
+            self._on_change()
 
     async def _tend(self) -> None:
         """Give back what is idle, and report, from the first door on."""
         while True:
             await trio.sleep(LINGER / 2)
-            now = trio.current_time()
-            self._lanes.close_idle(now)
-            self._lanes.report(now)
+            self._lanes.look(trio.current_time())
             self._on_change()
 
     async def _serve(
@@ -150,7 +158,5 @@ class LaneDoor:
         return None
 
     def _take(self, lane: Lane, batch: WireBatch) -> None:
-        now = trio.current_time()
-        for message, payload in batch:
-            self._lanes.on_message(lane, message, payload, now)
+        self._lanes.on_batch(lane, batch, trio.current_time())
         self._on_change()

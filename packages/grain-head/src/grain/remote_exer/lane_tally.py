@@ -18,7 +18,7 @@ from grain.head.messages import FAILURES, LANES, LaneCount, LaneFailure, LaneRep
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grain.head.messages import LaneCall
+    from grain.head.messages import HeldCalls, LaneCall
 
 SETTLED = 0.1
 """Seconds after which it is known of a failure whether it is tried again."""
@@ -46,8 +46,10 @@ class LaneTally:
         # The failures that may still be tried again, by task; the oldest first.
         self._unsettled: dict[int, _Failure] = {}
         self._failures: deque[_Failure] = deque(maxlen=FAILURES)
-        # The lanes with the calls that the head was last told of on this connection.
+        # The lanes with the calls that the head was last told of on this connection, and those
+        # that are held.
         self._told: list[tuple[int, int]] = []
+        self._held: tuple[HeldCalls, ...] = ()
 
     def on_value(self, function: bytes, seconds: float) -> None:
         """Count a call that has ended with a value."""
@@ -83,15 +85,17 @@ class LaneTally:
             count.retried += failure.retried
             count.seconds += failure.seconds
 
-    def take(self, calls: Sequence[LaneCall], last: int, now: float) -> list[LaneReport]:
+    def take(
+        self, calls: Sequence[LaneCall], last: int, now: float, held: tuple[HeldCalls, ...] = ()
+    ) -> list[LaneReport]:
         """Return the reports to be sent, if there is news.
 
         Args:
             calls: the calls in lanes that displays are to show.
-            last: as of `LaneReport`.
+            last, held: as of `LaneReport`.
         """
         shown = [(call.lane, call.task) for call in calls]
-        if not self._counts and shown == self._told:
+        if not self._counts and shown == self._told and held == self._held:
             return []
         counts = [
             LaneCount(function, one.done, one.failed, one.retried, one.seconds)
@@ -103,10 +107,10 @@ class LaneTally:
         )
         self._counts.clear()
         self._failures.clear()
-        self._told = shown
+        self._told, self._held = shown, held
         parts = [tuple(counts[at : at + LANES]) for at in range(0, len(counts), LANES)] or [()]
         return [
-            LaneReport(tuple(calls), part, () if number else failures, last)
+            LaneReport(tuple(calls), part, () if number else failures, last, held)
             for number, part in enumerate(parts)
         ]
 
@@ -122,4 +126,4 @@ class LaneTally:
 
     def on_connection(self) -> None:
         """Have the calls reported again that lanes have: the head has none at its beginning."""
-        self._told = []
+        self._told, self._held = [], ()

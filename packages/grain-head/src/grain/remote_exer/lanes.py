@@ -1,40 +1,49 @@
 """Lanes: calls that a mission sends straight to a runner, past the scheduler.
 
 A call through the scheduler is six messages, one after the other. For calls that take milliseconds,
-and that come one by one, this is most of their time. So the mission asks the scheduler for *lanes*.
-These are runs that connect to the mission, and take its calls one after the other. The scheduler
-lends what a lane holds while nothing waits for it, and recalls it otherwise. `grain.worker.lanes`
-is the other end, `grain.head.hub.tasks.lanes` the scheduler's part.
+this is most of their time. So the mission asks the scheduler for *lanes*. These are runs that
+connect to the mission, and take its calls one after the other. `grain.worker.lanes` is the other
+end, `grain.head.hub.tasks.lanes` the scheduler's part. There are two sorts:
 
-1.  A lane is asked for when calls of a request have proved to be brief, and several in a row found
-    next to nothing waiting. So a mission that submits many calls at once has none, and needs none:
-    the scheduler sends brief calls ahead in chains.
-    Where a lane was refused, the next one is asked for in place of a call, which it has from the
-    beginning: by itself that call might take the room that the lane needs.
-2.  A lane has one call at a time, of its own request. A call for which no lane is free goes to the
-    scheduler, which recalls the lanes if that call has to wait.
-3.  A call belongs to its lane until its outcome has come, or the lane is over. Then it is submitted
-    as any other: the scheduler's word that the lane is over says that nothing of it runs.
-4.  If a lane crashed, so may have the call that it had: the crash counts as one of that call.
-5.  A lane without a call is given back after `LINGER` seconds.
+1.  A lane is *lent* for calls that come one by one: while nothing waits for what it holds, and
+    until something does. It is asked for when calls of a request have proved to be brief, and
+    several in a row found next to nothing waiting. Where one was refused, the next is asked for in
+    place of a call, which it has from the beginning: by itself that call might take the room that
+    the lane needs.
+2.  Where brief calls wait, the mission *holds* them: it keeps them, and asks for lanes in their
+    place, as many as they need with a slice for each. Such a lane waits like any task, and so takes
+    the mission's turns. When its slice is over, it goes back as soon as others wait.
+3.  A lane has a *window* of calls, of its own request: a slice of work, and no more than its part
+    of what is held. It is filled again when half of it has ended.
+4.  A call belongs to its lane until its outcome has come, the runner has handed it back, or the
+    lane is over. What did not begin is held again, in front.
+5.  If a lane crashed, so may have the first call that it had: the crash counts as one of that call,
+    which goes to the scheduler from then on.
+6.  A call that takes long has those behind it handed back. A lane without a call is given back
+    after `LINGER` seconds.
 
 Calls of a lasting mission outlive its process, so it has no lanes.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, Protocol
+from heapq import heappop, heappush
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import msgspec
 import trio
 
 from grain.edge.errors import ChannelError
 from grain.eventlog.usage import report_of
-from grain.head.messages import LANES, Crash
+from grain.head.messages import LANES, Crash, HeldCalls
 from grain.remote_exer.session import taken
+from grain.resource import Gang, WTime, learned
 from grain.worker.messages import (
+    UNBEGUN,
     AckRuns,
     Cancel,
     DefineFunction,
@@ -46,9 +55,13 @@ from grain.worker.messages import (
 from grain.worker.payload import whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.edge.channel import WireBatch
     from grain.edge.messages import Message, Payload
     from grain.eventlog.usage import Report
     from grain.remote_exer.session import LaneOver, MissionSession, RemoteTask
+    from grain.resource import Resource
 
 BRIEF = 0.25
 """Seconds that calls of a request may take in the mean to have lanes. For others the way is next to
@@ -60,6 +73,12 @@ ALONE = 4
 LINGER = 1.0
 """Seconds for which a lane waits for its next call."""
 
+SLICE = 0.02
+"""Seconds of the slice of a lane that has waited, as `grain.head.hub.tasks.lanes.SLICE`."""
+
+PATIENCE = 0.5
+"""Seconds that a call may take while others wait behind it in its lane."""
+
 LASTING = 0.05
 """Seconds for which a lane has had a call that the scheduler is to show. It shows the calls of some
 moment for half a second: of the briefest ones that would be another one by then."""
@@ -68,31 +87,66 @@ _UNREACHABLE = 600.0  # seconds until the next lane, if a runner could not conne
 _WEIGHT = 1 / 4  # of the last run in the mean
 _LARGE = 65536  # bytes of an outcome that its runner is not to keep until the next call
 _LONG = 1.0  # seconds; how much longer a run took makes no difference
+_AT_ONCE = 256  # calls that are held between two looks at what they need
+_CONFIRMED = 16  # outcomes that are confirmed together: its runner keeps as many small ones
+_FEW = 4  # runs from which a mean is known
+_WIDEST = 1024  # calls in a window
+_WIDE = 1024**2  # bytes of arguments in a window, or one call
+_LEAST = 20e-6  # seconds; a call takes as long, whatever it does
+_PART = 1 / 4  # of a slice in a window: what a lane hands back was sent for nothing
+_MOST_WAITING = 64  # lanes of a request that wait at a time
 _PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds after which a lane is asked for that was refused
 
 
 _OUTCOME = msgspec.msgpack.Decoder(LaneOutcome)
 
 
+def is_plain(request: Resource) -> bool:
+    """Return True if calls of a request may have lanes: it is a part of one worker, for any time.
+
+    The scheduler has the same rule (`grain.head.hub.tasks.lanes`), and knows beside that what the
+    whole cluster has.
+    """
+    if len(request.alternatives()) != 1 or request.get(WTime) is not None:
+        return False
+    return not isinstance(request, Gang) and learned(request) is None
+
+
 class CallTraffic:
-    """The calls of one request: whether lanes would serve them. No I/O.
+    """The calls of one request: whether lanes would serve them, and those that are held. No I/O.
+
+    Args:
+        plain: False if there are no lanes for such calls, whatever they take.
 
     Attributes:
         refused: True if a lane found no room, perhaps as a call had it.
+        holding: True while calls are held that are submitted.
+        pace: the seconds from one end to the next in a lane that has a window, in the mean.
         lanes: the lanes that are open or asked for.
         idle: the lanes that have no call; the last one used is at the end.
+        held: a heap of (-urgency, number) of the calls that are held, beside some that are not any
+            more.
+        last_held: the largest number of a call that was held.
     """
 
-    __slots__ = ("_alone", "_not_before", "_pause", "_span", "idle", "lanes", "refused")
+    __slots__ = (
+        "_alone", "_ended", "_not_before", "_pause", "_span", "held", "holding", "idle", "lanes",
+        "last_held", "pace", "plain", "refused",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, *, plain: bool = True) -> None:
+        self.plain = plain
         self._span: float | None = None
+        self._ended = 0
         self._alone = 0
         self._not_before = 0.0
         self._pause = _PAUSE
-        self.refused = False
+        self.refused = self.holding = False
+        self.pace = 0.0
         self.lanes: dict[int, Lane] = {}
         self.idle: list[Lane] = []
+        self.held: list[tuple[float, int]] = []
+        self.last_held = 0
 
     def on_submitted(self, waiting: int, running: int) -> None:
         """Record that a call goes to the scheduler.
@@ -106,17 +160,42 @@ class CallTraffic:
         else:
             self._alone = 0
 
-    def on_ended(self, seconds: float) -> None:
-        """Record for how long a call has run."""
+    def on_ended(self, seconds: float, count: int = 1) -> None:
+        """Record for how long a call has run, the last of some that have ended."""
         span, seconds = self._span, min(seconds, _LONG)
         self._span = seconds if span is None else span + (seconds - span) * _WEIGHT
+        self._ended += count
+
+    @property
+    def first_held(self) -> int:
+        """A number that none of the calls that are held is less than, if none is urgent."""
+        urgency, first = self.held[0]
+        return first if not urgency else 1
+
+    @property
+    def brief(self) -> bool:
+        """True if calls have proved to be brief."""
+        return self._span is not None and self._span <= BRIEF
+
+    @property
+    def mean(self) -> float:
+        """The seconds that a call takes, with its way."""
+        return max(_LONG if self._span is None else self._span, self.pace, _LEAST)
+
+    def on_pace(self, seconds: float) -> None:
+        """Record the seconds from one end to the next."""
+        self.pace = seconds if not self.pace else self.pace + (seconds - self.pace) * _WEIGHT
+
+    def may_hold(self, now: float) -> bool:
+        """Return True if calls that wait are to be held for lanes."""
+        return self.plain and self.brief and self._ended >= _FEW and now >= self._not_before
 
     def wants_lane(self, now: float) -> bool:
-        """Return True if a lane is to be asked for."""
+        """Return True if a lane is to be asked for that is lent."""
         return (
             self._alone >= ALONE
-            and self._span is not None
-            and self._span <= BRIEF
+            and self.brief
+            and not self.holding
             and now >= self._not_before
             and all(lane.open for lane in self.lanes.values())
         )
@@ -140,34 +219,61 @@ class CallTraffic:
         self._pause = _PAUSE
 
 
+class CallCrash(NamedTuple):
+    """The crash of a call that did not end its lane, and the report on it."""
+
+    crash: Crash
+    report: Report
+
+
 class Lane:
     """A lane.
 
+    Args:
+        waits: True for one that waits for room, False for one that is lent.
+
     Attributes:
-        task: the call that it has; 0 if none.
+        calls: the calls that it has, in their order, each with the bytes of its arguments; the
+            first is under way.
+        since: when the first of them became the first.
         open: True from the moment at which it can take calls.
         over: True from the moment at which it takes no more.
+        paused: True while it gets no more: it has handed calls back, and has yet to end another.
         idle_since: when its last call ended, or it became open.
-        unconfirmed: the last call, if that has ended and its runner does not know that the outcome
-            has come; 0 if there is none.
-        call_crash: the crash of its call, if that did not end the lane, with the report on it.
+        unconfirmed: the calls that have ended, and whose runner does not know that.
+        crashes: those of its calls.
         connection: to its runner; None before and after.
     """
 
     __slots__ = (
-        "_functions", "call_crash", "connection", "idle_since", "number", "open", "over", "task",
-        "traffic", "unconfirmed",
+        "_functions", "bytes", "calls", "connection", "crashes", "idle_since", "number", "open",
+        "over", "paused", "since", "traffic", "unconfirmed", "waits",
     )  # fmt: skip
 
-    def __init__(self, number: int, traffic: CallTraffic, now: float) -> None:
+    def __init__(
+        self, number: int, traffic: CallTraffic, now: float, *, waits: bool = False
+    ) -> None:
         self.number = number
         self.traffic = traffic
+        self.waits = waits
         self.connection: Connection | None = None
         self._functions: set[bytes] = set()
-        self.task = self.unconfirmed = 0
-        self.open = self.over = False
-        self.idle_since = now
-        self.call_crash: tuple[tuple[Crash, ...], Report] = ((), b"")
+        self.calls: dict[int, int] = {}
+        self.bytes = 0
+        self.unconfirmed: list[int] = []
+        self.open = self.over = self.paused = False
+        self.idle_since = self.since = now
+        self.crashes: dict[int, CallCrash] = {}
+
+    @property
+    def task(self) -> int:
+        """The call under way; 0 if there is none."""
+        return next(iter(self.calls), 0)
+
+    @property
+    def last(self) -> int:
+        """The last of its calls; 0 if there is none."""
+        return next(reversed(self.calls), 0)
 
     # Ctrl-C waits for the next checkpoint: here it would tear a frame.
     @trio.lowlevel.enable_ki_protection
@@ -178,21 +284,36 @@ class Lane:
                 self.connection.post(batch)
 
     def confirm(self) -> None:
-        """Let the runner forget the outcome of the last call."""
-        if self.unconfirmed:
-            self.post([(AckRuns(((self.number, self.unconfirmed),)), None)])
-            self.unconfirmed = 0
+        """Let the runner forget the outcomes that have come."""
+        self.post(self._confirmed())
+
+    def _confirmed(self) -> list[tuple[Message, Payload]]:
+        unconfirmed, self.unconfirmed = self.unconfirmed, []
+        number = self.number
+        if not unconfirmed:
+            return []
+        return [(AckRuns(tuple([(number, task) for task in unconfirmed])), None)]
 
     def call(
         self, task: int, record: RemoteTask, function: Payload
     ) -> list[tuple[Message, Payload]]:
-        """Return the messages that begin a call."""
-        self.task = task
+        """Add a call; return the messages that tell the runner of it."""
+        messages = self._confirmed() if len(self.unconfirmed) >= _CONFIRMED else []
+        arguments = record.arguments
+        size = 0 if arguments is None else len(arguments)
+        self.calls[task] = size
+        self.bytes += size
+        if record.function not in self._functions:
+            self._functions.add(record.function)
+            messages.append((DefineFunction(record.function), function))
         start = StartRun((self.number, task), None, function=record.function, task=task)
-        if record.function in self._functions:
-            return [(start, record.arguments)]
-        self._functions.add(record.function)
-        return [(DefineFunction(record.function), function), (start, record.arguments)]
+        messages.append((start, arguments))
+        return messages
+
+    def remove(self, task: int, now: float) -> None:
+        """Remove a call that it does not have any more."""
+        self.bytes -= self.calls.pop(task)
+        self.since = now
 
 
 class Connection(Protocol):
@@ -212,6 +333,9 @@ class MissionLanes:
         traffic: that of each request, by number.
         far: True once a worker could not connect within this kernel.
         closing: lanes whose channel is to be closed; to be emptied by `taken`.
+        invitation: returns the way for runners, or None if there is none yet. It is set by what
+            has that.
+        slice: as `SLICE`.
     """
 
     def __init__(self, session: MissionSession) -> None:
@@ -220,37 +344,60 @@ class MissionLanes:
         self.traffic: list[CallTraffic] = []
         self.far = False
         self.closing: list[Lane] = []
+        self.invitation: Callable[[], bytes | None] = lambda: None
+        self.slice = SLICE
 
     # ---- calls
 
-    def add_request(self) -> None:
-        """Record that the mission has stated another request."""
-        self.traffic.append(CallTraffic())
+    def add_request(self, *, plain: bool = True) -> None:
+        """Record that the mission has stated another request; `plain` as of `CallTraffic`."""
+        self.traffic.append(CallTraffic(plain=plain))
 
     def board(self, traffic: CallTraffic, record: RemoteTask, now: float) -> int:
         """Send a call into an idle lane; return the number of the task."""
         lane = traffic.idle.pop()
-        task = self._session.board(record, lane.number)
-        self._session.running[task] = now
-        lane.post(lane.call(task, record, self._session.functions[record.function].payload))
+        task = self._session.hold(record)
+        lane.post(self._send(lane, task, now))
         return task
+
+    def hold(self, traffic: CallTraffic, record: RemoteTask, now: float) -> int:
+        """Keep a call for a lane; return the number of the task."""
+        task = self._session.hold(record)
+        heappush(traffic.held, (-record.urgency, task))
+        traffic.holding, traffic.last_held = True, task
+        if traffic.idle or len(traffic.held) <= 1 or not len(traffic.held) % _AT_ONCE:
+            self.tend(traffic, now)
+        return task
+
+    def _send(self, lane: Lane, task: int, now: float) -> list[tuple[Message, Payload]]:
+        """Put a call that is held behind those of a lane; return the messages for its runner."""
+        session = self._session
+        record = session.pending[task]
+        if not lane.calls:
+            lane.since = now
+        session.board(task, lane.number, lane.last, now)
+        return lane.call(task, record, session.functions[record.function].payload)
 
     def wants_lane(self, request: int, now: float) -> bool:
         """Record that a call is about to go to the scheduler by itself.
 
         Returns:
-            True if a lane is to be asked for.
+            True if a lane is to be asked for that is lent.
         """
         traffic, session = self.traffic[request], self._session
         traffic.on_submitted(session.waiting_of(request) + 1, len(session.running))
         return traffic.wants_lane(now) and session.connected and len(self._lanes) < LANES
 
-    def ask(self, request: int, invitation: bytes, now: float) -> int:
-        """Ask the scheduler for a lane; return its number."""
+    def ask(self, request: int, invitation: bytes, now: float, *, waits: bool = False) -> int:
+        """Ask the scheduler for a lane; return its number.
+
+        Args:
+            waits: True for one that waits for room.
+        """
         traffic = self.traffic[request]
         traffic.on_asked()
-        number = self._session.open_lane(request, invitation)
-        self._lanes[number] = traffic.lanes[number] = Lane(number, traffic, now)
+        number = self._session.open_lane(request, invitation, waits=waits)
+        self._lanes[number] = traffic.lanes[number] = Lane(number, traffic, now, waits=waits)
         return number
 
     def ask_for(self, record: RemoteTask, invitation: bytes, now: float) -> int:
@@ -260,21 +407,106 @@ class MissionLanes:
             The number of the call's task, which waits until the lane is open.
         """
         lane = self._lanes[self.ask(record.asked, invitation, now)]
-        lane.task = self._session.board(record, lane.number)
-        return lane.task
+        task = self._session.hold(record)
+        lane.calls[task] = 0
+        self._session.aboard[task] = lane.number
+        return task
 
     def cancel(self, task: int) -> bool:
-        """Cancel a call that a lane has; return False if none has it."""
+        """Cancel a call that a lane has, or that is held; return False if neither is so."""
         number = self._session.aboard.get(task)
         if number is None:
             return False
+        if not number:
+            self._session.end_held(task)
+            return True
         self._session.cancel(task)
         lane = self._lanes.get(number)
-        if lane is not None and lane.open and not lane.over:
+        if lane is not None and lane.open and lane.connection is not None:
             lane.post([(Cancel((number, task)), None)])
         else:
             self._session.cancel(number)  # it cannot be reached in another way
         return True
+
+    # ---- calls that are held
+
+    def _next_held(self, traffic: CallTraffic) -> int:
+        """Return the next call that is held; 0 if none is."""
+        aboard, held = self._session.aboard, traffic.held
+        while held:
+            task = held[0][1]
+            if aboard.get(task) == 0:
+                return task
+            heappop(held)  # it was cancelled
+        return 0
+
+    def tend(self, traffic: CallTraffic, now: float) -> None:
+        """See that calls which are held have lanes, and that no lane waits without such calls."""
+        if not traffic.holding:
+            return
+        session = self._session
+        if not self._next_held(traffic):
+            traffic.holding = bool(any(lane.calls for lane in traffic.lanes.values()))
+            for lane in reversed(traffic.lanes.values()):  # so each gives its turn back
+                if lane.waits and not lane.open and not session.pending[lane.number].worker:
+                    session.cancel(lane.number)
+            return
+        if not traffic.may_hold(now):
+            while task := self._next_held(traffic):
+                heappop(traffic.held)
+                session.release(task)
+            return
+        for lane in list(traffic.idle):
+            self.fill(lane, now)
+        if not session.connected or not self._next_held(traffic):
+            return
+        invitation = self.invitation()
+        if invitation is None:
+            return
+        held = len(traffic.held)
+        wanted = min(math.ceil(held * traffic.mean / self.slice), held)
+        waiting = sum(not lane.open and not lane.over for lane in traffic.lanes.values())
+        request = session.pending[self._next_held(traffic)].asked
+        more = min(wanted - len(traffic.lanes), _MOST_WAITING - waiting, LANES - len(self._lanes))
+        for _ in range(more):
+            self.ask(request, invitation, now, waits=True)
+
+    def fill(self, lane: Lane, now: float) -> None:
+        """Fill the window of a lane, if half of it is empty."""
+        traffic = lane.traffic
+        if lane.over or lane.paused or not lane.open or not traffic.held:
+            return
+        sharing = sum(one.open and not one.over for one in traffic.lanes.values())
+        room = min(int(self.slice * _PART / traffic.mean), _WIDEST)
+        room = max(min(room, math.ceil((len(traffic.held) + len(lane.calls)) / sharing)), 1)
+        if 2 * len(lane.calls) > room:
+            return
+        messages: list[tuple[Message, Payload]] = []
+        while len(lane.calls) < room and (task := self._next_held(traffic)):
+            arguments = self._session.pending[task].arguments
+            size = 0 if arguments is None else len(arguments)
+            if lane.calls and lane.bytes + size > _WIDE:
+                break
+            heappop(traffic.held)
+            first = not lane.calls
+            messages += self._send(lane, task, now)
+            if first:
+                self._session.on_begun(task)
+        if messages:
+            if lane in traffic.idle:
+                traffic.idle.remove(lane)
+            lane.post(messages)
+
+    def _hold_again(self, lane: Lane, task: int) -> None:
+        """Hold a call again that has not begun in its lane, or send it to the scheduler."""
+        record = self._session.pending[task]
+        if record.retracted:
+            self._session.end_held(task)
+            return
+        self._session.leave(task)
+        traffic = lane.traffic
+        heappush(traffic.held, (-record.urgency, task))
+        traffic.holding = True
 
     # ---- connections
 
@@ -292,11 +524,23 @@ class MissionLanes:
         return lane
 
     def on_disconnected(self, lane: Lane) -> None:
-        """Record that a connection has ended: the call of the lane may go on."""
+        """Record that a connection has ended: the call under way may go on."""
         self._close(lane)
         lane.connection = None
-        if self._has(lane) and self._session.pending[lane.task].retracted:
+        if any(self._session.pending[task].retracted for task in self._of(lane)):
             self._session.cancel(lane.number)
+
+    def on_batch(self, lane: Lane, batch: WireBatch, now: float) -> None:
+        """Take messages of a runner that have come together."""
+        since, before = lane.since, len(lane.calls)
+        for message, payload in batch:
+            self.on_message(lane, message, payload, now)
+        ended = before - len(lane.calls)
+        if ended > 1 and not lane.paused:
+            lane.traffic.on_pace((now - since) / ended)
+        if lane.traffic.holding:
+            self.fill(lane, now)
+            self.tend(lane.traffic, now)
 
     def on_message(self, lane: Lane, message: Message, payload: Payload, now: float) -> None:
         """Take a message of a runner."""
@@ -307,32 +551,40 @@ class MissionLanes:
             self._close(lane)
 
     def _on_ended(self, lane: Lane, ended: Ended, payload: Payload, now: float) -> None:
-        session, task = self._session, lane.task
-        if not self._has(lane) or ended.attempt != (lane.number, task):
+        session, task = self._session, ended.attempt[1]
+        if session.aboard.get(task) != lane.number or ended.attempt[0] != lane.number:
             return  # it has come before
+        if ended.status == UNBEGUN:
+            lane.paused = True
+            lane.remove(task, lane.since)
+            self._hold_again(lane, task)
+            return
         report = report_of(ended.report)
         if ended.status == "returned" or (ended.crash and not session.pending[task].retracted):
             if ended.crash:
-                lane.call_crash = (self._crash(lane, ended.crash),), report
+                lane.crashes[task] = CallCrash(self._crash(lane, task, ended.crash), report)
             self._close(lane)  # what has crashed is the scheduler's
             return
-        lane.unconfirmed, lane.task, lane.idle_since = task, 0, now
+        lane.unconfirmed.append(task)
+        lane.remove(task, now)
+        lane.idle_since, lane.paused = now, False
         ending: Literal["value", "error", "cancelled"] = "cancelled"
         if ended.status == "done":
             ending = "error" if ended.failed else "value"
         if payload is not None and len(payload) > _LARGE:
             lane.confirm()  # the next call may be long in coming
         session.on_lane_ended(task, ending, payload, report, ended.error)
-        if not lane.over:
+        if not lane.over and not lane.calls:
             lane.traffic.idle.append(lane)
 
-    def _has(self, lane: Lane) -> bool:
-        """Return True if a lane has a call: another id of the mission has taken all from theirs."""
-        return self._session.aboard.get(lane.task) == lane.number
+    def _of(self, lane: Lane) -> list[int]:
+        """Return the calls of a lane, unless another id of the mission has taken them from it."""
+        aboard = self._session.aboard
+        return [task for task in lane.calls if aboard.get(task) == lane.number]
 
-    def _crash(self, lane: Lane, how: str) -> Crash:
-        worker = self._session.news.worker_name(self._session.pending[lane.task].worker)
-        return Crash((lane.number, lane.task), worker, how, time.time())
+    def _crash(self, lane: Lane, task: int, how: str) -> Crash:
+        worker = self._session.news.worker_name(self._session.pending[task].worker)
+        return Crash((lane.number, task), worker, how, time.time())
 
     # ---- what the scheduler says
 
@@ -349,13 +601,33 @@ class MissionLanes:
         for task in taken(session.calls_cancelled):
             if not self.cancel(task):
                 session.cancel(task)  # it has left its lane since
+        for traffic in self.traffic:
+            self.tend(traffic, now)
+
+    def on_no_way(self, now: float) -> None:
+        """Record that no runner can connect to this process."""
+        for traffic in self.traffic:
+            traffic.on_unreachable(now, far=True)
+            self.tend(traffic, now)
 
     def report(self, now: float) -> None:
         """Report to the scheduler what has happened in lanes, and the calls that last."""
         running = self._session.running
-        calls = (lane.task for lane in self._lanes.values() if self._has(lane))
+        aboard = self._session.aboard
+        calls = (one.task for one in self._lanes.values() if aboard.get(one.task) == one.number)
         lasting = [task for task in calls if running.get(task, now) + LASTING <= now]
-        self._session.report_lanes(now, lasting)
+        held = (
+            HeldCalls(number, self._count_held(number), traffic.first_held, traffic.last_held)
+            for number, traffic in enumerate(self.traffic)
+            if self._next_held(traffic)
+        )
+        self._session.report_lanes(now, lasting, tuple(islice(held, LANES)))
+
+    def _count_held(self, request: int) -> int:
+        """Return how many calls of a request are held."""
+        lanes, pending = self.traffic[request].lanes.values(), self._session.pending
+        waiting = sum(not pending[lane.number].worker for lane in lanes)
+        return max(self._session.waiting_of(request) - waiting, 0)
 
     def _on_over(self, lane: Lane, over: LaneOver, now: float) -> None:
         self._close(lane)
@@ -364,24 +636,33 @@ class MissionLanes:
         if over.ending == "value":
             with suppress(msgspec.MsgspecError):
                 outcome = _OUTCOME.decode(whole(over.payload or b""))
-        if outcome.ended is not None:
-            self._on_ended(lane, outcome.ended, outcome.payload, now)
+        for ended, payload in outcome.ends:
+            self._on_ended(lane, ended, payload, now)
         if not lane.open:
             if outcome.unreachable:
                 # If it cannot connect within this kernel, it may from elsewhere.
                 lane.traffic.on_unreachable(now, far=self.far)
                 self.far = True
-            else:
+            elif over.ending == "crashed" and not (lane.waits and over.crashes):
                 lane.traffic.on_refused(now)
-        if self._has(lane):
-            crashes, report = lane.call_crash
-            if over.ending == "cancelled":
+        crashed = lane.open
+        for task in self._of(lane):
+            crash = lane.crashes.get(task)
+            if crash is not None:
+                self._session.leave_lane(task, (crash.crash,), crash.report)
+                continue
+            if over.ending == "cancelled" and self._session.cancelled_by:
                 # A user has cancelled the mission.
-                self._session.pending[lane.task].arguments = None
-            elif lane.open and not crashes:  # else the call was not sent
-                crashes, report = over.crashes, over.report
-            self._session.leave_lane(lane.task, crashes, report)
-        lane.task = 0
+                self._session.pending[task].arguments = None
+            if crashed and over.crashes:
+                # Else the call was not sent, or not begun.
+                self._session.leave_lane(task, over.crashes, over.report)
+                crashed = False
+            elif lane.waits:
+                self._hold_again(lane, task)
+            else:
+                self._session.leave_lane(task)
+        lane.calls.clear()
 
     def _open_if_ready(self, lane: Lane, now: float) -> None:
         record = self._session.pending.get(lane.number)
@@ -393,10 +674,11 @@ class MissionLanes:
         elif lane.connection is not None and not lane.over and not lane.open:
             lane.open, lane.idle_since = True, now
             lane.traffic.on_open()
-            if self._has(lane):
+            if self._of(lane):
                 self._begin(lane, now)
             else:
                 lane.traffic.idle.append(lane)
+                self.fill(lane, now)
 
     def _begin(self, lane: Lane, now: float) -> None:
         """Begin the call that a lane has had since it was asked for."""
@@ -405,19 +687,37 @@ class MissionLanes:
         if record.retracted:
             self._close(lane)  # the lane is retracted, too
             return
-        session.begin_aboard(task, now)
-        lane.post(lane.call(task, record, session.functions[record.function].payload))
+        session.aboard[task] = 0
+        lane.calls.clear()
+        lane.post(self._send(lane, task, now))
+        session.on_begun(task)
 
     # ---- the end
+
+    def look(self, now: float) -> None:
+        """Let time pass: give back what is idle, take back what waits for long, and report."""
+        self.close_idle(now)
+        self.take_back(now)
+        self.report(now)
+
+    def take_back(self, now: float) -> None:
+        """Have calls handed back that wait behind one that takes long; see to those held."""
+        for lane in self._lanes.values():
+            if len(lane.calls) > 1 and lane.since + PATIENCE <= now and not lane.paused:
+                number = lane.number
+                behind = list(lane.calls)[1:]
+                lane.post([(Cancel((number, task), waiting=True), None) for task in behind])
+        for traffic in self.traffic:
+            self.tend(traffic, now)
 
     def close_idle(self, now: float) -> None:
         """Give back the lanes that have waited for long for a call."""
         for lane in list(self._lanes.values()):
-            if lane.open and not lane.task and lane.idle_since + LINGER <= now:
+            if lane.open and not lane.calls and lane.idle_since + LINGER <= now:
                 self._close(lane)
 
     def _close(self, lane: Lane) -> None:
-        """Have a lane take no more calls, and confirm the last outcome."""
+        """Have a lane take no more calls, and confirm the outcomes that have come."""
         if lane.over:
             return
         lane.over = True

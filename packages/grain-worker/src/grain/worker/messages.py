@@ -41,6 +41,9 @@ LANE = b"lane"
 """The digest of no function: it marks a *lane*, a run that takes brief calls straight from its
 mission, one after the other (`grain.worker.lanes`)."""
 
+UNBEGUN = "unbegun"
+"""The status of the end of a call that has not begun, and does not in its lane."""
+
 TIME_OVER = "its worker's time was over"
 """The detail, as text, of a run that its worker has handed back for that reason."""
 
@@ -185,8 +188,8 @@ class Cancel(Message, frozen=True):
     """End a run; `Ended` reports its end.
 
     Attributes:
-        waiting: end it only if it waits in a chain; its status is then ``"returned"``. A lane ends
-            when the call that it has is over.
+        waiting: end it only if it waits in a chain; its status is then ``"returned"``, in a lane
+            ``"unbegun"``. A lane itself ends when the call that it has is over.
     """
 
     attempt: Attempt
@@ -199,6 +202,7 @@ class Ended(Message, frozen=True):
     Attributes:
         status: ``"done"``: the payload is the outcome. ``"cancelled"``: `Cancel` ended it.
             ``"returned"``: it never began, or it failed as its worker was being ended.
+            ``"unbegun"``: it is a call of a lane, and does not begin there.
             ``"stopped"``: its program has stopped softly before the end of the worker.
         failed: True if the payload is an exception.
         crash: why the run counts as crashed, though it has an outcome; empty if it does not.
@@ -678,10 +682,8 @@ class LaneOutcome(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
     Attributes:
         unreachable: True if the runner could not connect to the mission.
-        ended: the end of the last call, if the mission may not have it.
-        payload: its outcome.
+        ends: the ends of calls that the mission may not have, each with its outcome.
     """
 
     unreachable: bool = False
-    ended: Ended | None = None
-    payload: bytes | None = None
+    ends: tuple[tuple[Ended, bytes | None], ...] = ()

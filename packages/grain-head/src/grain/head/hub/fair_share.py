@@ -13,6 +13,8 @@ to another head, or only it comes back to this one.
 
 A task that leaves the queue without a start, since it was cancelled or a worker reports an earlier
 run of it, had its turn: what waits behind it keeps its age, and starts no later than without that.
+A lane gives its turn back, if nothing of its mission came later: missions ask for more of them than
+they use.
 """
 
 from __future__ import annotations
@@ -44,6 +46,11 @@ class Share:
         if at > self._started.get(priority, -1):
             self._started[priority] = at
 
+    def return_turn(self, priority: int, at: int) -> None:
+        """Give back the round of a task that waits no more, if it is the last one."""
+        if self._last.get(priority) == at and at > self._started.get(priority, -1):
+            self._last[priority] = at - 1
+
     def give_back(self) -> None:
         """Give back the rounds of all tasks that wait: the mission will submit them again."""
         self._last = self._started.copy()
@@ -65,6 +72,11 @@ class FairShare:
         """Return the age of a task that has run before, in the present round; no two are equal."""
         self._count += 1
         return self._now.get(priority, 0) << _COUNT_BITS | self._count
+
+    @staticmethod
+    def return_turn(share: Share, age: int, priority: int) -> None:
+        """Give back the turn of a mission's task of an age, if it is the last one."""
+        share.return_turn(priority, age >> _COUNT_BITS)
 
     def started(self, share: Share, age: int, priority: int) -> None:
         """Advance the virtual time to that of a mission's task which starts."""

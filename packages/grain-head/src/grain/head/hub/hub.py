@@ -313,7 +313,7 @@ class Hub:
             self._outgoing.post(link, others)
         self.runs.send_prefetched()
         if self.lanes.leases:
-            self.lanes.recall()
+            self.lanes.recall(now)
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
         """Return the messages to be sent, by link, and to be sent in this order.
@@ -346,7 +346,11 @@ class Hub:
         return TaskCounts(
             waiting=self.scheduler.waiting
             + self.prefetch.in_chains
-            + sum(len(mission.parked) for mission in self.registry.missions.values()),
+            - self.lanes.waiting.total()
+            + sum(
+                len(mission.parked) + mission.held_calls
+                for mission in self.registry.missions.values()
+            ),
             awaiting_report=sum(map(len, self.waiting.awaiting_report.values())),
             running=self.scheduler.running - self.gangs.seats - self.lanes.idle,
             done=self.outcomes.done,
@@ -396,6 +400,9 @@ class Hub:
             return Explanation(task, "running", ())
         if "ended" in task_facts(self.registry, self.lanes, owner, task, now):
             return Explanation(task, "ended", ())
+        if owner.holds(task):
+            why = "it is brief, so its mission holds it: it goes with others like it"
+            return Explanation(task, "waiting", (why,))
         if owner.link is not None and task > max(owner.on_link.last_submitted, owner.last_task):
             return Explanation(task, "unknown", ("it has not been submitted yet",))
         why = "it has ended or was cancelled; only the last tasks are remembered here"
@@ -504,6 +511,9 @@ class Hub:
             self.missions.cancel_call(owner, task, by)
             return FoundAnswer(found, state="running")
         record = find_task(owner, task)
+        if record is None and owner.holds(task):
+            self.missions.cancel_call(owner, task, by)
+            return FoundAnswer(found, state="waiting")
         if record is None or record.state is TaskState.RESOLVED:
             away = "" if owner.link is not None else ", or waits while its mission is away"
             why = f"task {task} of {found.label} has ended, or was never submitted{away}"

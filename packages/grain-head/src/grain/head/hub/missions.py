@@ -196,8 +196,6 @@ class Missions:
     def _on_confirmed(self, mission: MissionRecord, message: AckTasks) -> None:
         for task in message.tasks:
             self._outcomes.on_confirmed(mission, task)
-        if mission.left_lanes:
-            mission.left_lanes.difference_update(message.tasks)
         for task in message.retried:
             self._outcomes.on_confirmed(mission, task, retried=True)
 
@@ -246,7 +244,6 @@ class Missions:
         # All of these belong to the last connection.
         mission.on_link = MissionOnLink()
         mission.refused.clear()
-        mission.left_lanes.clear()
         self._lanes.forget_calls(mission)
         self.links[link] = mission
         # Before any run of a cancelled task can end: the mission is to know who has cancelled it.
@@ -258,8 +255,10 @@ class Missions:
 
     def _comes_twice(self, mission: MissionRecord, message: Submit) -> bool:
         """Return True for a task that has come before on this connection (rule 1)."""
-        if message.lane:  # its number may ascend or not
-            return not self._lanes.admits(mission, message)
+        if message.late:  # its number may ascend or not
+            twice = message.late <= mission.on_link.last_late
+            mission.on_link.last_late = max(mission.on_link.last_late, message.late)
+            return twice
         return message.task <= mission.on_link.last_submitted
 
     def _submit(
@@ -287,11 +286,7 @@ class Missions:
         task.queue = queue
         task.request = message.request
         task.urgency = message.urgency or 0.0  # one object for most of them
-        shares, priority = self._registry.shares, queue.priority
-        # A lane starts while nothing waits: it takes no turn, and a refused one loses none.
-        # Nor does a task that is tried again.
-        again = has_run or function[0] is LANE or message.avoid != ()
-        task.age = shares.age_again(priority) if again else shares.age(mission.share, priority)
+        task.age = self._age(task, message, has_run=has_run)
         task.function = function[0]
         task.arguments = arguments
         self._note_past(task, message)
@@ -309,6 +304,18 @@ class Missions:
         self._claim(task, ran_on, now, has_run=has_run)
         if (message.worker or task.lease is not None) and task.ending is None:
             self._report_run(task, message.worker)
+
+    def _age(self, task: TaskRecord, message: Submit, *, has_run: bool) -> int:
+        """Return the age of a task that is submitted, by its queue."""
+        assert task.queue is not None
+        shares, priority = self._registry.shares, task.queue.priority
+        lane = message.function == LANE
+        if lane and message.waits:
+            task.alter().slices = True
+        # A lane that is lent takes no turn, and a refused one loses none: it starts while nothing
+        # waits. Nor does a task that is tried again.
+        again = has_run or (lane and not message.waits) or message.avoid != ()
+        return shares.age_again(priority) if again else shares.age(task.mission.share, priority)
 
     @staticmethod
     def _note_past(task: TaskRecord, message: Submit) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.eventlog.usage import Report
-    from grain.head.messages import Crash, Ending, Outlook, Unschedulable
+    from grain.head.messages import Crash, Ending, HeldCalls, Outlook, Unschedulable
     from grain.head.scheduler.places import RunPlace
     from grain.head.scheduler.state import TaskQueue
     from grain.worker.messages import Attempt, TasksPrinted
@@ -144,6 +144,7 @@ class MissionOnLink:
     Attributes:
         requests: the queues for its requests, by number; `Scheduler.current` has what follows one.
         last_submitted: the largest number of a task that has come.
+        last_late: how many tasks have come whose numbers need not ascend.
         outlook: how far the mission is, as it estimates itself; None if it has not said so.
         unschedulable: the requests that were looked at, each with the last message about it.
         reported: the versions of workers that were reported.
@@ -156,6 +157,7 @@ class MissionOnLink:
 
     requests: dict[int, TaskQueue] = field(default_factory=dict)
     last_submitted: int = -1
+    last_late: int = 0
     outlook: Outlook | None = None
     unschedulable: dict[int, Unschedulable | None] = field(default_factory=dict)
     reported: set[Versions] = field(default_factory=set)
@@ -242,8 +244,8 @@ class MissionRecord(PeerRecord):
     # The largest number of a task that the mission has reported, as the hub does not see those of
     # calls in lanes.
     last_task: int = 0
-    # Lanes that are over and not confirmed, whose calls were submitted on this link.
-    left_lanes: set[int] = field(default_factory=set)
+    # The calls that the mission holds, as it has last reported.
+    held: tuple[HeldCalls, ...] = ()
     # The tasks of these that the mission submitted on this link all the same.
     refused: set[int] = field(default_factory=set)
     # Of a lasting mission, the tasks that it has retracted: a worker that was away may still
@@ -254,6 +256,15 @@ class MissionRecord(PeerRecord):
         self.lasts = lasts(self.id)
         if self.lasts:  # until one of its processes says it again, which may be hours later
             self.name = lasting_name(self.id)
+
+    @property
+    def held_calls(self) -> int:
+        """The number of calls that it holds for lanes, as it has last reported."""
+        return sum(held.calls for held in self.held)
+
+    def holds(self, task: int) -> bool:
+        """Return True if it may hold a call of a number."""
+        return any(held.first <= task <= held.last for held in self.held)
 
     def may_submit(self, task: int) -> bool:
         """Return True if the mission has yet to submit a task, or to be synced without it.
@@ -316,6 +327,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     kept_by: tuple[str, Attempt] | None = None
     gpus: tuple[int, ...] = ()
     past: PastAttempts | None = None
+    slices: bool = False
 
 
 NO_COURSE = TaskCourse()

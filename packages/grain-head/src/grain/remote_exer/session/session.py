@@ -25,6 +25,7 @@ from grain.head.messages import (
     Depart,
     Describe,
     FailedOn,
+    HeldCalls,
     LaneCall,
     LaneFailure,
     LaneReport,
@@ -116,8 +117,8 @@ class MissionSession:
         pending: the unresolved tasks, by number.
         running: those of them that run, with the time at which the mission learned of that.
         ahead: those of them that wait on their worker for the end of another one.
-        aboard: those of them that a lane has, each with the number of the lane. The scheduler knows
-            the lane, and not them.
+        aboard: those of them that a lane has, each with the number of the lane, or that are held
+            for one, with 0. The scheduler knows lanes, and not them.
         functions: the functions that tasks may call, by digest: the only store of their bytes.
     """
 
@@ -157,6 +158,9 @@ class MissionSession:
         self.aboard: dict[int, int] = {}
         self._lane_tally = LaneTally()
         self._lanes = 0  # how many are there or asked for
+        # Those of them that wait for room; and how many tasks were submitted late.
+        self._waiting_lanes: set[int] = set()
+        self._late = 0
         self.functions: dict[bytes, Function] = {}
         self.notices = Notices()
         self.news = RunNews(self.pending)
@@ -212,6 +216,7 @@ class MissionSession:
             record.urgency,
             avoid=avoid,
             past=past,
+            waits=task in self._waiting_lanes,
         )
         self.to_head.append((message, record.arguments))
 
@@ -274,33 +279,60 @@ class MissionSession:
 
     # ---- lanes, see `grain.remote_exer.lanes`
 
-    def open_lane(self, request: int, invitation: bytes) -> int:
-        """Ask for a lane for calls of a request; return its number."""
+    def open_lane(self, request: int, invitation: bytes, *, waits: bool = False) -> int:
+        """Ask for a lane for calls of a request; return its number.
+
+        Args:
+            waits: True for one that waits for room, as a task does.
+        """
         self._lanes += 1
+        if waits:
+            self._waiting_lanes.add(max(self._last_task + 1, self._first))
         return self.submit(
             RemoteTask(LANE, ZERO, CallKind("", 0.0), arguments=invitation, asked=request)
         )
 
-    def board(self, record: RemoteTask, lane: int) -> int:
-        """Handle a task that goes into a lane; return its number.
-
-        If the lane has no worker so far, the task waits until `begin_aboard`.
-        """
+    def hold(self, record: RemoteTask) -> int:
+        """Keep a task for a lane; return its number."""
         self._last_task = task = max(self._last_task + 1, self._first)
-        record.worker = self.pending[lane].worker
-        if not record.worker:
-            self.requests.waiting[record.asked] += 1
+        self.requests.waiting[record.asked] += 1
         self.pending[task] = record
-        self.aboard[task] = lane
+        self.aboard[task] = 0
         return task
 
-    def begin_aboard(self, task: int, now: float) -> None:
-        """Record that the lane of a task is open."""
+    def board(self, task: int, lane: int, behind: int, now: float) -> None:
+        """Record that a task goes into a lane.
+
+        Args:
+            behind: the task for whose end it waits there; 0 for none.
+        """
         record = self.pending[task]
-        record.worker = self.pending[self.aboard[task]].worker
+        record.worker = self.pending[lane].worker
         self.requests.waiting[record.asked] -= 1
-        self.running[task] = now
-        self._report(Started(record.worker, (task,)))
+        self.aboard[task] = lane
+        if not behind or not self.ahead.add(task, behind):
+            self.running[task] = now
+
+    def on_begun(self, task: int) -> None:
+        """Report that a task has begun in a lane, which no message of the head says."""
+        self._report(Started(self.pending[task].worker, (task,)))
+
+    def leave(self, task: int) -> None:
+        """Hold a task again that has not begun in its lane."""
+        record = self.pending[task]
+        self._leave_lane(task, record)
+        self.aboard[task] = 0
+
+    def release(self, task: int) -> None:
+        """Submit a task that was held."""
+        del self.aboard[task]
+        self._submit_late(task, self.pending[task])
+
+    def end_held(self, task: int) -> None:
+        """Resolve a task as cancelled that no runner has begun."""
+        del self.aboard[task]
+        self.pending[task].arguments = None
+        self._resolve(task, "cancelled", None, ())
 
     def on_lane_ended(
         self,
@@ -336,30 +368,47 @@ class MissionSession:
             crashes: if it may have crashed with its lane.
             report: as of `Crashed`.
         """
-        lane = self.aboard.pop(task)
+        del self.aboard[task]
         record = self.pending[task]
         if record.retracted:
             self._resolve(task, "cancelled", None, crashes, report)
             return
-        self.running.pop(task, None)
-        self.requests.waiting[record.asked] += bool(record.worker)
-        record.worker = ""
+        self._leave_lane(task, record)
         record.crashes = (*record.crashes, *crashes)
         for crash in crashes:
             self._report(Crashed(task, crash, report))
         self._report(Started("", (task,)))
+        self._submit_late(task, record)
+
+    def _leave_lane(self, task: int, record: RemoteTask) -> None:
+        """Note that a task waits that was in a lane."""
+        self.running.pop(task, None)
+        if after := self.ahead.on_over(task):
+            self.running[after] = self.now
+        self.requests.waiting[record.asked] += bool(record.worker)
+        record.worker = ""
+
+    def _submit_late(self, task: int, record: RemoteTask) -> None:
+        """Submit a task whose number need not ascend."""
+        self._late += 1
         message = Submit(
-            task, record.asked, record.function, "", record.crashes, record.urgency, lane
+            task, record.asked, record.function, "", record.crashes, record.urgency, self._late
         )
         self._send(message, record.arguments)
 
     def report_lanes(
-        self, now: float, lasting: Iterable[int] = (), *, leaving: bool = False
+        self,
+        now: float,
+        lasting: Iterable[int] = (),
+        held: tuple[HeldCalls, ...] = (),
+        *,
+        leaving: bool = False,
     ) -> None:
         """Report to the head what has happened in lanes, if there is news and a connection.
 
         Args:
             lasting: the tasks in lanes that are to be shown.
+            held: those that are held.
             leaving: True for the last report.
         """
         self._lane_tally.settle(now if leaving else now - SETTLED)
@@ -374,7 +423,7 @@ class MissionSession:
             )
             for task in lasting
         ]
-        for report in self._lane_tally.take(calls, self._last_task, now):
+        for report in self._lane_tally.take(calls, self._last_task, now, held):
             self._send(report)
 
     def waiting_of(self, request: int) -> int:
@@ -421,7 +470,7 @@ class MissionSession:
         belong to the other process, which does not want them.
         """
         self.registration.rename(id)
-        for task in list(self.aboard):
+        for task in [task for task, lane in self.aboard.items() if lane]:
             self.leave_lane(task)
         for task, record in list(self.pending.items()):
             if record.function is LANE:
@@ -434,9 +483,10 @@ class MissionSession:
 
     def on_connected(self) -> None:
         """Begin a connection: register, and submit all that is unresolved."""
-        # Before, so that their calls are submitted as all others.
+        # Before: a lane has one run, so another one is asked for.
         self._end_lanes([t for t, r in self.pending.items() if r.function is LANE and not r.worker])
         self.connected = True
+        self._late = 0
         self._lane_tally.on_connection()
         # It was for the connection before. All that still holds follows.
         self.to_head.clear()
@@ -466,11 +516,11 @@ class MissionSession:
 
         One may have begun all the same, as another scheduler knows, but a lane has one run.
         """
-        if lanes:
-            for task in [task for task, lane in self.aboard.items() if lane in lanes]:
-                self.leave_lane(task)
         for lane in lanes:
-            self._resolve(lane, "crashed", None, ())
+            # None has refused those that waited.
+            ending: Literal["cancelled", "crashed"]
+            ending = "cancelled" if lane in self._waiting_lanes else "crashed"
+            self._resolve(lane, ending, None, ())
 
     def on_disconnected(self) -> None:
         """End a connection; what was under way to the head may be lost."""
@@ -639,6 +689,7 @@ class MissionSession:
         if record.function is LANE:
             self.requests.waiting[record.asked] -= not record.worker
             self._lanes -= 1
+            self._waiting_lanes.discard(task)
             self.lanes_over.append(LaneOver(task, ending, payload, crashes, report))
             return
         began = self.running.pop(task, 0.0)

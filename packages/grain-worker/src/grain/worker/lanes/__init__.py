@@ -6,17 +6,19 @@ ordinary run, which connects to the mission (`grain.edge.invitation`) and takes 
 runner takes them from its agent. Each call uses what the lane was given. `grain.remote_exer.lanes`
 has the mission's side.
 
-1.  The mission has one call in a lane at a time. So the next call says that the outcome of the last
-    one has arrived; `AckRuns` says so where none follows.
-2.  If an outcome is not confirmed when the lane ends, it goes into the outcome of the lane's own
-    run. That one travels through agent and scheduler, and is kept until the mission has it.
-3.  A call that the mission has sent, and that has no outcome when the lane has ended, did not
-    begin, or it crashed with the lane.
+1.  The mission sends some calls ahead, each of which begins when the one before it has ended. Their
+    ends leave together, as far as that takes a hundredth of a second at most.
+2.  An outcome is kept until the mission has confirmed it. What is not confirmed when the lane ends
+    goes into the outcome of the lane's own run. That one travels through agent and scheduler, and
+    is kept until the mission has it.
+3.  Of the calls that the mission has sent, and that have no outcome when the lane has ended, none
+    began; or, if it crashed, the first of them.
 4.  A lane that is recalled ends when the call that it has is over; so does one whose mission is
-    gone. It begins no call that comes later. A lane that is revoked ends that call, too.
+    gone. It hands back those that wait behind, and begins none that comes later. A lane that is
+    revoked ends the call under way, too.
 
 Map:
 
-- ``calls``: `LaneCalls`, which call begins, and which outcome is kept; no I/O
+- ``calls``: `LaneCalls`, which call begins, and which outcomes are kept; no I/O
 - ``run``: `LaneRun`, the run that a runner starts, with its connection
 """

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from grain.worker.messages import (
     LANE,
+    UNBEGUN,
     AckRuns,
     Attempt,
     Cancel,
@@ -24,8 +26,13 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
 
 
+MOST_KEPT = 64 * 1024**2
+"""Bytes of outcomes that are not confirmed with which no further call begins: a mission that does
+not read fills no memory here."""
+
+
 class LaneCalls:
-    """The calls of a lane: which one begins, and which outcome is kept. No I/O.
+    """The calls of a lane: which one begins, and which outcomes are kept. No I/O.
 
     The runner knows each call as a run with the attempt of the lane. So what a call prints and
     starts counts as the lane's, whose mission the agent knows.
@@ -39,9 +46,11 @@ class LaneCalls:
     Attributes:
         lane: as the argument.
         call: the call under way, as the mission knows it; None if there is none.
-        closed: True if no other call begins.
+        waiting: the calls behind it, in their order.
+        closed: True if no other call begins; see `close`.
         revoked: True if the call under way is to end, too.
-        kept: the last outcome, until it is confirmed.
+        kept: the outcomes that are not confirmed.
+        unsent: the ends that are to be sent to the mission; to be emptied by `take_unsent`.
     """
 
     def __init__(
@@ -57,55 +66,104 @@ class LaneCalls:
         self._define = define
         self._functions: dict[bytes, Payload] = {}
         self.call: Attempt | None = None
+        self.waiting: deque[tuple[StartRun, Payload]] = deque()
         self.closed = self.revoked = False
-        self.kept: tuple[Ended, Payload] | None = None
+        self.kept: dict[Attempt, tuple[Ended, Payload]] = {}
+        self._kept_bytes = 0
+        self.unsent: list[tuple[Ended, Payload]] = []
 
     def on_message(self, message: Message, payload: Payload) -> None:
         """Take a message of the mission."""
         if isinstance(message, StartRun):
-            if self.call is None and not self.closed and message.function != LANE:
-                self._begin_call(message, payload)
+            if message.function == LANE:
+                return
+            if self.closed:
+                self.unsent.append((Ended(message.attempt, UNBEGUN), None))
+                return
+            self.waiting.append((message, payload))
+            self.begin_next()
         elif isinstance(message, DefineFunction):
             self._functions[message.digest] = payload
         elif isinstance(message, Cancel):
             if message.attempt == self.call:
-                self._cancel()
+                if not message.waiting:
+                    self._cancel()
+            else:
+                self._withdraw(message)
         elif isinstance(message, AckRuns):
-            kept = self.kept
-            self.kept = None if kept and kept[0].attempt in message.attempts else kept
+            for attempt in message.attempts:
+                _, outcome = self.kept.pop(attempt, (None, None))
+                self._kept_bytes -= 0 if outcome is None else len(outcome)
+            self.begin_next()
 
-    def _begin_call(self, call: StartRun, arguments: Payload) -> None:
-        self.kept = None
+    def _withdraw(self, message: Cancel) -> None:
+        """Let a call not begin that waits."""
+        for one in self.waiting:
+            if one[0].attempt == message.attempt:
+                self.waiting.remove(one)
+                status = UNBEGUN if message.waiting else "cancelled"
+                self.unsent.append((Ended(message.attempt, status), None))
+                return
+
+    def begin_next(self) -> None:
+        """Begin the next call, if none is under way."""
+        following = self.pop_next()
+        if following is not None:
+            self._begin(*following)
+
+    def pop_next(self) -> tuple[StartRun, Any] | None:
+        """Return the next call, which the caller begins; None if none is to begin now."""
+        if self.call is not None or not self.waiting or self._kept_bytes > MOST_KEPT:
+            return None
+        call, arguments = self.waiting.popleft()
         self.call = call.attempt
         function = self._functions.get(call.function)
         if function is not None:
             self._define(call.function, function)  # the agent may have had it forgotten
-        run = msgspec.structs.replace(self.lane, function=call.function, task=call.task)
-        self._begin(run, arguments)
+        return msgspec.structs.replace(self.lane, function=call.function, task=call.task), arguments
 
-    def end_call(self, ended: Ended, outcome: Payload) -> tuple[Ended, Payload]:
-        """Take the end of the call; return what the mission is to get."""
+    def end_call(self, ended: Ended, outcome: Payload) -> None:
+        """Take the end of the call."""
         assert self.call is not None
-        self.kept = msgspec.structs.replace(ended, attempt=self.call), outcome
+        end = msgspec.structs.replace(ended, attempt=self.call), outcome
+        self.kept[self.call] = end
+        self._kept_bytes += 0 if outcome is None else len(outcome)
+        self.unsent.append(end)
         self.call = None
-        return self.kept
+
+    def take_unsent(self) -> list[tuple[Ended, Payload]]:
+        """Return the ends that the mission is to get, once."""
+        unsent, self.unsent = self.unsent, []
+        return unsent
+
+    def close(self) -> None:
+        """Let no other call begin; those that wait are handed back."""
+        self.closed = True
+        self.unsent += [(Ended(call.attempt, UNBEGUN), None) for call, _ in self.waiting]
+        self.waiting.clear()
 
     def revoke(self) -> None:
         """Let no other call begin, and cancel the one under way."""
-        self.closed = self.revoked = True
+        self.close()
+        self.revoked = True
         if self.call is not None:
             self._cancel()
 
     def outcome(self, *, unreachable: bool = False) -> bytes | None:
         """Return the `LaneOutcome` of the lane, whose calls are over; None if it was revoked.
 
-        A call may have come to an end of its own before that: then its outcome counts all the same.
+        Calls may have come to an end of their own before that: then their outcomes count all the
+        same.
 
         Args:
             unreachable: as of `LaneOutcome`.
         """
-        ended, payload = self.kept or (None, None)
-        if self.revoked and (ended is None or ended.status != "done"):
-            return None
-        kept = None if payload is None else bytes(whole(payload))
-        return msgspec.msgpack.encode(LaneOutcome(unreachable, ended, kept))
+        kept = list(self.kept.values())
+        if self.revoked:
+            kept = [one for one in kept if one[0].status == "done"]
+            if not kept:
+                return None
+        ends = tuple(
+            (ended, None if outcome is None else bytes(whole(outcome))) for ended, outcome in kept
+        )
+        return msgspec.msgpack.encode(LaneOutcome(unreachable, ends))

@@ -213,7 +213,7 @@ class _Execution(Generic[Arriving, Departing]):
         # The gangs of which a run here is the root; and the runs that are a part of one.
         self._gangs: dict[Attempt, RootPart] = {}
         self._parts: set[Attempt] = set()
-        # Each has one call at a time, whose run has the attempt of the lane.
+        # The runs of the calls of each have its attempt, one at a time.
         self._lanes: dict[Attempt, LaneRun] = {}
         self._questions: dict[Attempt, _Question] = {}
         self._end_of_worker = WorkerEnd(self._report_warned)
@@ -395,9 +395,19 @@ class _Execution(Generic[Arriving, Departing]):
         with suppress(trio.BrokenResourceError):  # the other end has left
             self._channel.post([(SeatOpen(attempt, invitation), None)])
 
+    @property
+    def _has_successors(self) -> bool:
+        """True if runs may wait for the ends of others."""
+        return bool(self._waiting.chains or self._lanes)
+
+    def _pop_successor(self, run: StartRun) -> tuple[StartRun, Any] | None:
+        """Return the run that begins when this one has ended, in its chain or lane; or None."""
+        lane = self._lanes.get(run.attempt)
+        return self._waiting.pop_successor(run) if lane is None else lane.pop_next()
+
     def _start_successor(self, run: StartRun) -> None:
         """Start the run that waits for the end of this one, if there is one."""
-        successor = self._waiting.pop_successor(run)
+        successor = self._pop_successor(run)
         if successor is not None:
             self._start(*successor)
 
@@ -444,12 +454,12 @@ class _Execution(Generic[Arriving, Departing]):
             await self._run_one(run, call, res, settings, pooled)
             # One that has set variables for itself is the last here.
             as_before = GVAR.is_all_but(context) and GVAR.surroundings is (settings or given)
-            if not as_before or pooled.cancelled or self._leaving or not self._waiting.chains:
+            if not as_before or pooled.cancelled or self._leaving or not self._has_successors:
                 break
             if trio.current_time() >= until:
                 await trio.lowlevel.checkpoint()
                 until = trio.current_time() + _TURN
-            successor = self._waiting.pop_successor(run)
+            successor = self._pop_successor(run)
             decoded = None if successor is None else self._decoded(*successor)
             if successor is None or decoded is None:
                 self._rest(pooled)
@@ -458,7 +468,7 @@ class _Execution(Generic[Arriving, Departing]):
             call, res, settings = decoded
             self._runs[run.attempt] = pooled
         self._rest(pooled)
-        if self._waiting.chains:
+        if self._has_successors:
             self._start_successor(run)
 
     def _rest(self, pooled: PooledNursery) -> None:

@@ -322,7 +322,8 @@ class Overview:
             done=mission.shown.done,
             failed=mission.shown.failed,
             retried=mission.shown.retried,
-            left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes, 0),
+            left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes, 0)
+            + mission.held_calls,
             running=None if running is None else running[mission.number] - mission.idle_lanes,
             outlook=None if outlook is None else self._outlook(mission.number, outlook),
             rate=mission.shown.pace.rate,

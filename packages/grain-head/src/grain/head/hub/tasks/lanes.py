@@ -3,28 +3,33 @@
 `grain.worker.lanes` has what a lane is, `grain.remote_exer.lanes` what missions do with it.
 Here a lane is a task like any other, but for these rules:
 
-1.  It starts at once or not at all, after all that waits has found no more room: what it asks for
-    is only lent, while nothing waits that a worker here could take. So it costs its mission no
-    turn. There are none for calls with a time limit, with alternatives, on several workers, or with
-    what the whole cluster has.
+1.  One that is *lent* starts at once or not at all, after all that waits has found no more room:
+    what it asks for is only lent, while nothing waits that a worker here could take. So it costs
+    its mission no turn. One that *waits* does so in the queue of its request, and costs a turn.
+    There are none for calls with a time limit, with alternatives, on several workers, or with what
+    the whole cluster has.
 2.  It has one run. When that is over, however it ends, the lane is over: its mission has the calls
     that it held run elsewhere, and each of them may have crashed with it. It outlives no worker: a
     call is brief, however long its lane was there.
-3.  While such a task waits, all lanes are recalled: each ends when the call that it has is over.
+3.  While anything waits, all that are lent are recalled: each ends when the call that it has is
+    over. One that has waited has a *slice*. When that is over, it is recalled as soon as something
+    waits that its worker could serve, but for lanes of its own queue: the longest served first, and
+    one lane for each that waits. What has a higher priority waits for no slice, nor does a task for
+    which the worker is reserved.
 4.  It is not a task of the user: it does not count as done or failed. Nothing is learned of its
     time, and nothing is sent ahead behind it. Its mission reports the calls that have ended in it,
     and a call that lasts. Displays show a lane as the call that lasts in it. Without one, they show
     only that its resources are in use.
-5.  A call that a lane held is submitted while that is resolved and not confirmed, by a number that
-    need not ascend; once only.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from grain.head.hub.state import CallInLane, FailedTask, TaskCourse, TaskRecord
-from grain.worker.messages import LANE, Recall
+from grain.worker.messages import Recall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,16 +39,21 @@ if TYPE_CHECKING:
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.quarantine import Quarantine
     from grain.head.hub.tasks.waiting import Waiting
-    from grain.head.messages import LaneFailure, LaneReport, Submit
-    from grain.head.scheduler.state import Start
+    from grain.head.messages import LaneFailure, LaneReport
+    from grain.head.scheduler.state import Start, TaskQueue
+
+SLICE = 0.02
+"""Seconds that a lane which has waited keeps what it has, whatever else waits."""
 
 
 class LaneTable:
     """The lanes of all missions.
 
     Attributes:
-        leases: as `Registry.lanes`.
+        leases: as `Registry.lanes`, the longest served first.
         idle: how many of them have no call that is known.
+        waiting: how many wait in each queue of the scheduler.
+        due: when `recall` is to be called next, if nothing else happens before; inf if never.
     """
 
     def __init__(
@@ -59,10 +69,16 @@ class LaneTable:
         self._asked: dict[TaskRecord, None] = {}
         self.leases = registry.lanes
         self.idle = 0
+        self.waiting: Counter[TaskQueue] = Counter()
+        self.due = math.inf
         waiting.lanes = self
 
-    def ask(self, task: TaskRecord, *, has_run: bool) -> None:
-        """Let a lane start at the next decision, or end it if it has had its run."""
+    def ask(self, task: TaskRecord, *, has_run: bool) -> bool:
+        """Let a lane start at the next decision, or end it if it has had its run.
+
+        Returns:
+            True if it is to wait as a task does.
+        """
         queue = task.queue
         assert queue is not None
         only = queue.only
@@ -75,8 +91,10 @@ class LaneTable:
         # run of the lane could run these twice.
         if has_run or not plain:
             self._outcomes.resolve(task, "crashed")
-        else:
+            return False
+        if not task.course.slices:
             self._asked[task] = None
+        return task.course.slices
 
     def withdraw(self, task: TaskRecord) -> None:
         """Forget a lane that was asked for; no effect if it was not."""
@@ -131,31 +149,60 @@ class LaneTable:
         """Return True if a task waits for what lanes may hold."""
         return self._scheduler.wants_room or bool(self._quarantine.waiting)
 
-    def recall(self) -> None:
-        """Recall all lanes, if anything waits."""
-        if self._anything_waits():
-            for lease in self.leases:
+    def recall(self, now: float) -> None:
+        """Recall lanes, as far as what waits could have what they hold."""
+        self.due = math.inf
+        if not self._anything_waits():
+            return
+        claims = [
+            [queue, count]
+            for _, _, queue in self._scheduler.in_order_of_service
+            if queue.serving_shapes and (count := queue.waiting)
+        ]
+        told = [lease for lease in self.leases if lease.recalled or lease.revoked]
+        for lease in told:
+            self._settle(lease, claims, math.inf)
+        for lease in self.leases:
+            if lease.recalled or lease.revoked:
+                continue
+            task = lease.task
+            if (
+                task is None
+                or not task.course.slices
+                or lease.worker.reserved
+                or self._scheduler.workers[lease.worker.number].reservation is not None
+                or self._settle(lease, claims, now)
+            ):
                 # Once on a connection: `Runs.confirm` forgets that when the worker is back, as the
                 # message may be lost.
-                if not (lease.recalled or lease.revoked):
-                    lease.recalled = True
-                    self._outgoing.post(lease.worker.link, Recall(lease.attempt))
+                lease.recalled = True
+                self._outgoing.post(lease.worker.link, Recall(lease.attempt))
 
-    def admits(self, mission: MissionRecord, message: Submit) -> bool:
-        """Return True if the call of a lane may be submitted (rule 5)."""
-        lane = mission.tasks.get(message.lane)
-        if lane is None or lane.function is not LANE or lane.ending is None:
-            return False
-        if message.lane in mission.left_lanes:
-            return False
-        mission.left_lanes.add(message.lane)
-        return True
+    def _settle(self, lease: LeaseRecord, claims: list[list[Any]], now: float) -> bool:
+        """Return True if a lane is to end for something that waits, which is settled with that."""
+        assert lease.scheduler_id is not None
+        scheduled = self._scheduler.tasks[lease.scheduler_id]
+        own = scheduled.queue
+        mask = self._scheduler.workers[lease.worker.number].shape.mask
+        for claim in claims:
+            queue, count = claim
+            if queue is own:
+                count -= self.waiting[queue]
+            if count <= 0 or not queue.open & mask:
+                continue
+            over = lease.began + SLICE
+            if now < over and queue.priority <= own.priority:
+                self.due = min(self.due, over)
+                continue
+            claim[1] -= 1
+            return True
+        return False
 
     # ---- the calls in lanes, for display
 
     def forget_calls(self, mission: MissionRecord) -> None:
         """Forget the calls that lanes have, as the mission reports them again."""
-        before, mission.lane_calls = mission.lane_calls, {}
+        before, mission.lane_calls, mission.held = mission.lane_calls, {}, ()
         self._show_calls(mission, before)
 
     def on_report(self, mission: MissionRecord, report: LaneReport, now: float) -> None:
@@ -165,6 +212,7 @@ class LaneTable:
             call.lane: CallInLane(call.task, call.function, now - call.seconds)
             for call in report.calls
         }
+        mission.held = report.held
         mission.last_task = max(mission.last_task, report.last)
         self._show_calls(mission, before.keys() | mission.lane_calls.keys())
         for count in report.counts:

@@ -86,17 +86,20 @@ class Prefetch:
         """Consider successors for a run that holds resources, at the next `growth`."""
         self._heads.append(lease)
 
-    def growth(self) -> Iterator[tuple[Chain, TaskQueue, int]]:
+    def growth(self, *, lanes_wait: bool = False) -> Iterator[tuple[Chain, TaskQueue, int]]:
         """Yield chains that are to be longer, each with the queue to take from and how many tasks.
 
         To be called after everything that can start has started. The caller takes the tasks from
         the queue and appends them before it asks for the next chain, as each has a share of what
         waits then.
+
+        Args:
+            lanes_wait: True if lanes do: no task goes before these, and a lane into no chain.
         """
         heads, self._heads = self._heads, []
         self._update_spans()
         queue = self._scheduler.sole_queue()
-        if queue is None or queue.only is None or queue.only.wtime is not None:
+        if lanes_wait or queue is None or queue.only is None or queue.only.wtime is not None:
             return
         if queue.shared or queue.learns or queue.barred is not None:
             return

@@ -129,7 +129,7 @@ class Runs:
     def send_prefetched(self) -> None:
         """Send brief tasks behind runs that have begun; after all that can start has started."""
         sent: dict[tuple[MissionRecord, WorkerRecord], list[tuple[int, int]]] = {}
-        for chain, queue, count in self._prefetch.growth():
+        for chain, queue, count in self._prefetch.growth(lanes_wait=bool(self._lanes.waiting)):
             worker = chain.head.worker
             last = chain.waiting[-1] if chain.waiting else chain.head
             # No mission may want that run; then this is a number that no task has.

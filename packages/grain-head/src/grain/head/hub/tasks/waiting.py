@@ -19,6 +19,7 @@ from grain.head.scheduler.outlived import seen, wants_worker
 from grain.worker.messages import LANE
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterable, Iterator
 
     from grain.head.hub.registry import Registry
@@ -29,10 +30,16 @@ if TYPE_CHECKING:
 
 
 class AskedLanes(Protocol):
-    """The part of `grain.head.hub.tasks.lanes.LaneTable` that takes the lanes that would wait."""
+    """The part of `grain.head.hub.tasks.lanes.LaneTable` that takes the lanes that would wait.
 
-    def ask(self, task: TaskRecord, *, has_run: bool) -> None:
-        """Let a lane start at the next decision, or end it."""
+    Attributes:
+        waiting: how many lanes wait in each queue of the scheduler.
+    """
+
+    waiting: Counter[TaskQueue]
+
+    def ask(self, task: TaskRecord, *, has_run: bool) -> bool:
+        """Let a lane start at the next decision, or end it; return True if it is to wait."""
 
     def withdraw(self, task: TaskRecord) -> None:
         """Forget a lane that was asked for; no effect if it was not."""
@@ -71,8 +78,11 @@ class Waiting:
         queue = task.queue
         assert queue is not None
         if task.function is LANE:
-            self.lanes.ask(task, has_run=has_run)
-            return
+            slices = task.course.slices
+            if not self.lanes.ask(task, has_run=has_run):
+                if slices:
+                    self._return_turn(task, queue)
+                return
         if task.mission.paused:
             task.alter().awaits = ITS_MISSION
             task.mission.parked[task] = None
@@ -97,6 +107,9 @@ class Waiting:
     def queue_up(self, task: TaskRecord, queue: TaskQueue) -> None:
         """Put a task into a queue of the scheduler."""
         scheduler_id = task.scheduler_id = next(self._registry.scheduler_ids)
+        if task.function is LANE:
+            task.queue = queue
+            self.lanes.waiting[queue] += 1
         self._scheduler.on_submitted(scheduler_id, queue, task.age, task.urgency, task)
 
     def hold_back(self, task: TaskRecord, worker: str) -> None:
@@ -141,6 +154,9 @@ class Waiting:
         course = task.course
         if task.scheduler_id is not None:
             task.age = self._scheduler.tasks[task.scheduler_id].age
+            if task.function is LANE and task.queue is not None:
+                self._leave_queue(task)
+                self._return_turn(task, task.queue)
             self._scheduler.on_cancelled(task.scheduler_id)
             task.scheduler_id = None
         elif course.suspect:
@@ -170,8 +186,22 @@ class Waiting:
         task.scheduler_id = None
         task.age = age = scheduled.age
         assert task.queue is not None
+        if task.function is LANE:
+            self._leave_queue(task)
         self._registry.shares.started(task.mission.share, age, task.queue.priority)
         return task
+
+    def _leave_queue(self, lane: TaskRecord) -> None:
+        """Count a lane no more among those that wait in a queue."""
+        assert lane.queue is not None
+        waiting = self.lanes.waiting
+        waiting[lane.queue] -= 1
+        if not waiting[lane.queue]:
+            del waiting[lane.queue]
+
+    def _return_turn(self, lane: TaskRecord, queue: TaskQueue) -> None:
+        """Give a mission the turn back that a lane has not used."""
+        self._registry.shares.return_turn(lane.mission.share, lane.age, queue.priority)
 
     def on_worker_over(self, worker: str, now: float) -> list[TaskRecord]:
         """Let tasks wait for room whose worker, of which they awaited a report, is over.
@@ -206,14 +236,14 @@ class Waiting:
         for task in reversed(waiting):
             self.withdraw(task)
         for task in waiting:
-            self.enqueue(task, now)
+            self.enqueue(task, now, has_run=False)
 
     def resume(self, mission: MissionRecord, now: float) -> None:
         """Let the parked tasks of a mission wait for room."""
         mission.paused = False
         for task in sorted(mission.parked, key=lambda task: task.age):
             self.withdraw(task)
-            self.enqueue(task, now)
+            self.enqueue(task, now, has_run=False)
 
     # ---- questions
 
