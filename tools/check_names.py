@@ -16,7 +16,6 @@ IN_TWO_ROOMS = {
     "Chain": "runs that follow each other, as the scheduler plans them and as the agent has them",
     "Ended": "the end of a run or of an attempt, as a message and as a file",
     "Executor": "what takes work, in the words of `concurrent.futures` and in those of Snakemake",
-    "Explanation": "why a task waits, by the scheduler and by an event log",
     "Function": "the tasks of a function, and the function as it travels to a runner",
     "LostWorker": "a worker that is lost, for the scheduler and for a mission",
     "Mission": "a mission as displays have it, and in its own process",

@@ -27,8 +27,8 @@ FORMS = {
         "facts.rows.Run",
     ),
     "task": (
-        "Submission", "OpenTask", "LoggedTask", "TaskFacts", "WhyAnswer", "Explanation", "PastTask",
-        "RowTask", "facts.rows.Task",
+        "Submission", "OpenTask", "LoggedTask", "TaskFacts", "WhyAnswer", "query.Explanation",
+        "PastTask", "RowTask", "facts.rows.Task",
     ),
     "function": (
         "FunctionTotals", "OpenCounts", "FunctionSummary", "FunctionRow", "CallKindNow",

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from grain.cli.top.tables.grid import (
     Gauge,
     RowOrder,
-    RowTask,
     Table,
     arranged,
     next_column,
@@ -19,13 +18,14 @@ from grain.cli.top.tables.overview import tables
 from grain.cli.top.tables.tasks import Use, busy_text, failures_table, memory_text, use_of
 from grain.cli.top.tables.verdict import totals
 from grain.edge.questions import ProgramsAnswer, ProgramState
+from grain.facts.rows import Run
 from grain_testkit.overviews import failure, function, mission, outlook, overview, queue, worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.edge.questions import FunctionRow, MissionOutlook, OverviewAnswer
-    from grain.facts.rows import Run, Worker
+    from grain.facts.rows import Worker
 
 
 def made(
@@ -142,7 +142,9 @@ def test_running_tasks_are_named_as_commands_take_them_the_longest_first() -> No
 
     assert ["opt:3", "screen:2", "opt:1"] == column(table, "TASK")
     assert ["00:03:00", "00:02:00", "00:01:00"] == column(table, "TIME")
-    assert RowTask("mission0", 3, "opt:3", "w093015-0") == table.rows[0].about
+    about = table.rows[0].about
+    assert about is not None
+    assert ("mission0", 3, "opt:3") == (about.mission, about.task, about.name)
 
 
 def test_a_running_task_shows_what_it_uses() -> None:
@@ -198,7 +200,8 @@ def test_what_waits_has_the_reason() -> None:
 
     assert ["3000", "1500", "1000"] == column(table, "TASKS")
     assert "opt:500" == column(table, "OLDEST")[0]
-    assert RowTask("mission0", 500, "opt:500") == table.rows[0].about
+    run = Run(mission="mission0", task=500, name="opt:500", state="waiting")
+    assert run == table.rows[0].about
     assert "not enough Cores free on any of the 3 workers" == column(table, "WHY")[0]
 
 

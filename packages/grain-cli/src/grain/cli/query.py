@@ -12,7 +12,6 @@ from grain.edge.questions import (
     Ask,
     CallAnswer,
     ProgramsAnswer,
-    ProgramState,
     StateAnswer,
     WhyAnswer,
     unpack,
@@ -53,24 +52,12 @@ class NobodyThere(NoScheduler):
     """There is no scheduler, and nothing is known to be wrong."""
 
 
-class Explanation(WhyAnswer, frozen=True, omit_defaults=True):
-    """The state of a task and the reasons for it, by the scheduler or by an event log.
-
-    Attributes:
-        runs: those that have ended, as an event log has them.
-    """
-
-    call: str | None = None
-    programs: list[ProgramState] | None = None
-    runs: list[dict[str, Any]] | None = None
-
-
 def explanation_of(
     why: WhyAnswer, call: CallAnswer | None, programs: ProgramsAnswer | None
-) -> Explanation:
+) -> WhyAnswer:
     """Put the answers about a task together; None stands for an answer that did not come."""
-    return Explanation(
-        **msgspec.structs.asdict(why),
+    return msgspec.structs.replace(
+        why,
         call=call.call or None if call is not None else None,
         programs=programs.programs or None if programs is not None else None,
     )
@@ -140,7 +127,7 @@ def ask_all(
 
 def explain(
     config: Config, mission: str, number: int, *, patience: float = PATIENCE, call: bool = True
-) -> Explanation:
+) -> WhyAnswer:
     """Ask the scheduler about a task, and whom it knows to know more, if they are not busy.
 
     Args:

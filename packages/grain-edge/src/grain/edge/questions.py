@@ -298,6 +298,9 @@ class WhyAnswer(Part, frozen=True, omit_defaults=True):
         ended: how it has ended: ``"value"``, ``"error"``, ``"crashed"`` or ``"cancelled"``.
         why: of a failure, the reason in a line.
         mission_id: the id of its mission, as several may have one name.
+        call: as of `CallAnswer`, which its mission knows.
+        programs: as of `ProgramsAnswer`, which its worker knows.
+        runs: those that have ended, as an event log has them.
     """
 
     task: int
@@ -311,6 +314,9 @@ class WhyAnswer(Part, frozen=True, omit_defaults=True):
     ended: str | None = None
     why: str | None = None
     mission_id: str | None = None
+    call: str | None = None
+    programs: list[ProgramState] | None = None
+    runs: list[dict[str, Any]] | None = None
 
 
 class CallAnswer(Part, frozen=True):

@@ -63,12 +63,14 @@ class LoggedRun(NamedTuple):
     """A run of a task.
 
     Attributes:
-        seconds: how long it had its resources.
+        seconds: how long it had its resources; while the log is read, without ``before``.
         crashed: True if its process died, and the task runs again.
+        before: the seconds from the line of its start until its tasklet began.
     """
 
     seconds: float
     crashed: bool = False
+    before: float = 0.0
 
 
 class LoggedTask:
@@ -159,22 +161,6 @@ def workload_of(lines: Iterable[AnyLine]) -> Workload:
     return builder.workload()
 
 
-class _TimedRun(NamedTuple):
-    """A run as its log times it.
-
-    Attributes:
-        task: the index of its task.
-        before: the seconds from the line of its start until its tasklet began.
-        seconds: the seconds from then until its end was known.
-        crashed: True if its process died, and the task runs again.
-    """
-
-    task: int
-    before: float
-    seconds: float
-    crashed: bool
-
-
 class _Open:
     """A task that has not ended.
 
@@ -219,7 +205,8 @@ class WorkloadBuilder:
         self._lost: dict[str, list[tuple[float, int]]] = {}
         self._last_outcome = 0.0
         self._brief = 0
-        self._runs: list[_TimedRun] = []
+        # With the index of its task, each.
+        self._runs: list[tuple[int, LoggedRun]] = []
         self._stretch = Stretch(0.0, None)
         # The line that ends the stretch: what it counts stands behind, at the same time.
         self._standing: tuple[float, StandingTasks] | None = None
@@ -307,9 +294,9 @@ class WorkloadBuilder:
         """Take the brief tasks of a stretch that is over; another one begins."""
         runs, bundles = self._stretch.ends(until, standing)
         for index, seconds in runs:
-            run = self._runs[index]
+            task, run = self._runs[index]
             if run.seconds < seconds:
-                self._runs[index] = run._replace(before=0.0, seconds=seconds)
+                self._runs[index] = task, LoggedRun(seconds, run.crashed)
         self._add_bundles(bundles)
         self._stretch, self._standing = Stretch(until, standing), None
 
@@ -381,12 +368,10 @@ class WorkloadBuilder:
             started = now if run.started is None else run.started - first
             given = started if opened.given is None else opened.given
             crashed = not run.final
-            timed = _TimedRun(
-                opened.index, max(0.0, started - given), max(0.0, now - started), crashed
-            )
+            timed = LoggedRun(max(0.0, now - started), crashed, max(0.0, started - given))
             if run.started is not None and run.state == "value":
                 self._stretch.take(run.function, run.seconds, len(self._runs))
-            self._runs.append(timed)
+            self._runs.append((opened.index, timed))
         if run.state == "lost":
             given = now if opened.given is None else opened.given
             self._lost.setdefault(run.worker, []).append((given, opened.index))
@@ -428,10 +413,10 @@ class WorkloadBuilder:
         A task that is sent ahead waits on its worker after the line of its start, which must not
         count: so what lies before a run counts only as far as it is usual.
         """
-        earlier = sorted(run.before for run in self._runs)
+        earlier = sorted(run.before for _, run in self._runs)
         most = 3 * earlier[len(earlier) // 10] if earlier else 0.0
-        for run in self._runs:
-            task = self._tasks[run.task]
+        for index, run in self._runs:
+            task = self._tasks[index]
             seconds = run.seconds + min(run.before, most)
             task.runs = (*task.runs, LoggedRun(seconds, run.crashed))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli.history.logs import lines_of, state_of
 from grain.cli.mission_names import find_log
-from grain.cli.query import Explanation
+from grain.edge.questions import WhyAnswer
 from grain.eventlog.reader import LogReader
 from grain.eventlog.schema import BriefTasks, LogStarted, TaskSubmitted
 from grain.facts.fold import Fold
@@ -107,7 +107,7 @@ def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
 class Logged(NamedTuple):
     """The explanation of a task by the event log of its mission."""
 
-    explanation: Explanation
+    explanation: WhyAnswer
     mission_runs: bool
 
 
@@ -143,14 +143,14 @@ def past_in_log(config: Config, mission: str, number: int) -> Logged | None:
 _PAST = {"failed": "has failed", "killed": "was killed", "interrupted": "was interrupted"}
 
 
-def explanation_of(past: PastTask, state: str) -> Explanation:
+def explanation_of(past: PastTask, state: str) -> WhyAnswer:
     """Return what became of a task."""
     if past.was_brief:
         return _brief(past)
     if past.open is not None:
         return _open(past, past.open, state)
     last = past.runs[-1]
-    return Explanation(
+    return WhyAnswer(
         past.number,
         "ended",
         [_verdict(past), *_facts(past, last)],
@@ -161,17 +161,17 @@ def explanation_of(past: PastTask, state: str) -> Explanation:
     )
 
 
-def _never(past: PastTask, state: str) -> Explanation:
+def _never(past: PastTask, state: str) -> WhyAnswer:
     """Return the answer for a number that no task of the mission has, as far as its log goes."""
     last = max(past.last, past.listed + past.brief.total())
     tasks = f"the last one is {last}" if last else "it has none"
     why = f"the mission has submitted no task of this number: {tasks}"
     if state == "running":
         why += ", as its event log has it, which is a few seconds behind"
-    return Explanation(past.number, "unknown", [why])
+    return WhyAnswer(past.number, "unknown", [why])
 
 
-def _brief(past: PastTask) -> Explanation:
+def _brief(past: PastTask) -> WhyAnswer:
     """Return the answer for a task that was counted with others."""
     count = past.brief.total()
     names = ", ".join(name for name, _ in past.brief.most_common(_LISTED))
@@ -180,10 +180,10 @@ def _brief(past: PastTask) -> Explanation:
         "each ended with a value after a single run, within seconds of its submission"
     )
     function = names if len(past.brief) == 1 else ""
-    return Explanation(past.number, "ended", [why], function, ended="value", runs=[])
+    return WhyAnswer(past.number, "ended", [why], function, ended="value", runs=[])
 
 
-def _open(past: PastTask, task: Task, state: str) -> Explanation:
+def _open(past: PastTask, task: Task, state: str) -> WhyAnswer:
     """Return the answer for a task that has not ended, or had not when its mission did."""
     over = state != "running"
     ran = task.started is not None
@@ -195,7 +195,7 @@ def _open(past: PastTask, task: Task, state: str) -> Explanation:
     reasons = [f"it {verb}{where} since {began}, for {length}{until}"]
     if task.asked:
         reasons.append(f"it asks for {task.asked}")
-    return Explanation(
+    return WhyAnswer(
         past.number,
         "ended" if over else "running" if ran else "waiting",
         [*reasons, *_earlier(past.runs, past)],

@@ -15,8 +15,8 @@ from grain.cli.show import clean, explanation_facts, explanation_state, print_js
 
 if TYPE_CHECKING:
     from grain.cli.history.past_task import Logged
-    from grain.cli.query import Explanation
     from grain.config import Config
+    from grain.edge.questions import WhyAnswer
     from grain.queue.folder import Queue
     from grain.queue.selectors import Selected
 
@@ -116,7 +116,7 @@ def _explain_jobs(
         click.echo(clean(line))
 
 
-def _explanation(config: Config, mission: str, number: int, patience: float) -> Explanation:
+def _explanation(config: Config, mission: str, number: int, patience: float) -> WhyAnswer:
     """Return what the scheduler says of a task, or the log of its mission.
 
     Raises:

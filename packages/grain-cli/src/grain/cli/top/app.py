@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from grain.cli.top.tables.grid import RowTask, TableRow
+    from grain.cli.top.tables.grid import TableRow
+    from grain.facts.rows import Run
 
 _Form = TypeVar("_Form")
 
@@ -259,7 +260,7 @@ class Top(App[int]):
             return
         running = self.screen_stack[0].query_one("#running", Pane)
         tasks = [row.about for row in running.seen if row.about is not None][:_USES]
-        seen = {(task.mission, task.number) for task in tasks}
+        seen = {(task.mission, task.task) for task in tasks}
         self._uses = {key: use for key, use in self._uses.items() if key in seen}
         self._asked = {key: at for key, at in self._asked.items() if key in seen}
         now = time.monotonic()
@@ -419,7 +420,7 @@ class Top(App[int]):
     def action_cancel(self) -> None:
         """Ask whether a task is to end."""
         screen, pane = self.screen, self._pane
-        task: RowTask | None = None
+        task: Run | None = None
         if isinstance(screen, TaskScreen):
             task = screen.about
         elif pane is not None and pane.row is not None and pane.id != "failures":
@@ -429,7 +430,7 @@ class Top(App[int]):
             return
         name = task.name
         text = f"Cancel task {name}?\nWhat awaits it gets an exception."
-        question = Ask("cancel", mission=task.mission, task=task.number, by=who())
+        question = Ask("cancel", mission=task.mission, task=task.task, by=who())
         self._confirm(text, question, FoundAnswer, lambda answer: _cancelled(answer, name))
 
     def _confirm(

@@ -8,16 +8,16 @@ from msgspec.structs import replace
 
 from grain.cli.columns import Column
 from grain.cli.show import clean
-from grain.cli.top.tables.grid import RowTask, Shown, Table, TableRow, table_row
+from grain.cli.top.tables.grid import Shown, Table, TableRow, table_row
 from grain.eventlog.causes import cause_of, headline
-from grain.facts.rows import Causes, why
+from grain.facts.rows import Causes, Run, why
 from grain.resource.figures import clock, counted, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from grain.edge.questions import OverviewAnswer, ProgramsAnswer
-    from grain.facts.rows import Cause, Mission, Queue, Run
+    from grain.facts.rows import Cause, Mission, Queue
 
 
 class Use(NamedTuple):
@@ -63,7 +63,7 @@ def runs_table(
         label = clean(mission.label) if mission else f"mission {clean(run.mission[:8])}"
         use = uses.get((mission.id, run.task)) if mission else None
         row = _RunningTask(run, f"{label}:{run.task}", worker, at, use)
-        about = RowTask(mission.id, run.task, row.name, clean(worker)) if mission else None
+        about = replace(run, name=row.name) if mission else None
         rows.append(table_row(RUNNING, row, f"{run.mission}:{run.task}", about=about))
     columns = RUNNING
     if not uses:  # no worker has reported on programs
@@ -169,11 +169,14 @@ TOO_FEW = " workers are needed at once, and "
 
 
 def _name(queue: Queue) -> str:
-    return clean(queue.oldest) or clean(queue.mission) or "-"
+    label = clean(queue.mission)
+    return clean(queue.oldest) or label or "-"
 
 
-def _oldest(queue: Queue) -> RowTask | None:
-    return RowTask(queue.mission_id, queue.task, _name(queue)) if queue.task else None
+def _oldest(queue: Queue) -> Run | None:
+    if not queue.task:
+        return None
+    return Run(mission=queue.mission_id, name=_name(queue), task=queue.task, state="waiting")
 
 
 def _style(queue: Queue) -> str:
@@ -271,5 +274,5 @@ def _failure(run: Run, at: float) -> TableRow:
     return table_row(_FAILED, (run, at), key, "warn" if run.again else "bad", _about(run))
 
 
-def _about(run: Run) -> RowTask:
-    return RowTask(run.mission, run.task, clean(run.name), clean(run.worker))
+def _about(run: Run) -> Run:
+    return replace(run, name=clean(run.name))

@@ -25,9 +25,8 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from grain.edge.questions import MissionOutlook, OverviewAnswer, RunsAnswer, pack
-from grain.eventlog.usage import RunMember
 from grain.facts.rows import Mission, Queue, Run, Worker
-from grain.head.hub.answers.snapshot import cluster_state, used_parts, worker_state
+from grain.head.hub.answers.snapshot import cluster_state, ended_run, used_parts, worker_state
 from grain.head.hub.names import labels, peer_label
 from grain.head.hub.state import CallInLane
 from grain.head.scheduler.explain import full_text, reserved_text, too_few_text
@@ -408,26 +407,10 @@ class Overview:
         )
 
     def _failure(self, failed: FailedTask, own: dict[int, str]) -> Run:
-        task, worker, began, at, why = failed.ended
-        mission = task.mission
+        run = ended_run(self._registry, failed.ended)
+        mission = failed.ended[0].mission
         label = own.get(mission.number) or mission.name or mission.id[:8]
-        # A mission names the class of an exception and what that says; a hub how a process died.
-        error, _, message = why.partition(": ") if task.how == "error" else ("", "", why)
-        wall = self._registry.wall_time
-        return Run(
-            mission=mission.id,
-            name=f"{label}:{task.number}",
-            task=task.number,
-            function=mission.shown.function_names.get(task.function, ""),
-            state=task.how,
-            again=failed.retried,
-            members=(RunMember(worker=worker),),
-            started=wall(began),
-            ended=wall(at),
-            seconds=max(0.0, at - began),
-            error=error,
-            message=message,
-        )
+        return replace(run, name=f"{label}:{run.task}", again=failed.retried)
 
 
 def measured(computing: float, unknown: float, given: float) -> float | None:

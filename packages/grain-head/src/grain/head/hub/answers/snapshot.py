@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, astuple
 
 from grain.edge.questions import ClusterState, PeerVersions, StateAnswer
-from grain.facts.rows import Mission, Queue, Worker
+from grain.eventlog.usage import RunMember
+from grain.facts.rows import Mission, Queue, Run, Worker
 from grain.head.hub.names import find_peer, labels
 from grain.head.scheduler.explain import closed_texts, full_text, reserved_text, why_never
 from grain.resource import Opaque, to_data
@@ -23,7 +24,7 @@ from grain.worker.messages import LANE
 if TYPE_CHECKING:
     from grain.edge.questions import TaskCounts
     from grain.head.hub.registry import Registry
-    from grain.head.hub.state import MissionRecord, TaskRecord, WorkerRecord
+    from grain.head.hub.state import EndedTask, MissionRecord, TaskRecord, WorkerRecord
     from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import TaskQueue
@@ -91,26 +92,14 @@ def cluster_state(registry: Registry) -> list[ClusterState]:
     ]
 
 
-class TaskFacts(TypedDict, total=False):
-    """The facts on a task beside its state, which are those of a `WhyAnswer`."""
-
-    function: str
-    worker: str
-    host: str
-    began: float
-    seconds: float
-    ended: str
-    why: str
-
-
-def task_facts(
+def known_run(
     registry: Registry, lanes: LaneTable, mission: MissionRecord, number: int, now: float
-) -> TaskFacts:
-    """Return what is known of a task beside its state.
+) -> Run | None:
+    """Return what is known of a task beside the reasons for its state.
 
     Returns:
-        The function for a waiting task; all but the host for a task that ended not long ago;
-        nothing for a task that is not known any more.
+        The run that goes on, or the last one of a task that ended not long ago, without its host;
+        the function of a waiting task. None for a task that is not known any more.
     """
     task = find_task(mission, number)
     lease = lanes.run_of(mission, number) if task is None else task.lease
@@ -119,26 +108,42 @@ def task_facts(
         function, began = lease.task.function, lease.began
         if lease.call is not None:
             _, function, began = lease.call
-        return {
-            "function": mission.shown.function_names.get(function, ""),
-            "worker": lease.worker.name,
-            "host": lease.worker.host,
-            "began": registry.wall_time(began),
-            "seconds": now - began,
-        }
-    for ended, worker, began, at, why in reversed(registry.ended_tasks):
-        if ended.mission is mission and ended.number == number:
-            return {
-                "function": mission.shown.function_names.get(ended.function, ""),
-                "worker": worker,
-                "began": registry.wall_time(began),
-                "seconds": at - began,
-                "ended": ended.how,
-                "why": why,
-            }
+        return Run(
+            mission=mission.id,
+            task=number,
+            function=mission.shown.function_names.get(function, ""),
+            state="running",
+            final=False,
+            members=(RunMember(worker=lease.worker.name, host=lease.worker.host),),
+            started=registry.wall_time(began),
+            seconds=now - began,
+        )
+    for ended in reversed(registry.ended_tasks):
+        if ended[0].mission is mission and ended[0].number == number:
+            return ended_run(registry, ended)
     if task is not None:
-        return {"function": mission.shown.function_names.get(task.function, "")}
-    return {}
+        function_name = mission.shown.function_names.get(task.function, "")
+        return Run(mission=mission.id, task=number, function=function_name, state="waiting")
+    return None
+
+
+def ended_run(registry: Registry, ended: EndedTask) -> Run:
+    """Return the run of a task that was resolved."""
+    task, worker, began, at, why = ended
+    # A mission names the class of an exception and what that says; a hub how a process died.
+    error, _, message = why.partition(": ") if task.how == "error" else ("", "", why)
+    return Run(
+        mission=task.mission.id,
+        task=task.number,
+        function=task.mission.shown.function_names.get(task.function, ""),
+        state=task.how,
+        members=(RunMember(worker=worker),),
+        started=registry.wall_time(began),
+        ended=registry.wall_time(at),
+        seconds=max(0.0, at - began),
+        error=error,
+        message=message,
+    )
 
 
 def find_mission(registry: Registry, word: str) -> MissionRecord | None:
