@@ -58,7 +58,7 @@ _COLUMNS: tuple[Column[Run], ...] = (
     Column("function", lambda run: run.function),
     Column("outcome", lambda run: run.state),
     Column("final", lambda run: run.final, kind=bool),
-    Column("attempt", lambda run: run.attempt, kind=int),
+    Column("attempt", lambda run: None if run.state in _OPEN else run.attempt, kind=int),
     Column("retry_of", lambda run: run.retry_of or None, kind=int),
     Column("worker", lambda run: run.worker),
     Column("host", lambda run: run.host),
