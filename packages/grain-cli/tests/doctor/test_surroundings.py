@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 from grain.cli.doctor import disk, peers
 from grain.config import Config
@@ -142,7 +143,7 @@ def test_a_home_that_cannot_be_written_to_fails(monkeypatch: pytest.MonkeyPatch)
     assert finding.says.startswith("/proc cannot be written to: ")
 
 
-OLD, NEW = (PeerVersions("Python 3.11", "3.11.7", grain) for grain in ("1.0.0", "1.0.1"))
+OLD, NEW = (asdict(PeerVersions("Python 3.11", "3.11.7", grain)) for grain in ("1.0.0", "1.0.1"))
 WORKER, MISSION = states.worker("x", versions=OLD), states.mission("x", versions=OLD)
 
 

@@ -286,6 +286,7 @@ def test_a_row_for_each_run_and_each_open_task() -> None:
     rows = list(csv.DictReader(io.StringIO(history("--csv", "opt").stdout)))
 
     assert ["lost", "value", "error", "value", "error", "running"] == [r["outcome"] for r in rows]
+    assert ("", "") == (rows[-1]["attempt"], rows[-1]["ended"])  # it goes on
     assert ["2", "1", "3", "2", "4", "5"] == [row["task"] for row in rows]
     names = ("run_seconds", "cpu_user_seconds", "peak_memory_gb", "memory_gb", "exit_statuses")
     assert ["360.0", "720.0", "3.1", "8.0", "0:1"] == [rows[1][name] for name in names]

@@ -408,6 +408,16 @@ def test_rows_are_sorted_by_numbers_from_the_largest_and_by_words_from_a() -> No
     assert [f"w093015-{n}" for n in (2, 1, 0)] == names(table, RowOrder(reverse=True))
 
 
+def test_rows_that_lack_a_value_are_sorted_with_the_others() -> None:
+    """As missions of which the scheduler does not count what runs."""
+    missions = [mission(0, running=None), mission(1, running=3), mission(2, running=0)]
+    table = made(replace(overview(), missions=missions), "missions")
+    for column in table.columns:
+        assert 3 == len(names(table, RowOrder(column.name)))
+    ranked = names(table, RowOrder("RUNS"))
+    assert [table.rows[at].cells[0] for at in (1, 2, 0)] == ranked
+
+
 def test_a_sort_by_a_column_that_is_not_there_changes_nothing() -> None:
     table = made(overview(workers=3), "workers")
 

@@ -54,8 +54,9 @@ class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
     kind: type = str
 
     def shown(self, row: R) -> str:
-        """Return the figure of a row as text."""
-        return self.text(self.value(row))
+        """Return the figure of a row as text; one that is a text, be it marked up, as it is."""
+        value = self.value(row)
+        return value if self.text is str and isinstance(value, str) else self.text(value)
 
     def laid(self, text: str, cut: str | None) -> str:
         """Return a text in this column of a format; `cut` as of the column."""

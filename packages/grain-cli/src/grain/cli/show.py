@@ -61,7 +61,8 @@ def _without(categories: Collection[str], text: str, keep: str) -> str:
         one = found[0]
         return one if one in keep or unicodedata.category(one) not in categories else "?"
 
-    return _PERHAPS.sub(shown, text)
+    # Most texts have none, and lists have very many.
+    return text if text.isprintable() else _PERHAPS.sub(shown, text)
 
 
 def in_several_clusters(workers: Iterable[Worker]) -> bool:

@@ -31,13 +31,14 @@ def write_csv(rows: Iterable[R], columns: Sequence[Column[R]], out: TextIO) -> N
     """
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.name for column in columns])
-    writer.writerows([_cell(column.value(row)) for column in columns] for row in rows)
+    values = [column.value for column in columns]
+    writer.writerows([_cell(value(row)) for value in values] for row in rows)
 
 
 def _cell(value: object) -> object:
     """Return a value as it is written: messages of exceptions must not control a terminal."""
     if isinstance(value, str):
-        return value if value.isprintable() else clean(value)
+        return clean(value)
     return "" if value is None else value
 
 

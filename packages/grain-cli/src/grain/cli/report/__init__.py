@@ -20,5 +20,6 @@ Map:
 - ``trace``: a trace for Perfetto
 - ``command``: the command `grain report`
 - ``watching``: the page of a mission that runs
+- ``tables``: the tables of the page
 - ``page``: the page; its template, style and script are in templates
 """

@@ -19,7 +19,6 @@ from markupsafe import Markup
 
 from grain.cli.report import charts
 from grain.cli.report.figures import (
-    NOTHING,
     USUAL_ROWS,
     hours,
     left_out,
@@ -28,6 +27,7 @@ from grain.cli.report.figures import (
 )
 from grain.cli.report.graph import graph, summed
 from grain.cli.report.sufficient import sufficient
+from grain.cli.report.tables import FUNCTIONS, GRAPH, NAMELESS, WAITS, WORKERS, waits_of
 from grain.cli.report.verdict import reasons_of_never, verdict
 from grain.cli.show import clean
 from grain.cli.verdict.texts import shortened
@@ -37,7 +37,7 @@ from grain.resource.figures import amount, counted, span
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from grain.cli.report.collecting import Report, WorkerTrack
+    from grain.cli.report.collecting import Report
     from grain.cli.report.critical_path import PathStep
     from grain.cli.report.figures import Rows
     from grain.cli.report.verdict import Finding
@@ -51,8 +51,6 @@ _BOX_NAME = 38  # characters in a box
 _LEGEND_NAME = 44
 
 _LATE = 0.01  # of the whole: what comes after the last run is worth a remark if it is more
-
-_NAMELESS = "(unknown function)"
 
 
 def render(
@@ -175,7 +173,8 @@ class _View:
             "tiles": list(self._tiles()),
             "sentences": list(self._sentences({one.text for one in findings})),
             "charts": pictures,
-            "workers": [self._worker(one) for one in report.workers[: self._rows.workers]],
+            "workers": report.workers[: self._rows.workers],
+            "worker_columns": WORKERS,
             "more_workers": left_out(len(report.workers), self._rows.workers, "worker"),
             "map": charts.worker_map(report.workers, report.span),
             "timeline": timeline,
@@ -183,11 +182,14 @@ class _View:
             "static": charts.static_timeline(report.timeline, report.span, self._colours),
             "legend": list(self._legend()),
             "queue": list(self._queue()) if tasks and report.span > 0 else None,
-            "waits": [row for one in self._listed() for row in _waits(one)],
+            "waits": [row for one in self._listed() for row in waits_of(one)],
+            "wait_columns": WAITS,
             "graphs": graphs,
             "graph_note": self._graph_note(graphs),
             "graph_table": self._graph_table(),
-            "functions": [self._function(one) for one in self._listed()],
+            "graph_columns": GRAPH,
+            "functions": [(one, self._styles.get(one.name, "")) for one in self._listed()],
+            "function_columns": FUNCTIONS,
             "more_functions": left_out(len(self._ranked), self._rows.functions, "function"),
             "requests": [self._request(one) for one in self._ranked[: self._rows.cards]],
             "requests_note": self._requests_note(),
@@ -368,19 +370,18 @@ class _View:
 
     def _box(self, one: Function | None, name: str) -> dict[str, str]:
         return {
-            "name": shortened(clean(name) or _NAMELESS, _BOX_NAME),
-            "full": name or _NAMELESS,
+            "name": shortened(clean(name) or NAMELESS, _BOX_NAME),
+            "full": name or NAMELESS,
             "style": self._styles.get(name, f"f{charts.COLOURS}"),
             "tasks": counted(0 if one is None else one.tasks, "task"),
             "failed": f"{one.failed:,}" if one is not None and one.failed else "",
         }
 
-    def _graph_table(self) -> list[tuple[str, str, str]]:
+    def _graph_table(self) -> list[tuple[str, str, int]]:
         names = self._report.functions
         found = sorted(self._report.edges.items(), key=lambda one: -one[1])
         return [
-            (names[one] or _NAMELESS, names[two] or _NAMELESS, f"{tasks:,}")
-            for (one, two), tasks in found[: self._rows.functions]
+            (names[one], names[two], tasks) for (one, two), tasks in found[: self._rows.functions]
         ]
 
     def _graph_note(self, pictures: list[dict[str, Any]]) -> str:
@@ -404,7 +405,7 @@ class _View:
         report = self._report
         if not report.timeline.lanes or report.span <= 0:
             return None
-        names = [clean(name) or _NAMELESS for name in report.functions]
+        names = [clean(name) or NAMELESS for name in report.functions]
         data = charts.timeline_data(report.timeline, report.span, names, self._rows.workers)
         data["colours"] = self._colours
         data["others"] = charts.COLOURS
@@ -445,41 +446,8 @@ class _View:
 
     # ---- tables
 
-    def _worker(self, worker: WorkerTrack) -> dict[str, str]:
-        return {
-            "name": worker.name,
-            "host": worker.host,
-            "job": worker.job,
-            "offers": " & ".join(
-                f"{kind}({amount:g})" for kind, amount in worker.resources.items()
-            ),
-            "joined": span(worker.joined),
-            "left": "" if worker.left is None else span(worker.left),
-            "why": worker.why,
-            "runs": f"{worker.runs:,}",
-            "hours": hours(worker.core_seconds),
-            "busy": share(worker.core_seconds, worker.offered),
-        }
-
-    def _function(self, one: Function) -> dict[str, str]:
-        return {
-            "name": one.name or _NAMELESS,
-            "style": self._styles.get(one.name, ""),
-            "tasks": f"{one.tasks:,}",
-            "done": f"{one.done:,}" + (f" ({one.cached:,} from the cache)" if one.cached else ""),
-            "failed": f"{one.failed:,}",
-            "retried": f"{one.retried:,}",
-            "hours": hours(one.core_seconds),
-            "wasted": share(one.wasted_core_seconds, one.core_seconds),
-            "median": span(one.seconds.quantile(0.5)) if one.seconds.count else NOTHING,
-            "longest": span(one.seconds.most) if one.seconds.count else NOTHING,
-            "memory": f"{amount(one.memory.quantile(0.5))} GB" if one.memory.count else NOTHING,
-            "most_memory": f"{amount(one.memory.most)} GB" if one.memory.count else NOTHING,
-            "cpu": share(one.cpu_seconds, one.core_seconds) if one.cpu_seconds else NOTHING,
-        }
-
     def _request(self, one: Function) -> dict[str, Any]:
-        name = one.name or _NAMELESS
+        name = one.name or NAMELESS
         enough = sufficient(one)
         requests = sorted(one.requests.items(), key=lambda item: -item[1])
         (most, _), *others = requests or [("", 0)]
@@ -543,7 +511,7 @@ class _View:
         return {
             "runs": f"{one.runs:,}",
             "final": f"{one.final:,}",
-            "function": one.function or _NAMELESS,
+            "function": one.function or NAMELESS,
             # Of a program, how it ended and why; of an exception, its class: the rest is beside.
             "cause": one.kind if one.how.startswith(f"{one.kind}: ") else one.how,
             "first": f"task {first.task}{where}{after}",
@@ -634,7 +602,7 @@ class _View:
         return {
             "gap": "",
             "task": str(step.task),
-            "function": self._report.functions[step.function] or _NAMELESS,
+            "function": self._report.functions[step.function] or NAMELESS,
             "submitted": span(step.submitted),
             "own": span(max(0.0, step.submitted - step.after)),
             "waited": span(step.started - step.submitted),
@@ -677,22 +645,8 @@ def _tile(name: str, figure: str, note: str, *, unit: str = "", style: str = "")
     return {"name": name, "figure": figure, "note": note, "unit": unit, "style": style}
 
 
-def _waits(one: Function) -> Iterator[dict[str, str]]:
-    """Yield the waits for runs, and those of tasks that never ran."""
-    for waited, note in ((one.waited, ""), (one.never_ran, "never ran")):
-        if waited.count:
-            yield {
-                "name": one.name or _NAMELESS,
-                "note": note,
-                "runs": f"{waited.count:,}",
-                "median": span(waited.quantile(0.5)),
-                "most": span(waited.quantile(0.9)),
-                "longest": span(waited.most),
-            }
-
-
 def _in_legend(name: str) -> str:
-    return shortened(clean(name) or _NAMELESS, _LEGEND_NAME)
+    return shortened(clean(name) or NAMELESS, _LEGEND_NAME)
 
 
 def _moment(at: float) -> str:

@@ -69,7 +69,12 @@ def workers_table(answer: OverviewAnswer) -> Table:
     kinds = _kinds(workers)
     several = in_several_clusters(workers)
     bars: list[Column[Worker]] = [
-        Column(kind.upper(), partial(_bar, kind), rank=4 + 2 * number if number else 1, least=5)
+        Column(
+            kind.upper(),
+            partial(_bar, kind),
+            rank=1 if kind == "Cores" else 4 + 2 * number,
+            least=5,
+        )
         for number, kind in enumerate(kinds)
     ]
     columns: tuple[Column[Worker], ...] = (
@@ -260,12 +265,13 @@ _MISSIONS: tuple[Column[Mission], ...] = (
     Column("DONE", lambda one: one.done, rank=3, right=True),
     Column("FAILED", lambda one: one.failed, rank=2, right=True),
     Column("RETRIED", lambda one: one.retried, rank=10, right=True),
-    Column("RUNS", lambda one: "?" if one.running is None else one.running, rank=4, right=True),
+    Column("RUNS", lambda one: one.running, lambda count: "?" if count is None else str(count),
+           rank=4, right=True),
     Column("WAITS", _waits, rank=5, right=True),
     Column("RATE", lambda one: one.rate, rate, rank=6, right=True),
     Column("LEFT", _mission_left, rank=1, right=True),
     Column("PROGRESS", _progress, rank=9, least=8),
-)
+)  # fmt: skip
 
 
 def _left(outlook: MissionOutlook | None) -> str:
