@@ -42,10 +42,12 @@ class Tool:
         """Run a command, and return how it has ended."""
         path = f"{self._commands}:{self._jobs.site.environ['PATH']}"
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": self.folder}
-        return subprocess.run(
-            words, env={**self._jobs.site.environ, "PATH": path}, text=True, timeout=120,
-            check=False, **streams | more,
-        )  # fmt: skip
+        options: dict[str, Any] = {"text": True, "timeout": 120, **streams, **more}
+        env = {**self._jobs.site.environ, "PATH": path}
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            words, env=env, check=False, **options
+        )
+        return done
 
     async def submit(self, *words: str, script: str) -> str:
         (self.folder / "script.sh").write_text(f"#!/bin/bash\n{script}\n")

@@ -33,7 +33,7 @@ def test_tasks_of_all_missions_that_ask_for_the_same_are_one_class(harness: HubH
     [one] = state(harness).classes
 
     assert ({"Cores": 1}, "Cores(1)", 3, 2) == (
-        *(one.request, one.ask),
+        *(one.request, one.asked),
         *(one.waiting, one.running),
     )
     assert 10.0 == one.elapsed

@@ -109,7 +109,7 @@ def test_the_demand_has_every_alternative(harness: HubHarness) -> None:
 
     assert ({"GPUs": 1}, 0.0) == (one.request, one.need)
     assert [AlternativeDemand({"Cores": 2}, 60.0)] == one.others
-    assert 'GPUs(1) | Cores(2) & WTime(T="00:01:00")' == one.ask
+    assert 'GPUs(1) | Cores(2) & WTime(T="00:01:00")' == one.asked
 
 
 def test_the_demand_says_how_many_workers_a_task_takes_at_once(harness: HubHarness) -> None:
