@@ -43,7 +43,7 @@ FORMS = {
         "trace._Process", "Stay", "SlurmNode", "facts.rows.Worker",
     ),
     "mission": (
-        "MissionState", "EndedMission", "MissionOutlook", "MissionRow", "LogSummary",
+        "MissionState", "questions.EndedMission", "MissionOutlook", "MissionRow", "LogSummary",
         "LocalMission", "_Listed", "Workload", "facts.rows.Mission",
     ),
     "queue": ("QueueState", "QueueRow", "ClassDemand", "facts.rows.Queue"),

@@ -22,7 +22,8 @@ import trio
 from fake_batch.start import LONG, Batch, until
 
 from grain.edge import dial
-from grain.edge.questions import CODEC, Ask, StateAnswer, WorkerState, unpack
+from grain.edge.questions import CODEC, Ask, StateAnswer, unpack
+from grain.facts.rows import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,7 +215,7 @@ class Place:
 
         return trio.run(ask)
 
-    def workers(self) -> dict[str, WorkerState]:
+    def workers(self) -> dict[str, Worker]:
         """The workers that Gnaw has, by name."""
         return {worker.name: worker for worker in self.state().workers}
 

@@ -14,7 +14,7 @@ from grain.resource import Cores, from_data
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from grain.edge.questions import WorkerState
+    from grain.facts.rows import Worker
 
 CONFIG = """\
 system = "{system}"
@@ -51,7 +51,7 @@ run(main)
 """
 
 
-def workers(place: Place) -> tuple[WorkerState, WorkerState]:
+def workers(place: Place) -> tuple[Worker, Worker]:
     """A worker of one core and one of all that a node claims to have, as Gnaw reports them."""
     mission = place.start(PROGRAM)
     for cores in (1, 16):
@@ -65,7 +65,7 @@ def workers(place: Place) -> tuple[WorkerState, WorkerState]:
     return results["w1"], results["w16"]
 
 
-def check(one: WorkerState, all_of_them: WorkerState, spent: float) -> None:
+def check(one: Worker, all_of_them: Worker, spent: float) -> None:
     usable = sorted(os.sched_getaffinity(0))[:16]
     results = [from_data({"Cores": worker.total["Cores"]}) for worker in (one, all_of_them)]
     assert results[0] in [Cores([cpu]) for cpu in usable]

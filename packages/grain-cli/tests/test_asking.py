@@ -21,6 +21,7 @@ from trio.testing import MockClock
 
 from grain.cli import completion, main, query
 from grain.cli.batch import JobPhase, JobRecord, JobRecords, JobState
+from grain.cli.status.ls import state_data
 from grain.cli.status.ls_text import MANY, jobs_text, state_text, versions_text
 from grain.cli.workers.jobs import OwnJob
 from grain.edge import make_key
@@ -28,8 +29,6 @@ from grain.edge.errors import DialError
 from grain.edge.questions import (
     CallAnswer,
     ClusterState,
-    DrainingWorker,
-    EndedMission,
     PeerVersions,
     ProgramsAnswer,
     ProgramState,
@@ -37,6 +36,7 @@ from grain.edge.questions import (
     TaskCounts,
     WhyAnswer,
 )
+from grain.facts.rows import Mission, Worker
 from grain_testkit import small_log
 from grain_testkit.local_processes import stop
 from grain_testkit.states import mission, queue, state, worker
@@ -64,7 +64,7 @@ STATE = state(
     [WORKER],
     [OPT],
     [FULL, NEVER],
-    [EndedMission("first", "login1", at=86400.0, done=7, failed=0, retried=1)],
+    [Mission(name="first", host="login1", ended=86400.0, done=7, failed=0, retried=1)],
     tasks=TaskCounts(
         waiting=13, awaiting_report=2, running=3, done=0, failed=0, retried=4, suspect=1
     ),
@@ -133,15 +133,18 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
     assert "1 task that crashed waits for a worker of its own.\n" in done.output
 
 
-def versions(python: str, grain: str = "1.0", numpy: str = "2.1.0") -> PeerVersions:
-    return PeerVersions(f"Python {python.rpartition('.')[0]}", python, grain, numpy)
+def versions(python: str, grain: str = "1.0", numpy: str = "2.1.0") -> dict[str, str]:
+    name = f"Python {python.rpartition('.')[0]}"
+    return {"interpreter": name, "python": python, "grain": grain, "numpy": numpy}
 
 
-def mixed(mission: PeerVersions, *workers: PeerVersions) -> StateAnswer:
+def mixed(mission: dict[str, str], *workers: dict[str, str]) -> StateAnswer:
     """Return the state with a mission and workers of these versions."""
     here = [worker(f"w{n}", versions=v) for n, v in enumerate(workers)]
     missions = [replace(OPT, versions=mission)]
-    return replace(STATE, workers=here, missions=missions, versions=versions("3.13.0"))
+    return replace(
+        STATE, workers=here, missions=missions, versions=PeerVersions(**versions("3.13.0"))
+    )
 
 
 def test_ls_shows_versions_where_they_differ() -> None:
@@ -163,13 +166,13 @@ def test_ls_shows_versions_where_they_differ() -> None:
         (versions("3.11.2"), False),
         (versions("3.11.7", numpy="2.4.0"), False),
         (versions("3.11.7", numpy=""), False),
-        (PeerVersions(), False),
+        ({}, False),
         (versions("3.11.7", numpy="1.26.4"), True),
         (versions("3.11.7", grain="1.1"), True),
     ],
     ids=["patch", "minor NumPy", "no NumPy", "not stated", "major NumPy", "Grain"],
 )
-def test_ls_shows_only_versions_that_matter(other: PeerVersions, differs: bool) -> None:
+def test_ls_shows_only_versions_that_matter(other: dict[str, str], differs: bool) -> None:
     assert differs is bool(versions_text(mixed(versions("3.11.7"), other)))
 
 
@@ -236,13 +239,13 @@ def test_ls_as_json(address: str, answering: Any) -> None:
     with answering(address, state=STATE):
         results = json.loads(grain("ls", "--json").output)
 
-    assert msgspec.to_builtins(STATE).items() <= results.items()
+    assert state_data(STATE).items() <= results.items()
     assert (address, []) == (results["address"], results["jobs"])
 
 
 def test_the_names_in_the_json_of_ls_stay_as_they_are() -> None:
     """Programs of users read them."""
-    data = msgspec.to_builtins(STATE)
+    data = state_data(STATE)
 
     names = "epoch tasks workers missions queues more_queues ended versions troubles cluster"
     assert names.split() == [*data]
@@ -617,7 +620,7 @@ def test_the_name_of_a_job_of_several_nodes_lets_all_of_its_workers_go(
     job = JobRecord("7", "slurm", "w1", "", address, "", time.time() - 60, nodes=2)
     records.add(records.new_file(), job)
     command("squeue", "echo '7|RUNNING|None|n[1-2]'")
-    one = DrainingWorker("id1", "w1.1", "n1", "serving", 0)
+    one = Worker(name="id1", label="w1.1", host="n1", state="serving")
     with answering(address, state=state([]), drain=[one]) as scheduler:
         named = grain("drain", "w1")
         grain("drain", "w1*")
@@ -643,7 +646,7 @@ def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answe
     squeue = "6_0|RUNNING|None|n1\n6_1|PENDING|Priority|\n6_2|RUNNING|None|n3\n7|PENDING|x|"
     command("squeue", f"printf '{squeue}\n'")
     command("scancel", f'echo "$@" >> "{alone}/cancelled"')
-    answer = [DrainingWorker("w1", "w1", "n1", "serving", 2)]
+    answer = [Worker(name="w1", label="w1", host="n1", state="serving", running=2)]
     with answering(address, drain=answer) as scheduler:
         done = grain("drain", "w*")
         forced = grain("drain", "-f", "w*")
@@ -665,7 +668,7 @@ def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answe
 def test_quit_of_a_name_that_several_workers_have_lists_them(address: str, answering: Any) -> None:
     """A name with its number means one of them; a pattern means all."""
     both = [worker("w", label=f"w@{n}", host=f"n{n}") for n in (1, 2)]
-    second = DrainingWorker("w", "w@2", "n2", "serving", 3)
+    second = Worker(name="w", label="w@2", host="n2", state="serving", running=3)
     with answering(address, state=state(both), drain=[second]) as scheduler:
         ambiguous = grain("drain", "w")
         one = grain("drain", "w@2")

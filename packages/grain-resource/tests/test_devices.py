@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.resource import GPUs, Supply, gpu_ids, variables_of
+from grain.resource import GPUs, Supply, gpu_ids, gpu_variables, variables_of
 
 CUDA, HIP, ROCR = "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 ZE, ORDER, OPENCL = "ZE_AFFINITY_MASK", "CUDA_DEVICE_ORDER", "GPU_DEVICE_ORDINAL"
@@ -86,3 +86,11 @@ def test_tasks_divide_the_gpus_and_a_process_that_has_them_passes_on_the_same(
         assert child == child | devices(child, *got.g)
     assert len(seen) == len(set(seen))
     assert set(seen) <= set(names)
+
+
+def test_a_program_without_gpus_sees_none_of_its_worker() -> None:
+    """An empty mask would mean all GPUs to Level Zero."""
+    none = gpu_variables([], {ZE: "0,1"})
+    assert ["65535", []] == [none[ZE], gpu_ids(none)]
+    assert gpu_ids({ZE: ""}) is None
+    assert "" == gpu_variables([], {CUDA: "0,1"})[CUDA]

@@ -14,14 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from msgspec.structs import astuple
+from msgspec.structs import asdict
 
 from grain.cli.doctor import batch, checks, installed, meeting, peers
 from grain.cli.doctor.checks import CheckResult
 from grain.config import Config
 from grain.edge import Attempt
-from grain.edge.questions import PeerVersions, WorkerState
 from grain.edge.version import Versions, own_versions
+from grain.facts.rows import Worker
 from grain_testkit.command_line import grain
 from grain_testkit.states import state
 from grain_testkit.states import worker as worker_state
@@ -312,10 +312,9 @@ def test_an_unwritable_output_directory_is_reported(alone: Path, configure: Conf
 OWN = Versions("Python 3.11", "3.11.7", "1.0", "2.1.0")
 
 
-def here(**versions: Versions) -> list[WorkerState]:
+def here(**versions: Versions) -> list[Worker]:
     """Return workers of these versions, as in the scheduler's answer."""
-    peers = {name: PeerVersions(*astuple(v)) for name, v in versions.items()}
-    return [worker_state(name, versions=v) for name, v in peers.items()]
+    return [worker_state(name, versions=asdict(v)) for name, v in versions.items()]
 
 
 def test_workers_with_another_python_are_named_with_what_follows() -> None:

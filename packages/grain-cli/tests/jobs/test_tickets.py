@@ -10,7 +10,8 @@ from click.shell_completion import ShellComplete
 from grain.cli import main
 from grain.cli.queue.tickets import with_jobs
 from grain.edge.mission_ids import lasting_id
-from grain.edge.questions import FoundAnswer, QueueState
+from grain.edge.questions import FoundAnswer
+from grain.facts.rows import Queue
 from grain.queue.book import Book
 from grain.queue.records import Begun
 from grain_testkit.states import mission, state, worker
@@ -40,7 +41,7 @@ def shown(jobs: JobCommands, **more: Any) -> StateAnswer:
         workers=[worker("w1", tasks=[f"queue@2:{FIRST}", "opt:1"])],
         missions=[mission("queue", id=lasting, label="queue@2", **more), mission("opt", id="ab")],
         queues=[
-            QueueState(
+            Queue(
                 request={}, interpreter="", mission="queue@2", priority=0, running=0, waiting=1,
                 oldest=f"queue@2:{FIRST + 1}", why="", never="",
             )

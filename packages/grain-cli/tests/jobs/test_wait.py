@@ -236,18 +236,20 @@ def test_srun_gives_up_its_job_if_it_never_begins(
     assert "CANCELLED" == Book.read(jobs.queue).standing(2, None, 0.0).state
 
 
-def test_a_job_on_hold_is_waited_for_and_named(
-    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("waited_for", ["1-3", "2", "3"])
+def test_a_job_on_hold_is_waited_for_and_named_also_if_others_wait_for_it(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch, waited_for: str
 ) -> None:
     jobs.submit("one", held=True)
-    jobs.submit("two")
+    jobs.submit("two", after=(Dependency(jobs=(1,)),))
+    jobs.submit("three", after=(Dependency(jobs=(2,)),))
 
     def end(_: float) -> None:
-        jobs.end(1)
-        jobs.end(2)
+        for number in (1, 2, 3):
+            jobs.end(number)
 
     monkeypatch.setattr("grain.cli.jobs.wait.time.sleep", end)
-    done = jobs.grain("wait", "1-2")
+    done = jobs.grain("wait", waited_for)
     told = "job 1 (one) is on hold: `grain release 1` lets it begin\n"
     assert (0, told) == (done.exit_code, done.stderr)
 

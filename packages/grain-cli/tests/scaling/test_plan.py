@@ -7,7 +7,7 @@ from dataclasses import replace
 from grain.cli.scaling.model import CurrentWorker, TaskAlternative, TaskClass, WorkerShape
 from grain.cli.scaling.plan import AskedFor, Planning, WorkerPlan
 from grain.cli.workers.autoscale import worker_of
-from grain.edge.questions import WorkerSupply
+from grain.facts.rows import Worker
 from grain.resource import Cores, GPUs, Memory, Node, from_data
 
 CPU = WorkerShape("cpu", Cores(16) & Memory(60), seconds=3600.0)
@@ -192,7 +192,7 @@ def test_parts_of_a_gpu_share_it_and_a_task_for_a_whole_worker_needs_an_unused_o
     busy = replace(worker(CPU, running=1), free=Cores(8).left_of(Cores(16)) & Memory(60))
     assert {"cpu": 1} == planned(tasks(Node(), 1), workers=(busy,), shapes=(CPU,)).needed
     assert {"cpu": 0} == planned(tasks(Node(), 1), workers=(worker(CPU),), shapes=(CPU,)).needed
-    answer = WorkerSupply("w", "w", "n1", "", {"Cores": 16}, {"Cores": 8}, None, 1, 0.0, False)
+    answer = Worker(id="w", name="w", host="n1", total={"Cores": 16}, free={"Cores": 8}, running=1)
     assert not worker_of(answer, None).free.request(Node())
     assert worker_of(answer, None).free.request(Cores(8))
 

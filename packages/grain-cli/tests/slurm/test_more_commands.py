@@ -166,7 +166,8 @@ def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
         "ver": "invalid keyword: ver",
         "upd JobId=1 TimeLimit=5": "scontrol: error: (Grain) `scontrol update` is not supported: a "
         "job stays as it was submitted, so cancel it and submit it again",
-        "show step": "scontrol: error: (Grain) `scontrol show steps` is not supported",
+        "show step 99.0": "slurm_get_job_steps error: Invalid job id specified",
+        "show step 1.7": "Job step 1.7 not found",
         "show node n1": "Node n1 not found",
         "nix": "invalid keyword: nix",
         "show version": "invalid entity:version for keyword:show ",
@@ -458,6 +459,46 @@ def test_accounts_have_the_steps_of_a_job(site: SlurmSite) -> None:
     # Nothing runs when the job has ended, whatever was noted.
     site.end(number)
     assert "1.4|CANCELLED\n" == site.out("sacct", "-nP", "-j", "1.4", "-o", "JobID,State")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"), [((0,), "0:0"), ((2, -9), "2:0"), ((-9, 0), "0:9"), ((), "0:0")]
+)
+def test_a_job_has_the_highest_exit_code_of_its_steps(
+    site: SlurmSite, statuses: tuple[int, ...], code: str
+) -> None:
+    number = site.submit("--wrap=x")
+    site.begin(number)
+    steps = [step(at, ended=105.0, statuses=(one,)) for at, one in enumerate(statuses)]
+    note_steps(site.queue, number, None, 1, [*steps, step(7)])
+    assert f"{code}\n" == site.out("sacct", "-nPX", "-j", "1", "-o", "DerivedExitCode")
+
+
+def test_steps_that_run_are_listed(site: SlurmSite) -> None:
+    assert "No job steps in the system\n" == site.out("scontrol", "show", "step")
+    for _ in range(3):
+        site.submit("--wrap=x")
+    for number in (1, 2):
+        site.begin(number)
+    note_steps(site.queue, 1, None, 1, [step(0, ended=time.time()), step(1)])
+    site.end(2)
+    form = "%i|%j|%P|%N|%A|%b"
+    one, script = "1.1|prog|queue|n[7-8]|2|(null)\n", "1.batch|batch|queue|n7|1|(null)\n"
+    assert one + script == site.out("squeue", "-s", "-h", "-o", form)
+    assert one == site.out("squeue", "-h", "-o", form, "-s", "1.1")
+    assert "" == site.out("squeue", "-s", "-h", "-j", "3")
+    assert "STEPID              STATE               \n" == site.out(
+        "squeue", "-s", "1.7", "-O", "StepID,StepState"
+    )
+    head, line, _ = site.out("squeue", "-s").splitlines()
+    assert "         STEPID     NAME PARTITION     USER      TIME NODELIST" == head
+    assert line.split()[0:3] == ["1.1", "prog", "queue"]
+    shown = site.out("scontrol", "-o", "show", "step", "1.1")
+    assert "StepId=1.1 UserId=" in shown
+    assert (
+        " State=RUNNING Partition=queue NodeList=n[7-8] Nodes=2 CPUs=4 Tasks=2 Name=prog" in shown
+    )
+    assert site.out("scontrol", "show", "step", "1").count("StepId=1.") == 2
 
 
 def test_one_step_is_ended_or_gets_a_signal(site: SlurmSite) -> None:

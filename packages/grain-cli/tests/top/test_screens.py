@@ -22,15 +22,13 @@ from grain.cli.top.tables.picture import ASCII
 from grain.cli.top.tables.verdict import verdict
 from grain.edge.questions import (
     CallAnswer,
-    DrainingWorker,
     FoundAnswer,
-    LossRow,
     ProgramsAnswer,
     ProgramState,
     RunsAnswer,
     WhyAnswer,
 )
-from grain.facts.rows import Run
+from grain.facts.rows import Run, Worker
 from grain.resource.figures import moment
 from grain_testkit.overviews import (
     AT,
@@ -244,9 +242,9 @@ def test_troubles_of_the_scheduler_are_on_the_second_line() -> None:
 
 
 def test_workers_that_were_lost_lately_are_in_the_verdict_and_among_the_workers() -> None:
-    def lost(name: str, before: float, tasks: int) -> LossRow:
+    def lost(name: str, before: float, tasks: int) -> Worker:
         at = AT - before
-        return LossRow(name, "n", heard=at - 60, at=at, tasks=tasks)
+        return Worker(name=name, host="n", heard=at - 60, at=at, lost_runs=tasks)
 
     answer = overview(
         failures=0, lost=[lost("n00", 3600, 4), lost("n01", 90, 0), lost("n\x1b2", 30, 2)]
@@ -270,8 +268,8 @@ def test_workers_that_were_lost_lately_are_in_the_verdict_and_among_the_workers(
 
 
 def test_each_sentence_of_the_verdict_has_a_key_that_leads_to_its_row() -> None:
-    gpus = queue(2, request="GPUs(9)", why="no worker here has enough for it")
-    lost = LossRow("n02", "n", heard=AT - 100, at=AT - 90, tasks=2)
+    gpus = queue(2, asked="GPUs(9)", why="no worker here has enough for it")
+    lost = Worker(name="n02", host="n", heard=AT - 100, at=AT - 90, lost_runs=2)
     answer = replace(overview(lost=[lost]), queues=[queue(0), queue(1), gpus])
 
     async def look(app: Top, pilot: Pilot[Any]) -> None:
@@ -306,7 +304,7 @@ def test_a_key_of_a_sentence_shows_a_row_that_a_filter_has_left_out() -> None:
 def test_a_low_screen_has_one_sentence_and_a_high_one_whole_sentences(
     height: int, lines: int
 ) -> None:
-    gpus = queue(0, request="GPUs(9)", why="no worker here has enough for it")
+    gpus = queue(0, asked="GPUs(9)", why="no worker here has enough for it")
     row = function(busy=1.0, busiest=1.0)
     missions = [mission(0, outlook=outlook(functions=(row,)))]
     answer = replace(overview(), queues=[gpus], missions=missions)
@@ -319,8 +317,8 @@ def test_a_low_screen_has_one_sentence_and_a_high_one_whole_sentences(
 
 
 def test_a_high_screen_has_all_sentences_though_one_takes_two_lines() -> None:
-    gpus = queue(0, request="GPUs(9)", why="no worker here has enough for it")
-    lost = LossRow("n02", "n", heard=AT - 100, at=AT - 90, tasks=2)
+    gpus = queue(0, asked="GPUs(9)", why="no worker here has enough for it")
+    lost = Worker(name="n02", host="n", heard=AT - 100, at=AT - 90, lost_runs=2)
     failures = [failure(n, error="ValueError", message="too many cycles " * 5) for n in (1, 2)]
     answer = replace(overview(lost=[lost]), queues=[gpus], failures=failures)
     got = picture(Seen(answer), size=(80, 40), keys=("5",))
@@ -475,7 +473,7 @@ def test_a_worker_is_drained_after_a_yes() -> None:
         await pilot.pause()
         assert "worker w093015-1 leaves when 4 tasks ended" == shown(app)[1].rstrip()
 
-    given = use(look, drain=[DrainingWorker("w", "w", "n", "serving", 4)])
+    given = use(look, drain=[Worker(name="w", label="w", host="n", state="serving", running=4)])
     assert ["id1"] == [ask.pattern for ask in given.asked if ask.about == "drain"]
     assert not any(ask.at_once for ask in given.asked)
 

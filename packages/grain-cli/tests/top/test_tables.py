@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from grain.cli.top.tables.grid import (
     Gauge,
     RowOrder,
-    RowTask,
     Table,
     arranged,
     next_column,
@@ -19,18 +18,14 @@ from grain.cli.top.tables.overview import tables
 from grain.cli.top.tables.tasks import Use, busy_text, failures_table, memory_text, use_of
 from grain.cli.top.tables.verdict import totals
 from grain.edge.questions import ProgramsAnswer, ProgramState
+from grain.facts.rows import Run
 from grain_testkit.overviews import failure, function, mission, outlook, overview, queue, worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from grain.edge.questions import (
-        FunctionRow,
-        MissionOutlook,
-        OverviewAnswer,
-        WorkerRow,
-    )
-    from grain.facts.rows import Run
+    from grain.edge.questions import FunctionRow, MissionOutlook, OverviewAnswer
+    from grain.facts.rows import Worker
 
 
 def made(
@@ -68,7 +63,7 @@ def test_a_kind_without_a_class_on_the_schedulers_host_has_no_bar() -> None:
     assert [Gauge(None, "?/3")] == column(table, "STREAMS")
 
 
-def _with(one: WorkerRow) -> OverviewAnswer:
+def _with(one: Worker) -> OverviewAnswer:
     return replace(overview(), workers=[one])
 
 
@@ -147,7 +142,9 @@ def test_running_tasks_are_named_as_commands_take_them_the_longest_first() -> No
 
     assert ["opt:3", "screen:2", "opt:1"] == column(table, "TASK")
     assert ["00:03:00", "00:02:00", "00:01:00"] == column(table, "TIME")
-    assert RowTask("mission0", 3, "opt:3", "w093015-0") == table.rows[0].about
+    about = table.rows[0].about
+    assert about is not None
+    assert ("mission0", 3, "opt:3") == (about.mission, about.task, about.name)
 
 
 def test_a_running_task_shows_what_it_uses() -> None:
@@ -203,14 +200,15 @@ def test_what_waits_has_the_reason() -> None:
 
     assert ["3000", "1500", "1000"] == column(table, "TASKS")
     assert "opt:500" == column(table, "OLDEST")[0]
-    assert RowTask("mission0", 500, "opt:500") == table.rows[0].about
+    run = Run(mission="mission0", task=500, name="opt:500", state="waiting")
+    assert run == table.rows[0].about
     assert "not enough Cores free on any of the 3 workers" == column(table, "WHY")[0]
 
 
 def test_alternatives_and_gangs_stand_as_users_write_them_and_too_few_workers_stand_out() -> None:
     too_few = "4 workers are needed at once, and 2 here would do"
     requests = ["GPUs(1) | Cores(16)", "Either(GPUs(1), Cores(16), prefer=60)", "4 * Cores(16)"]
-    queues = [queue(k, request=request) for k, request in enumerate(requests)]
+    queues = [queue(k, asked=request) for k, request in enumerate(requests)]
     answer = replace(overview(), queues=[*queues[:2], replace(queues[2], why=too_few)])
     table = made(answer, "waiting")
 
@@ -380,7 +378,7 @@ def test_names_cannot_control_the_terminal() -> None:
     answer = replace(
         _with(worker(0, 1, label="w\x1b[2J", host="n\u202e1")),
         missions=[mission(0, label="o\npt", outlook=outlook(functions=(function("f\x1b[2J"),)))],
-        queues=[queue(0, request="Cores(1)\x07", why="\x9b31m")],
+        queues=[queue(0, asked="Cores(1)\x07", why="\x9b31m")],
         failures=[failure(0, function="\x1b]0;x\x07", error="\r")],
     )
     cells = [

@@ -12,7 +12,7 @@ from grain.cli.top.tables.overview import tables
 from grain.cli.top.tables.picture import ASCII, UNICODE
 from grain.cli.top.tables.trend import Trend
 from grain.cli.top.tables.verdict import line_text, sums, verdict
-from grain.edge.questions import LossRow
+from grain.facts.rows import Worker
 from grain.resource.figures import moment
 from grain_testkit.overviews import (
     AT,
@@ -26,8 +26,8 @@ from grain_testkit.overviews import (
 )
 
 if TYPE_CHECKING:
-    from grain.edge.questions import FunctionRow, OverviewAnswer, QueueRow
-    from grain.facts.rows import Run
+    from grain.edge.questions import FunctionRow, OverviewAnswer
+    from grain.facts.rows import Queue, Run
 
 NEVER = "no worker here has enough for it"
 
@@ -49,7 +49,7 @@ def of_functions(*rows: FunctionRow, **more: Any) -> OverviewAnswer:
     return replace(calm(**more), missions=[mission(0, outlook=outlook(functions=rows))])
 
 
-def waiting(*queues: QueueRow, **more: Any) -> OverviewAnswer:
+def waiting(*queues: Queue, **more: Any) -> OverviewAnswer:
     return replace(calm(**more), queues=list(queues))
 
 
@@ -64,8 +64,8 @@ def test_where_all_is_well_nothing_is_said() -> None:
 
 
 def test_tasks_that_no_worker_has_room_for_are_named_with_what_is_lacking() -> None:
-    gpus = queue(0, request="Cores(1) & GPUs(3) & WTime(60)", waiting=6, why=NEVER)
-    licence = queue(1, request="Cores(1) & Licence('orca')", waiting=2, why=NEVER)
+    gpus = queue(0, asked="Cores(1) & GPUs(3) & WTime(60)", waiting=6, why=NEVER)
+    licence = queue(1, asked="Cores(1) & Licence('orca')", waiting=2, why=NEVER)
 
     assert ["6 tasks cannot start: no worker has 3 GPUs."] == said(waiting(gpus))
     assert ["2 tasks cannot start: no worker has Licence."] == said(waiting(licence))
@@ -74,10 +74,10 @@ def test_tasks_that_no_worker_has_room_for_are_named_with_what_is_lacking() -> N
 
 
 def test_as_long_as_some_workers_were_not_looked_at_no_task_is_said_to_fit_nowhere() -> None:
-    gpus = queue(0, request="GPUs(3)", why=NEVER)
+    gpus = queue(0, asked="GPUs(3)", why=NEVER)
 
     assert [] == said(waiting(gpus, more_workers=1))
-    assert [] == said(waiting(queue(0, request="Cores(1)", why=NEVER)))
+    assert [] == said(waiting(queue(0, asked="Cores(1)", why=NEVER)))
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_as_long_as_some_workers_were_not_looked_at_no_task_is_said_to_fit_nowhe
 def test_of_alternatives_the_first_is_named_and_of_a_gang_what_each_member_lacks(
     request_: str, lacking: str
 ) -> None:
-    row = queue(0, request=request_, waiting=6, why=NEVER)
+    row = queue(0, asked=request_, waiting=6, why=NEVER)
 
     assert [f"6 tasks cannot start: no worker has {lacking}."] == said(waiting(row))
 
 
 def test_gangs_for_which_there_are_too_few_workers_are_named() -> None:
     too_few = "4 workers are needed at once, and 2 here would do"
-    gangs = queue(0, request="4 * Cores(1)", waiting=6, why=too_few)
+    gangs = queue(0, asked="4 * Cores(1)", waiting=6, why=too_few)
 
     assert [f"6 tasks cannot start: {too_few}."] == said(waiting(gangs))
     assert [] == said(waiting(replace(gangs, why="not enough Cores free on 4 of the 9 workers")))
@@ -147,8 +147,8 @@ def test_a_function_that_asks_for_too_many_cores_is_named() -> None:
 
 
 def test_a_worker_that_was_lost_with_tasks_is_named_for_ten_minutes() -> None:
-    def lost(name: str, before: float, tasks: int) -> LossRow:
-        return LossRow(name, "n", heard=AT - before - 60, at=AT - before, tasks=tasks)
+    def lost(name: str, before: float, tasks: int) -> Worker:
+        return Worker(name=name, host="n", heard=AT - before - 60, at=AT - before, lost_runs=tasks)
 
     when = moment(AT - 90, AT)
     answer = calm(lost=[lost("n00", 700, 4), lost("n02", 90, 2), lost("n03", 10, 0)])
@@ -156,9 +156,9 @@ def test_a_worker_that_was_lost_with_tasks_is_named_for_ten_minutes() -> None:
 
 
 def test_there_are_three_sentences_at_most_and_the_gravest_come_first() -> None:
-    lost = LossRow("n02", "n", heard=AT - 100, at=AT - 90, tasks=2)
+    lost = Worker(name="n02", host="n", heard=AT - 100, at=AT - 90, lost_runs=2)
     rows = (function(busy=1.0, busiest=1.0),)
-    queues = [queue(0, request="GPUs(9)", why=NEVER)]
+    queues = [queue(0, asked="GPUs(9)", why=NEVER)]
     found = verdict(replace(of_functions(*rows, lost=[lost]), queues=queues, failures=[scf(1)]))
 
     assert ["waiting", "failures", "functions"] == [one.pane for one in found]
@@ -166,7 +166,7 @@ def test_there_are_three_sentences_at_most_and_the_gravest_come_first() -> None:
 
 def test_names_in_a_sentence_cannot_control_the_terminal() -> None:
     odd = failure(0, function="f\x1b[2J", error="\x9b31m")
-    texts = said(replace(waiting(queue(0, request="A\u202e(1)", why=NEVER)), failures=[odd]))
+    texts = said(replace(waiting(queue(0, asked="A\u202e(1)", why=NEVER)), failures=[odd]))
 
     assert texts
     assert all(text.isprintable() for text in texts)

@@ -19,15 +19,14 @@ from grain.cli.workers.autoscale import default_most
 from grain.cli.workers.scaling_state import ScalingState, read_state
 from grain.cli.workers.shapes import avoiding
 from grain.config import Config
-from grain.edge.questions import ClassDemand, DemandAnswer, WorkerSupply
+from grain.edge.questions import DemandAnswer
+from grain.facts.rows import Queue, Worker
 from grain.resource import Cores, GPUs, Memory, from_data
 from grain_testkit.scale_command import line, scaling, slurm
 
 Put = Callable[[str, str], Path]
 Configure = Callable[[str], Config]
-CLASS = ClassDemand(
-    {"Cores": 4}, "Cores(4)", "", waiting=3, running=0, elapsed=0.0, need=0.0, ended=0, mean=0.0
-)
+CLASS = Queue(request={"Cores": 4}, asked="Cores(4)", waiting=3)
 SHAPED = """\
 system = "slurm"
 address = "{address}"
@@ -54,7 +53,7 @@ def site(alone: Path, command: Put) -> str:
     return address
 
 
-def demand(*classes: ClassDemand) -> DemandAnswer:
+def demand(*classes: Queue) -> DemandAnswer:
     return DemandAnswer(1, list(classes), 0, [])
 
 
@@ -76,7 +75,7 @@ def test_it_submits_what_tasks_need_and_says_why(alone: Path, site: str, answeri
 def test_impossible_tasks_are_reported_once_and_nothing_is_submitted(
     alone: Path, site: str, answering: Any
 ) -> None:
-    huge = replace(CLASS, request={"Cores": 64}, ask="Cores(64)")
+    huge = replace(CLASS, request={"Cores": 64}, asked="Cores(64)")
     with answering(site, demand=demand(huge)), scaling("--auto", "--max", "3") as output:
         line(output)
         _, _, what = line(output)
@@ -207,7 +206,15 @@ def test_the_workers_of_a_job_of_several_nodes_are_let_go_together(
         assert any("+1 node: there are always 1 (w)" in line(output)[2] for _ in range(3))
     (alone / "listed").write_text("1|RUNNING|None|n[1-2]\n")
     both = [
-        WorkerSupply(f"id{at}", f"w.{at}", "n1", "", cores, cores, None, 0, 4000.0 + at, False, "1")
+        Worker(
+            id=f"id{at}",
+            name=f"w.{at}",
+            host="n1",
+            total=cores,
+            free=cores,
+            idle=4000.0 + at,
+            job="1",
+        )
         for at, cores in enumerate([{"Cores": 4}] * 2)
     ]
     with (

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.edge.questions import OverviewAnswer, WorkerRow, pack, unpack
+from grain.edge.questions import OverviewAnswer, pack, unpack
+from grain.facts.rows import Worker
 from grain.head.hub.answers.demand import demand
 from grain.head.messages import (
     AckTasks,
@@ -976,7 +977,7 @@ def test_the_demand_counts_gangs_and_says_how_many_members_they_have() -> None:
     assert (3, 1, 1, {"Cores": 2}) == (found.members, found.waiting, found.running, found.request)
 
 
-def rows(overview: OverviewAnswer) -> list[WorkerRow]:
+def rows(overview: OverviewAnswer) -> list[Worker]:
     return unpack(pack(overview), OverviewAnswer).workers
 
 

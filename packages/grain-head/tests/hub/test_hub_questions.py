@@ -11,8 +11,6 @@ from grain.edge.questions import (
     Answer,
     Ask,
     CallAnswer,
-    DrainingWorker,
-    EndedMission,
     LoadAnswer,
     OverviewAnswer,
     ProgramsAnswer,
@@ -21,6 +19,7 @@ from grain.edge.questions import (
     unpack,
 )
 from grain.eventlog.usage import ProgramState
+from grain.facts.rows import Mission, Worker
 from grain.head.hub.state import MissionRecord, TaskRecord
 from grain.head.messages import (
     AckTasks,
@@ -285,8 +284,8 @@ def test_questions_are_answered_on_any_link_without_registration(harness: HubHar
     assert ["w"] == [worker.name for worker in state.workers]
     assert "unknown" == unpack(answers["why"], WhyAnswer).state
     assert LoadAnswer(0, 2, 0.0) == unpack(answers["load"], LoadAnswer)
-    drained = unpack(answers["drain"], list[DrainingWorker])
-    assert [DrainingWorker("w", "w", "host", "serving", 0)] == drained
+    drained = unpack(answers["drain"], list[Worker])
+    assert [Worker(name="w", label="w", host="host", state="serving")] == drained
     assert [Drain(at_once=False)] == harness.sent("w", Drain)
     assert "draining" == harness.hub.snapshot(0.0).workers[0].state
 
@@ -404,7 +403,7 @@ def test_a_snapshot_counts_what_is_done_and_failed_and_keeps_the_last_missions(
 
     ended = harness.hub.snapshot(harness.now).ended
     assert [f"m{number}" for number in range(11, 1, -1)] == [one.name for one in ended]
-    assert EndedMission("m11", "", at=12.0, done=2, failed=1, retried=0) == ended[0]
+    assert Mission(name="m11", ended=12.0, done=2, failed=1) == ended[0]
 
 
 def test_what_is_used_up_on_all_workers_is_named(harness: HubHarness) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grain.edge.questions import PeerVersions
+from grain.edge.questions import PeerVersions, versions_of
 from grain.edge.version import Versions
 from grain.head.messages import Crash, OtherVersions, Synced, Unschedulable
 from grain.worker.messages import Lease, RegisterWorker, WorkerRegistered
@@ -118,8 +118,8 @@ def test_each_peer_s_versions_are_in_the_snapshot_and_the_head_s_in_its_answer()
     state = harness.hub.snapshot(0.0)
 
     assert PeerVersions("Python 3.12", "3.12.1", "1.0", "2.1.0") == state.versions
-    assert state.versions == state.workers[0].versions
-    assert "3.11.7" == state.missions[0].versions.python
+    assert state.versions == versions_of(state.workers[0])
+    assert "3.11.7" == versions_of(state.missions[0]).python
     assert "Python 3.11" == state.queues[0].interpreter
     assert [WorkerRegistered(1, NEW)] == harness.sent("w", WorkerRegistered)
 

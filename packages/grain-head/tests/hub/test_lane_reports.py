@@ -334,4 +334,4 @@ def test_a_lost_worker_has_lost_the_calls_of_lanes_and_not_lanes(
     harness.dispatch()
     harness.wait(60.0)
 
-    assert [1] == [loss.tasks for loss in seen(harness).lost]
+    assert [1] == [loss.lost_runs for loss in seen(harness).lost]

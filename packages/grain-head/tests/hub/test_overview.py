@@ -15,12 +15,11 @@ from grain.edge.questions import (
     LoadAnswer,
     MissionOutlook,
     OverviewAnswer,
-    QueueRow,
     RunsAnswer,
     unpack,
 )
 from grain.eventlog.usage import RunMember
-from grain.facts.rows import Run
+from grain.facts.rows import Queue, Run
 from grain.head.hub.answers import overview
 from grain.head.messages import Crash, Depart, Outlook, Request, Retract, Submit, Synced
 from grain.head.scheduler.numbered import Numbered
@@ -68,13 +67,16 @@ def test_an_overview_has_workers_missions_and_queues(harness: HubHarness) -> Non
     )  # fmt: skip
     assert [run, replace(run, task=2)] == worker.runs
     [mission] = answer.missions
-    assert (1, "opt", True, 5, 2, 0.0) == (
-        *(mission.number, mission.label, mission.connected),
+    assert ("opt", True, 5, 2, 0.0) == (
+        *(mission.label, mission.connected),
         *(mission.left, mission.running, mission.since),
     )
     [queue] = answer.queues
     why = "not enough Cores free on the only worker"
-    assert QueueRow("opt", "opt", "Cores(1)", 0, 3, 2, 3, why) == queue
+    assert queue == Queue(
+        mission="opt", mission_id="opt", asked="Cores(1)", waiting=3, running=2, oldest="opt:3",
+        task=3, why=why,
+    )  # fmt: skip
     assert (2, 2) == answer.cores
     assert {"serving": 1} == answer.worker_states
     assert 3 == answer.tasks.waiting
@@ -145,7 +147,7 @@ def test_an_overview_does_not_go_through_the_waiting_tasks(harness: HubHarness) 
     answer = harness.hub.overview.state(1.0)
 
     assert (8, 2) == (answer.missions[0].left, answer.missions[0].running)
-    assert (6, 3) == (answer.queues[0].waiting, answer.queues[0].oldest)
+    assert (6, 3) == (answer.queues[0].waiting, answer.queues[0].task)
 
 
 def test_an_answer_looks_at_some_workers_and_the_next_ones_at_the_others(
@@ -365,7 +367,7 @@ def test_cancelled_tasks_do_not_wait_and_are_not_the_oldest(harness: HubHarness)
     harness.send(mission, Retract((3,)))
     [queue] = state(harness).queues
 
-    assert (2, 2) == (queue.waiting, queue.oldest)
+    assert (2, 2) == (queue.waiting, queue.task)
 
 
 def test_the_runs_of_one_worker_are_listed_on_request(harness: HubHarness) -> None:
@@ -389,7 +391,7 @@ def test_workers_that_were_lost_are_listed_and_those_that_left_are_not() -> None
     harness.wait(60)
 
     [lost] = state(harness).lost
-    assert ("w", "host", 2) == (lost.name, lost.host, lost.tasks)
+    assert ("w", "host", 2) == (lost.name, lost.host, lost.lost_runs)
     assert (1093.0, 1160.0) == (lost.heard, lost.at)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import pickle
 import socket
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ from grain.worker.gang.control import JsonLines
 from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, ProgramOrder
 from grain.worker.gang.session import GangLeader, Seat
-from grain.worker.processes.account import RunAccount
+from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain.worker.processes.mpi import members
 
 if TYPE_CHECKING:
@@ -103,6 +104,40 @@ async def test_the_function_begins_when_all_have_joined_and_finds_them(tmp_path:
 
     [[nodes]] = run.results
     assert [(socket.gethostname(), "10.0.0.9"), ("n1", "10.0.0.1"), ("n2", "10.0.0.2")] == nodes
+
+
+async def test_programs_are_warned_of_the_first_end_of_any_members_worker(tmp_path: Path) -> None:
+    """Only if it is that of the root itself, its worker takes no more tasks."""
+    warned: list[str] = []
+    own = WorkerEnd(lambda: warned.append("root"))
+    own.announce(trio.current_time() + 1000.0, now=False)
+    account = RunAccount(Cores([0]), end=own)
+    ends: list[float] = []
+
+    async def body() -> None:
+        end = account.end
+        assert end is not None
+        while not end.now:
+            ends.append(round(end.at - trio.current_time(), -2))
+            await end.changed.park()
+            end.on_warned()
+
+    async with led(tmp_path, body, account) as run:
+        await run.joins(1, 2)
+        while not ends:
+            await trio.sleep(0.001)
+        await run.process.send(member=2, left=300.0, now=False)
+        await run.process.send(member=1, left=600.0, now=False)
+        while len(ends) < 3:
+            await trio.sleep(0.001)
+        assert [300.0, 300.0] == ends[-2:]
+        assert [] == warned
+        await run.process.send(member=2, left=None, now=False)
+        while ends[-1] != 600.0:
+            await trio.sleep(0.001)
+        own.announce(math.inf, now=True)
+
+    assert ["root"] == warned
 
 
 async def test_the_report_of_the_run_names_the_members(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,17 @@ from grain.resource import Cores
 from grain.worker.errors import MemberLost
 from grain.worker.gang.control import JsonLines, listen
 from grain.worker.gang.member import keep
-from grain.worker.gang.messages import CODEC, LEAD, CallEnded, EndCall, MemberPlace, heartbeat
+from grain.worker.gang.messages import (
+    CODEC,
+    LEAD,
+    CallEnded,
+    EndCall,
+    MemberEnds,
+    MemberPlace,
+    heartbeat,
+)
 from grain.worker.gang.session import keep_seat
+from grain.worker.processes.account import RunAccount, WorkerEnd
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -75,6 +85,35 @@ async def test_a_seat_says_of_a_call_that_has_failed_if_its_worker_is_being_ende
                     while not told or not isinstance(told[-1], CallEnded):
                         told += [message for message, _ in await root.receive()]
                     assert CallEnded(3, ends and failed) == told[-1]
+
+
+async def test_a_seat_says_when_its_worker_ends() -> None:
+    invited = trio.Event()
+    invitations: list[bytes] = []
+    end = WorkerEnd(lambda: None)
+
+    def announce(invitation: bytes) -> None:
+        invitations.append(invitation)
+        invited.set()
+
+    async def keeps() -> None:
+        GVAR.enter(Cores([0]), "w", None, RunAccount(Cores([0]), end=end))
+        await keep_seat(announce, stays)
+
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keeps)
+            await invited.wait()
+            async with accept(invitations[0], CODEC, heartbeat(60.0)) as (root, _, _):
+                [(place, _)] = await root.receive()
+                assert isinstance(place, MemberPlace)
+                end.announce(trio.current_time() + 100.0, now=False)
+                [(told, _)] = await root.receive()
+                assert isinstance(told, MemberEnds)
+                assert told.left is not None
+                assert 90 < told.left <= 100
+                end.announce(math.inf, now=True)
+                assert [(MemberEnds(None, True), None)] == list(await root.receive())
 
 
 async def test_the_run_of_a_seat_to_which_no_root_came_has_not_begun() -> None:

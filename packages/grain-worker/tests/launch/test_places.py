@@ -51,7 +51,7 @@ def test_a_job_without_its_launcher_says_what_is_missing(system: str) -> None:
 
 def test_a_node_keeps_what_the_batch_system_says_of_itself() -> None:
     launching = {"A": "1", "TMPDIR": "/tmp/1", "CUDA_VISIBLE_DEVICES": "0", "PBS_NODENUM": "0"}
-    launching |= {"ROCR_VISIBLE_DEVICES": "0", "ZE_AFFINITY_MASK": "1"}
+    launching |= {"ROCR_VISIBLE_DEVICES": "0", "ZE_AFFINITY_MASK": "1", "": "C:=x"}
     own = {"TMPDIR": "/tmp/2", "PBS_NODENUM": "1", "PATH": "/bin", "ZE_AFFINITY_MASK": "3"}
 
     found = environment(launching, own, 4)

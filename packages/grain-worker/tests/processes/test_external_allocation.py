@@ -18,6 +18,7 @@ from grain.resource import THREADS, ZERO, Cores, GPUs, Memory, Supply
 from grain.worker.external import mpi_prefix, run_external
 from grain.worker.gang import rank
 from grain.worker.processes.environment import NOT_BATCH, binding, environment
+from grain.worker.processes.sweep import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +45,26 @@ def test_without_an_allocation_the_environment_is_inherited() -> None:
     inherited = {b"OMP_NUM_THREADS": b"3", b"HOME": b"/home/x"}
 
     assert environment(allocation(), inherited, {}) == inherited
+
+
+def test_a_variable_without_a_name_which_ends_every_start_is_left_out() -> None:
+    """A line of the environment like ``=C:=x``: Python reads it, but starts no program with it."""
+    inherited = {b"": b"C:=x", b"HOME": b"/home/x"}
+
+    assert environment(allocation(), inherited, {}) == {b"HOME": b"/home/x"}
+    assert b"" not in Sweep(1.0).environment(inherited)
+
+
+def test_a_process_with_such_a_variable_starts_programs() -> None:
+    code = (
+        "import trio; from grain.worker.external import run_external; "
+        "print(trio.run(run_external, ['echo', 'it runs']).stdout_text)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "": "C:=x"}, capture_output=True, text=True
+    )
+
+    assert done.stdout.strip() == "it runs", done.stderr
 
 
 def test_the_environment_of_this_process_is_the_one_of_this_moment(

@@ -94,6 +94,20 @@ beside(4, lambda: sum(kept[::4096]))
         100,
         160,
     ),
+    "file of 100 that is read": (
+        """
+with open("/tmp/grain-%d" % os.getpid(), "wb+") as file:
+    os.unlink(file.name)
+    for _ in range(100):
+        file.write(bytes(1_000_000))
+    file.seek(0)
+    while file.read(1_000_000):
+        pass
+    wait_for_look()
+""",
+        5,
+        25,
+    ),
     "file of 100 in /dev/shm, not mapped": (
         """
 with open("/dev/shm/grain-%d" % os.getpid(), "wb") as file:

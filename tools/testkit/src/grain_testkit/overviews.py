@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from grain.edge.questions import (
-    FunctionRow,
-    MissionOutlook,
-    MissionRow,
-    OverviewAnswer,
-    QueueRow,
-    TaskCounts,
-    WorkerRow,
-)
+from grain.edge.questions import FunctionRow, MissionOutlook, OverviewAnswer, TaskCounts
 from grain.eventlog.usage import RunMember
-from grain.facts.rows import Run
+from grain.facts.rows import Mission, Queue, Run, Worker
 
 AT = 1_000_000.0
 """When they were made."""
@@ -59,7 +51,7 @@ def overview(
     return OverviewAnswer(**{**known, **more})
 
 
-def worker(number: int, runs: int = 0, missions: int = 1, at: float = AT, **more: Any) -> WorkerRow:
+def worker(number: int, runs: int = 0, missions: int = 1, at: float = AT, **more: Any) -> Worker:
     """Return a worker with tasks."""
     tasks = range(number * runs, number * runs + runs)
     known = {
@@ -88,14 +80,13 @@ def worker(number: int, runs: int = 0, missions: int = 1, at: float = AT, **more
         ],
         "at": at,
     }
-    return WorkerRow(**{**known, **more})
+    return Worker(**{**known, **more})
 
 
-def mission(number: int, running: int | None = 0, **more: Any) -> MissionRow:
+def mission(number: int, running: int | None = 0, **more: Any) -> Mission:
     """Return a mission: the first is opt, the second screen."""
     name = ("opt", "screen", "third")[number % 3]
     known = {
-        "number": number + 1,
         "id": f"mission{number}",
         "name": name,
         "label": name,
@@ -111,7 +102,7 @@ def mission(number: int, running: int | None = 0, **more: Any) -> MissionRow:
         "outlook": outlook(),
         "rate": 1.2 * (number + 1),
     }
-    return MissionRow(**{**known, **more})
+    return Mission(**{**known, **more})
 
 
 def outlook(**more: Any) -> MissionOutlook:
@@ -149,19 +140,20 @@ def function(name: str = "optimise", **more: Any) -> FunctionRow:
     return FunctionRow(**{**known, **more})
 
 
-def queue(number: int, **more: Any) -> QueueRow:
+def queue(number: int, **more: Any) -> Queue:
     """Return waiting tasks of the first mission."""
     known = {
         "mission": "opt",
         "mission_id": "mission0",
-        "request": f"Cores({number + 1})",
+        "asked": f"Cores({number + 1})",
         "priority": 0,
         "waiting": 3000 // (number + 1),
         "running": 2,
-        "oldest": 500 + number,
+        "oldest": f"opt:{500 + number}",
+        "task": 500 + number,
         "why": "not enough Cores free on any of the 3 workers",
     }
-    return QueueRow(**{**known, **more})
+    return Queue(**{**known, **more})
 
 
 def failure(number: int, at: float = AT, **more: Any) -> Run:

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from grain.edge.questions import (
-    EndedMission,
-    MissionState,
-    PeerVersions,
-    QueueState,
-    StateAnswer,
-    TaskCounts,
-    WorkerState,
-)
+from grain.edge.questions import PeerVersions, StateAnswer, TaskCounts
+from grain.facts.rows import Mission, Queue, Worker
 
 NO_TASKS = TaskCounts(
     waiting=0, awaiting_report=0, running=0, done=0, failed=0, retried=0, suspect=0
@@ -20,10 +13,10 @@ NO_TASKS = TaskCounts(
 
 
 def state(
-    workers: list[WorkerState] | None = None,
-    missions: list[MissionState] | None = None,
-    queues: list[QueueState] | None = None,
-    ended: list[EndedMission] | None = None,
+    workers: list[Worker] | None = None,
+    missions: list[Mission] | None = None,
+    queues: list[Queue] | None = None,
+    ended: list[Mission] | None = None,
     **more: Any,
 ) -> StateAnswer:
     """Return the answer of a scheduler; of one with nothing, if nothing is given."""
@@ -41,7 +34,7 @@ def state(
     return StateAnswer(**{**known, **more})
 
 
-def worker(name: str = "w1", **more: Any) -> WorkerState:
+def worker(name: str = "w1", **more: Any) -> Worker:
     """Return a worker on which nothing runs."""
     known: dict[str, Any] = {
         "id": f"id of {name}",
@@ -58,12 +51,12 @@ def worker(name: str = "w1", **more: Any) -> WorkerState:
         "running": 0,
         "computing": 0.0,
         "tasks": [],
-        "versions": PeerVersions(),
+        "versions": {},
     }
-    return WorkerState(**{**known, **more})
+    return Worker(**{**known, **more})
 
 
-def mission(name: str = "opt", **more: Any) -> MissionState:
+def mission(name: str = "opt", **more: Any) -> Mission:
     """Return a mission that has no tasks."""
     known: dict[str, Any] = {
         "done": 0,
@@ -79,12 +72,12 @@ def mission(name: str = "opt", **more: Any) -> MissionState:
         "paused": False,
         "running": 0,
         "waiting": 0,
-        "versions": PeerVersions(),
+        "versions": {},
     }
-    return MissionState(**{**known, **more})
+    return Mission(**{**known, **more})
 
 
-def queue(request: dict[str, Any], **more: Any) -> QueueState:
+def queue(request: dict[str, Any], **more: Any) -> Queue:
     """Return tasks of a mission that ask for the same."""
     known: dict[str, Any] = {
         "request": request,
@@ -97,4 +90,4 @@ def queue(request: dict[str, Any], **more: Any) -> QueueState:
         "never": "",
         "why": "",
     }
-    return QueueState(**{**known, **more})
+    return Queue(**{**known, **more})

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from grain.config import Config
-    from grain.edge.questions import MissionState
     from grain.eventlog.schema import LogStarted
     from grain.eventlog.store import StoredLog
+    from grain.facts.rows import Mission
 
 _NAMED = 3  # missions that a sentence names
 _NEW = 10.0  # seconds in which a mission finds its scheduler, on a busy machine
@@ -64,9 +64,7 @@ class LocalMission(NamedTuple):
         }  # fmt: skip
 
 
-def local_missions(
-    config: Config, here: Collection[MissionState] | None = None
-) -> list[LocalMission]:
+def local_missions(config: Config, here: Collection[Mission] | None = None) -> list[LocalMission]:
     """Return the missions that run and that no scheduler has, the newest first.
 
     Args:
@@ -94,7 +92,7 @@ def local_missions(
     return found
 
 
-def _lasts_there(header: LogStarted, here: Collection[MissionState]) -> bool:
+def _lasts_there(header: LogStarted, here: Collection[Mission]) -> bool:
     """Return True for a process of a lasting mission, whose log has an id of its own."""
     return any(
         lasts(one.id) and one.connected and (one.name, one.host) == (header.name, header.host)

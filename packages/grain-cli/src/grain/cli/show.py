@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from grain.edge.questions import ProgramState, WhyAnswer, WorkerRow, WorkerState
+    from grain.edge.questions import ProgramState, WhyAnswer
+    from grain.facts.rows import Worker
 
 _LONGEST = 1000  # characters of a cell
 _WIDEST = 80  # characters of a column without a limit; a longer cell widens only its own line
@@ -63,7 +64,7 @@ def _without(categories: Collection[str], text: str, keep: str) -> str:
     return _PERHAPS.sub(shown, text)
 
 
-def in_several_clusters(workers: Iterable[WorkerState | WorkerRow]) -> bool:
+def in_several_clusters(workers: Iterable[Worker]) -> bool:
     """Return True if workers of an answer state different clusters, or some state none."""
     return len({worker.cluster for worker in workers}) > 1
 

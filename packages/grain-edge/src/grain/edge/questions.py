@@ -29,7 +29,10 @@ from grain.edge.messages import Codec, Message, Payload, Pieces
 from grain.edge.version import Versions, package_version
 from grain.eventlog.schema import encodable
 from grain.eventlog.usage import ProgramState as ProgramState
-from grain.facts.rows import Run
+from grain.facts.rows import AlternativeDemand as AlternativeDemand
+from grain.facts.rows import FunctionRow as FunctionRow
+from grain.facts.rows import Mission, Queue, Run, Worker
+from grain.facts.rows import MissionOutlook as MissionOutlook
 
 _Form = TypeVar("_Form")
 
@@ -47,7 +50,7 @@ class Ask(Message, frozen=True):
             may not come while that is busy. ``"programs"``: the external programs that a task
             runs, which its worker knows (`ProgramsAnswer`). ``"load"``: how many cores of all
             workers are in use, and how many there are (`LoadAnswer`). ``"drain"``: workers whose
-            names match a pattern are to leave (a list of `DrainingWorker`). ``"ended"``: the job of
+            names match a pattern are to leave (a list of `Worker`). ``"ended"``: the job of
             the worker of that name has ended, says its batch system (`JobEndedAnswer`).
             ``"find"``: the mission that a word means (`FoundAnswer`). ``"cancel"``: a mission, or a
             task of it, is to end (`FoundAnswer`). ``"needs"``: the groups that learn how much
@@ -112,6 +115,11 @@ class PeerVersions(Versions, frozen=True, array_like=False):
     """The versions of a process, as `Versions` has them; the fields of this one have names."""
 
 
+def versions_of(row: Worker | Mission) -> PeerVersions:
+    """Return the versions of a worker or a mission."""
+    return PeerVersions(**row.versions)
+
+
 # ---- state
 
 
@@ -132,95 +140,6 @@ class TaskCounts(Part, frozen=True):
     failed: int
     retried: int
     suspect: int
-
-
-class WorkerState(Part, frozen=True):
-    """A worker.
-
-    Attributes:
-        name: its name, which others may have, too.
-        label: the name that commands take: ``name@2`` is the second of that name.
-        cluster: as it states that; empty if it does not.
-        state: ``"joining"``, ``"serving"``, ``"paused"``, ``"draining"`` or ``"away"``.
-        backlog: how many outcomes missions have not taken, and how many bytes these have; None if
-            that keeps it from nothing.
-        free: the resources that tasks were not given.
-        used: the part of each kind that tasks were given, from 0 to 1; None where it has no class
-            in the head.
-        left: seconds that remain to it; None without an end.
-        computing: on how many cores something is computed; None where that is not known.
-        tasks: a few of the tasks that run, as ``mission:number`` with the mission's label.
-    """
-
-    id: str
-    name: str
-    label: str
-    host: str
-    cluster: str
-    state: str
-    backlog: tuple[int, int] | None
-    total: dict[str, Any]
-    free: dict[str, Any]
-    used: dict[str, float | None]
-    left: float | None
-    running: int
-    computing: float | None
-    tasks: list[str]
-    versions: PeerVersions
-
-
-class MissionState(Part, frozen=True):
-    """A mission.
-
-    Attributes:
-        failed: how many of its tasks failed for good.
-        label: the name that commands take, without the number while no other here has the name.
-        connected: False while it is away.
-        unconfirmed_bytes: the bytes of the outcomes that it has not taken.
-        paused: True if nothing more of it starts until it has taken some.
-        number: that of its label, as 2 of ``opt@2``; 0 if it has none.
-    """
-
-    done: int
-    failed: int
-    retried: int
-    id: str
-    name: str
-    label: str
-    host: str
-    connected: bool
-    unconfirmed: int
-    unconfirmed_bytes: int
-    paused: bool
-    running: int
-    waiting: int
-    versions: PeerVersions
-    number: int = 0
-
-    def goes_by(self, word: str) -> bool:
-        """Return True if a word is its name, its label or its id."""
-        return word in (self.name, self.label, self.id, f"{self.name}@{self.number}")
-
-
-class QueueState(Part, frozen=True):
-    """The tasks of a mission that ask for the same.
-
-    Attributes:
-        interpreter: that they need; empty if any will do.
-        mission: its label.
-        oldest: the one that has waited longest, as ``mission:number``; empty if none waits.
-        never: why no worker here could run them; empty if one could.
-    """
-
-    request: dict[str, Any]
-    interpreter: str
-    mission: str
-    priority: int
-    waiting: int
-    running: int
-    oldest: str
-    never: str
-    why: str
 
 
 class ClusterState(Part, frozen=True):
@@ -244,21 +163,6 @@ class ClusterState(Part, frozen=True):
         return f"{self.kind} {', '.join(shown)} in use{f' ({self.note})' if self.note else ''}"
 
 
-class EndedMission(Part, frozen=True):
-    """A mission that has left.
-
-    Attributes:
-        done, failed, retried: as of `MissionState`.
-    """
-
-    name: str
-    host: str
-    at: float
-    done: int
-    failed: int
-    retried: int
-
-
 class StateAnswer(Part, frozen=True):
     """Everything at one moment, for ``grain ls``.
 
@@ -271,159 +175,17 @@ class StateAnswer(Part, frozen=True):
 
     epoch: int
     tasks: TaskCounts
-    workers: list[WorkerState]
-    missions: list[MissionState]
-    queues: list[QueueState]
+    workers: list[Worker]
+    missions: list[Mission]
+    queues: list[Queue]
     more_queues: int
-    ended: list[EndedMission]
+    ended: list[Mission]
     versions: PeerVersions
     troubles: list[str]
     cluster: list[ClusterState] = []
 
 
 # ---- overview and runs
-
-
-class WorkerRow(Part, frozen=True):
-    """A worker as it was at its last turn.
-
-    Attributes:
-        id, name, label, host, cluster, state: as in `WorkerState`.
-        ends: when its time is over; None without an end.
-        total, used, running, computing: as in `WorkerState`.
-        runs: the oldest of the tasks that run there.
-        at: when that was.
-    """
-
-    id: str
-    name: str
-    label: str
-    host: str
-    cluster: str
-    state: str
-    ends: float | None
-    total: dict[str, Any]
-    used: dict[str, float | None]
-    running: int
-    computing: float | None
-    runs: list[Run]
-    at: float
-
-
-class FunctionRow(Part, frozen=True, array_like=True):
-    """The tasks of one function of a mission, as that counts them.
-
-    Attributes:
-        failed: how many failed for good, further attempts left aside.
-        waiting: how many wait, with those that fit no worker.
-        seconds: the median time of its last runs; None if none has ended.
-        memory: the largest peak of memory of a run's programs, in GB; None if none was measured.
-        memory_asked: the most memory that a task asked for, in GB; 0 if none asked for any.
-        request: the amounts for which all of them asked, by kind; empty if these differ.
-        measured: how many runs had programs whose CPU time is known.
-        busy: the cores that programs kept busy, in the median of the last of these runs.
-        busiest: those of the busiest.
-        core_seconds: the cores that its runs asked for, times their length.
-        peaks: how many runs had programs whose peak of memory is known.
-    """
-
-    function: str
-    done: int
-    failed: int
-    running: int
-    waiting: int
-    seconds: float | None
-    memory: float | None
-    memory_asked: float
-    request: dict[str, float]
-    measured: int
-    busy: float
-    busiest: float
-    core_seconds: float
-    peaks: int = 0
-
-
-class MissionOutlook(Part, frozen=True):
-    """The progress of a mission, as it estimates itself.
-
-    Attributes:
-        ended, total, left, least, whole: as in `grain.head.messages.Outlook`; `left` in seconds.
-        functions: those that have the most tasks, in the order of their first calls.
-        more_functions: how many others there are.
-    """
-
-    ended: int
-    total: int
-    left: float | None
-    least: bool
-    whole: bool
-    functions: tuple[FunctionRow, ...]
-    more_functions: int
-
-
-class MissionRow(Part, frozen=True):
-    """A mission.
-
-    Attributes:
-        number: the head's for it, by which runs name it.
-        id, name, label, host, connected, paused: as of `MissionState`.
-        done, failed, retried: as of `MissionState`.
-        left: how many of its tasks have no outcome.
-        running: how many of these run; None where there are too many different requests to count.
-        outlook: None if it does not state any.
-        rate: how many of its tasks end in a second.
-    """
-
-    number: int
-    id: str
-    name: str
-    label: str
-    host: str
-    connected: bool
-    paused: bool
-    since: float
-    done: int
-    failed: int
-    retried: int
-    left: int
-    running: int | None
-    outlook: MissionOutlook | None
-    rate: float = 0.0
-
-
-class QueueRow(Part, frozen=True):
-    """The waiting tasks of a mission that ask for the same.
-
-    Attributes:
-        mission: its label.
-        mission_id: its id; empty if no waiting task is known.
-        request: what each asks for, as a user writes it.
-        oldest: the number of the one that has waited longest; 0 if that is not known.
-    """
-
-    mission: str
-    mission_id: str
-    request: str
-    priority: int
-    waiting: int
-    running: int
-    oldest: int
-    why: str
-
-
-class LossRow(Part, frozen=True):
-    """A worker that was lost.
-
-    Attributes:
-        heard: when there was the last sign of it.
-        tasks: how many tasks had a run there, and run again.
-    """
-
-    name: str
-    host: str
-    heard: float
-    at: float
-    tasks: int
 
 
 class OverviewAnswer(Part, frozen=True):
@@ -448,14 +210,14 @@ class OverviewAnswer(Part, frozen=True):
     cores: tuple[float, float]
     computing: float | None
     worker_states: dict[str, int]
-    workers: list[WorkerRow]
+    workers: list[Worker]
     more_workers: int
-    missions: list[MissionRow]
+    missions: list[Mission]
     more_missions: int
-    queues: list[QueueRow]
+    queues: list[Queue]
     more_queues: int
     failures: list[Run]
-    lost: list[LossRow]
+    lost: list[Worker]
     troubles: list[str]
     cluster: list[ClusterState] = []
 
@@ -475,75 +237,6 @@ class RunsAnswer(Part, frozen=True):
 # ---- demand
 
 
-class AlternativeDemand(Part, frozen=True):
-    """One of several alternatives that tasks ask for.
-
-    Attributes:
-        need: seconds that a worker must have left.
-        members: how many workers each task takes at once; `request` is of one of them.
-        same: as of `grain.resource.Gang`.
-    """
-
-    request: dict[str, Any]
-    need: float
-    members: int = 1
-    same: str = "group"
-
-
-class ClassDemand(Part, frozen=True):
-    """The tasks of all missions that ask for the same and need as much time.
-
-    Attributes:
-        request: what each asks for, without its time; of alternatives the first one, and of several
-            workers that on each.
-        ask: what each asks for, as a user writes it.
-        interpreter: that they need; empty if any will do.
-        waiting: how many wait; one on several workers counts once.
-        elapsed: seconds that the running ones have run, together.
-        need: seconds that a worker must have left.
-        ended: of how many runs, at most 100 of each mission, `mean` is.
-        mean: their mean duration in seconds.
-        others: the further alternatives.
-        members, same: as of `AlternativeDemand`.
-    """
-
-    request: dict[str, Any]
-    ask: str
-    interpreter: str
-    waiting: int
-    running: int
-    elapsed: float
-    need: float
-    ended: int
-    mean: float
-    others: list[AlternativeDemand] = []
-    members: int = 1
-    same: str = "group"
-
-
-class WorkerSupply(Part, frozen=True):
-    """A worker, for who decides how many there are to be.
-
-    Attributes:
-        free: the resources that tasks were not given.
-        left: seconds that remain to it; None without an end.
-        idle: seconds since the last one ended; 0 while one runs.
-        job: its batch job, as the batch system calls it; empty if it has none.
-    """
-
-    id: str
-    name: str
-    host: str
-    interpreter: str
-    total: dict[str, Any]
-    free: dict[str, Any]
-    left: float | None
-    running: int
-    idle: float
-    draining: bool
-    job: str = ""
-
-
 class DemandAnswer(Part, frozen=True):
     """The resources that tasks ask for and that workers have, for ``grain scale --auto``.
 
@@ -552,9 +245,9 @@ class DemandAnswer(Part, frozen=True):
     """
 
     epoch: int
-    classes: list[ClassDemand]
+    classes: list[Queue]
     more_classes: int
-    workers: list[WorkerSupply]
+    workers: list[Worker]
 
 
 class LoadAnswer(Part, frozen=True):
@@ -643,21 +336,6 @@ class ProgramsAnswer(Part, frozen=True):
 # ---- what changes something
 
 
-class DrainingWorker(Part, frozen=True):
-    """A worker that is asked to leave; the answer has a list of all.
-
-    Attributes:
-        label: the name that commands take.
-        state: as of `WorkerState`, before.
-    """
-
-    name: str
-    label: str
-    host: str
-    state: str
-    running: int
-
-
 class JobEndedAnswer(Part, frozen=True):
     """The number of workers that are given up, as their job has ended.
 
@@ -677,7 +355,7 @@ class FoundAnswer(Part, frozen=True):
         state: of a task that is cancelled: ``"running"`` or ``"waiting"``, before.
     """
 
-    mission: MissionState | None
+    mission: Mission | None
     error: str = ""
     state: str = ""
 

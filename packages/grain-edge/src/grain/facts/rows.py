@@ -479,3 +479,216 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
             elif name == "asked":
                 for kind, asked in its.items():
                     own.setdefault(kind, AskedAmounts()).merge(asked)
+
+
+# ---- what is here
+
+
+class Worker(_Row, frozen=True, kw_only=True):
+    """A worker.
+
+    Attributes:
+        name: its name, which others may have, too.
+        label: the name that commands take: ``name@2`` is the second of that name.
+        cluster: as it states that; empty if it does not.
+        job: its batch job, as the batch system calls it; empty if it has none.
+        state: ``"joining"``, ``"serving"``, ``"paused"``, ``"draining"``, ``"away"`` or ``"lost"``.
+        draining: True if it is to leave, whatever its state.
+        backlog: how many outcomes missions have not taken, and how many bytes these have; None if
+            that keeps it from nothing.
+        total: its resources as plain data.
+        free: those that tasks were not given.
+        used: the part of each kind that tasks were given, from 0 to 1; None where it has no class
+            in the head.
+        left: seconds that remain to it; None without an end.
+        ends: when its time is over, likewise.
+        idle: seconds since the last run ended; 0 while one goes on.
+        computing: on how many cores something is computed; None where that is not known.
+        tasks: a few of the tasks that run, as ``mission:number`` with the mission's label.
+        runs: the oldest of the runs there.
+        heard: of one that is lost, when there was the last sign of it.
+        lost_runs: how many tasks had a run there when it was lost, and run again.
+        at: when all this was.
+        versions: those of its process, by name.
+    """
+
+    id: str = ""
+    name: str
+    label: str = ""
+    host: str = ""
+    cluster: str = ""
+    interpreter: str = ""
+    job: str = ""
+    state: str = ""
+    draining: bool = False
+    backlog: tuple[int, int] | None = None
+    total: dict[str, Any] = {}
+    free: dict[str, Any] = {}
+    used: dict[str, float | None] = {}
+    left: float | None = None
+    ends: float | None = None
+    idle: float = 0.0
+    running: int = 0
+    computing: float | None = None
+    tasks: list[str] = []
+    runs: list[Run] = []
+    heard: float = 0.0
+    lost_runs: int = 0
+    at: float = 0.0
+    versions: dict[str, str] = {}
+
+
+class FunctionRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The tasks of one function of a mission, as that counts them.
+
+    Attributes:
+        failed: how many failed for good, further attempts left aside.
+        waiting: how many wait, with those that fit no worker.
+        seconds: the median time of its last runs; None if none has ended.
+        memory: the largest peak of memory of a run's programs, in GB; None if none was measured.
+        memory_asked: the most memory that a task asked for, in GB; 0 if none asked for any.
+        request: the amounts for which all of them asked, by kind; empty if these differ.
+        measured: how many runs had programs whose CPU time is known.
+        busy: the cores that programs kept busy, in the median of the last of these runs.
+        busiest: those of the busiest.
+        core_seconds: the cores that its runs asked for, times their length.
+        peaks: how many runs had programs whose peak of memory is known.
+    """
+
+    function: str
+    done: int
+    failed: int
+    running: int
+    waiting: int
+    seconds: float | None
+    memory: float | None
+    memory_asked: float
+    request: dict[str, float]
+    measured: int
+    busy: float
+    busiest: float
+    core_seconds: float
+    peaks: int = 0
+
+
+class MissionOutlook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The progress of a mission, as it estimates itself.
+
+    Attributes:
+        ended, total, left, least, whole: as in `grain.head.messages.Outlook`; `left` in seconds.
+        functions: those that have the most tasks, in the order of their first calls.
+        more_functions: how many others there are.
+    """
+
+    ended: int
+    total: int
+    left: float | None
+    least: bool
+    whole: bool
+    functions: tuple[FunctionRow, ...]
+    more_functions: int
+
+
+class Mission(_Row, frozen=True, kw_only=True):
+    """A mission.
+
+    Attributes:
+        label: the name that commands take, without the number while no other here has the name.
+        number: that of its label, as 2 of ``opt@2``; 0 if it has none.
+        connected: False while it is away.
+        paused: True if nothing more of it starts until it has taken some outcomes.
+        since: when it came.
+        ended: when it left; None while it is here.
+        failed: how many of its tasks failed for good.
+        retried: how many failed, and were tried again.
+        left: how many of its tasks have no outcome.
+        running: how many of these run; None where there are too many different requests to count.
+        unconfirmed: how many outcomes it has not taken; and the bytes of these.
+        rate: how many of its tasks end in a second.
+        outlook: None if it does not state any.
+        versions: those of its process, by name.
+    """
+
+    id: str = ""
+    name: str
+    label: str = ""
+    number: int = 0
+    host: str = ""
+    connected: bool = True
+    paused: bool = False
+    since: float = 0.0
+    ended: float | None = None
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    left: int = 0
+    running: int | None = 0
+    waiting: int = 0
+    unconfirmed: int = 0
+    unconfirmed_bytes: int = 0
+    rate: float = 0.0
+    outlook: MissionOutlook | None = None
+    versions: dict[str, str] = {}
+
+    def goes_by(self, word: str) -> bool:
+        """Return True if a word is its name, its label or its id."""
+        return word in (self.name, self.label, self.id, f"{self.name}@{self.number}")
+
+
+class AlternativeDemand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of several alternatives that tasks ask for.
+
+    Attributes:
+        need: seconds that a worker must have left.
+        members: how many workers each task takes at once; `request` is of one of them.
+        same: as of `grain.resource.Gang`.
+    """
+
+    request: dict[str, Any]
+    need: float
+    members: int = 1
+    same: str = "group"
+
+
+class Queue(_Row, frozen=True, kw_only=True):
+    """Tasks that ask for the same: of a mission, or of all.
+
+    Attributes:
+        request: what each asks for, as plain data; for demand without its time, of alternatives the
+            first one, and of several workers that on each.
+        asked: what each asks for, as a user writes it.
+        interpreter: that they need; empty if any will do.
+        mission: the label of their mission; empty for those of all.
+        mission_id: its id; empty if no waiting task is known.
+        waiting: how many wait; one on several workers counts once.
+        oldest: the one that has waited longest, as ``mission:number``; empty if none is known.
+        task: its number; 0 if none is known.
+        never: why no worker here could run them; empty if one could.
+        why: why the oldest waits.
+        elapsed: seconds that the running ones have run, together.
+        need: seconds that a worker must have left.
+        ended: of how many runs, at most 100 of each mission, ``mean`` is.
+        mean: their mean duration in seconds.
+        others: the further alternatives.
+        members, same: as of `AlternativeDemand`.
+    """
+
+    request: dict[str, Any] = {}
+    asked: str = ""
+    interpreter: str = ""
+    mission: str = ""
+    mission_id: str = ""
+    priority: int = 0
+    waiting: int = 0
+    running: int = 0
+    oldest: str = ""
+    task: int = 0
+    never: str = ""
+    why: str = ""
+    elapsed: float = 0.0
+    need: float = 0.0
+    ended: int = 0
+    mean: float = 0.0
+    others: list[AlternativeDemand] = []
+    members: int = 1
+    same: str = "group"

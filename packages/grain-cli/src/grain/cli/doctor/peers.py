@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from grain.cli.doctor.checks import CheckResult, ok, warn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from grain.config import Config
-    from grain.edge.questions import StateAnswer, WorkerState
+    from grain.edge.questions import StateAnswer
     from grain.edge.version import Versions
+    from grain.facts.rows import Mission, Worker
 
 _ANSWER = 5.0  # seconds; another check reports a scheduler that does not answer
 
@@ -28,11 +31,11 @@ def versions(config: Config) -> list[CheckResult]:
     return [judge_workers(state.workers, own_versions()), *judge_grain(state)]
 
 
-def judge_workers(workers: list[WorkerState], own: Versions) -> CheckResult:
+def judge_workers(workers: list[Worker], own: Versions) -> CheckResult:
     """Judge the versions of workers, as in the scheduler's answer."""
     if not workers:
         return ok("workers", "none is here")
-    there = [(worker.name, worker.versions) for worker in workers]
+    there = _versions(workers)
     pythons = [f"{name} {v.interpreter}" for name, v in there if not own.runs_code_of(v)]
     if pythons:
         fix = (
@@ -53,9 +56,7 @@ def judge_workers(workers: list[WorkerState], own: Versions) -> CheckResult:
 def judge_grain(state: StateAnswer) -> list[CheckResult]:
     """Judge the versions of Grain of all workers and missions; nothing where they are one."""
     grains: dict[str, list[str]] = {}
-    there = [(worker.name, worker.versions) for worker in state.workers]
-    there += [(mission.name, mission.versions) for mission in state.missions]
-    for name, versions in there:
+    for name, versions in _versions([*state.workers, *state.missions]):
         if versions.grain:
             grains.setdefault(versions.grain, []).append(name)
     if len(grains) < 2:
@@ -63,6 +64,12 @@ def judge_grain(state: StateAnswer) -> list[CheckResult]:
     message = "; ".join(f"{version}: {_some(names)}" for version, names in sorted(grains.items()))
     fix = "Install one version of Grain for all, and start the workers again: grain drain '*'"
     return [warn("peers", f"they have several versions of Grain, {message}", fix)]
+
+
+def _versions(peers: Iterable[Worker | Mission]) -> list[tuple[str, Versions]]:
+    from grain.edge.questions import versions_of
+
+    return [(peer.name, versions_of(peer)) for peer in peers]
 
 
 def _some(items: list[str]) -> str:

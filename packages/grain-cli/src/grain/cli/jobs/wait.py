@@ -216,12 +216,19 @@ def _progress(counts: Sequence[StateCounts]) -> str:
 
 
 def _tell_held(book: Book, found: Sequence[_Awaited], blocks: Blocks) -> None:
-    """Name the jobs that are on hold, and what has them begin."""
+    """Name the jobs that are on hold, also those that others wait for, and what has them begin."""
     from grain.cli.queue.rows import REASONS, job_row, number_text
 
-    for one in found:
-        if not one.entry.is_final and not one.entry.running:
-            row = job_row(book, one.entry, time.time(), blocks)
+    entries = {one.entry.number: one.entry for one in found}
+    behind = list(entries.values())
+    while behind:
+        before = {number for one in behind.pop().job.after for number in one.jobs} - entries.keys()
+        waited_for = [entry for one in before if (entry := book.find(one)) is not None]
+        entries |= {entry.number: entry for entry in waited_for}
+        behind += [entry for entry in waited_for if not entry.is_final]
+    for _, entry in sorted(entries.items()):
+        if not entry.is_final and not entry.running:
+            row = job_row(book, entry, time.time(), blocks)
             if row.reason == REASONS["held"]:
                 name = number_text(book.queue.name, row.number)
                 text = f"job {row.number} ({row.name}) is on hold: `grain release {name}`"

@@ -17,13 +17,14 @@ from grain.resource.figures import percent, rate, span
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.edge.questions import MissionOutlook, MissionRow, OverviewAnswer
+    from grain.edge.questions import MissionOutlook, OverviewAnswer
+    from grain.facts.rows import Mission
 
 _SECONDS = 2.0  # between two looks
 _CLEAR = "\r\x1b[K"
 
 
-def progress_text(mission: MissionRow, columns: int) -> str:
+def progress_text(mission: Mission, columns: int) -> str:
     """Return the progress of a mission in so many columns."""
     left, running, outlook = mission.left, mission.running, mission.outlook
     parts = []

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.queue.fitting import blocks_of
 from grain.cli.slurm.reading import dispatcher_runs
-from grain.cli.slurm_words.facts import SlurmTask
+from grain.cli.slurm_words.facts import SlurmStep, SlurmTask
 from grain.cli.slurm_words.numbers import Meant, meant
+from grain.cli.slurm_words.states import OPEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from grain.cli.slurm.here import Here
     from grain.queue.book import Blocks, Book, Entry
@@ -59,6 +60,29 @@ class Listing(NamedTuple):
         if self.book is None or not 0 < number < self.book.next_job:
             return None
         return self.book.find(number)
+
+    def steps(self, facts: SlurmTask) -> list[SlurmStep]:
+        """Return what srun has started in the last attempt of a task, by the numbers."""
+        from grain.queue.notes.steps import steps_of
+
+        if facts.run is None or self.book is None:
+            return []
+        noted = steps_of(self.book.queue, facts.number, facts.task, facts.run.attempt)
+        return [SlurmStep.of_srun(facts, one) for one in noted]
+
+    def running_steps(self, tasks: Iterable[SlurmTask], wanted: Sequence[Meant]) -> list[SlurmStep]:
+        """Return the steps that run, of tasks, the script last.
+
+        Args:
+            wanted: the steps that are meant; empty for all.
+        """
+        return [
+            step
+            for facts in tasks
+            if facts.run is not None and facts.state in OPEN
+            for step in (*self.steps(facts), SlurmStep.of_script(facts, facts.run))
+            if not step.ended and (not wanted or any(step.is_meant(one) for one in wanted))
+        ]
 
     def tasks(
         self,

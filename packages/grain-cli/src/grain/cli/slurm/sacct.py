@@ -17,7 +17,6 @@ from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import states_named
 from grain.cli.slurm_words.values import begin_time
-from grain.queue.notes.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from grain.cli.slurm_words.facts import SlurmTask
     from grain.cli.slurm_words.grammar import Parsed
     from grain.cli.slurm_words.numbers import Meant
-    from grain.queue.book import Book, Entry
+    from grain.queue.book import Entry
 
 _OPTIONS = options("""
     accounts,A= allclusters,L allocations,X allusers,a array batch-script,B brief,b clusters,M=
@@ -92,13 +91,20 @@ def sacct(words: list[str], here: Here) -> SlurmAnswer:
         "node": parsed.words("nodelist"),
         "wckey": parsed.words("wckeys"),
     }
+    derived = any(column.name == "DerivedExitCode" for column in columns)
+
+    def with_steps(facts: SlurmTask) -> SlurmTask:
+        if derived or not parsed.has("allocations"):
+            facts.steps = listing.steps(facts)
+        return facts
+
     lines = [
         line
         for one in tasks
         if _in_time(one, first or 0.0, now if last is None else last)
         and (not states or one.state in states)
         and is_chosen(one, **wanted_facts)
-        for line in _lines(one, book, allocations=parsed.has("allocations"))
+        for line in _lines(with_steps(one), allocations=parsed.has("allocations"))
         if wanted is None or any(_is_meant(meant, line) for meant in wanted)
     ]
     text = fields(columns, lines, heads=not parsed.has("noheader"), rule=not separator)
@@ -176,17 +182,17 @@ def _in_time(facts: SlurmTask, first: float, last: float) -> bool:
     return facts.job.at <= last and not 0 < facts.ended < first
 
 
-def _lines(facts: SlurmTask, book: Book | None, *, allocations: bool) -> Iterator[accounts.Line]:
+def _lines(facts: SlurmTask, *, allocations: bool) -> Iterator[accounts.Line]:
     yield facts
-    if facts.run is not None and book is not None and not allocations:
+    if facts.run is not None and not allocations:
         yield SlurmStep.of_script(facts, facts.run)
-        for step in steps_of(book.queue, facts.number, facts.task, facts.run.attempt):
-            yield SlurmStep.of_srun(facts, step)
+        yield from facts.steps
 
 
 def _is_meant(meant: Meant, line: accounts.Line) -> bool:
-    facts, step = (line.task, line.name) if isinstance(line, SlurmStep) else (line, "")
-    return meant.has(facts.number, facts.task) and meant.step in ("", step)
+    if isinstance(line, SlurmStep):
+        return line.is_meant(meant)
+    return meant.has(line.number, line.task) and not meant.step
 
 
 def seff(words: list[str], here: Here) -> SlurmAnswer:

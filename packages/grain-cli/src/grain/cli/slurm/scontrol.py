@@ -12,7 +12,7 @@ from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import read_book, takes_jobs, wake_dispatcher
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
-from grain.cli.slurm_words.records import config_text, job_record
+from grain.cli.slurm_words.records import config_text, job_record, step_record
 from grain.cli.slurm_words.states import OPEN
 from grain.cli.slurm_words.values import hosts
 from grain.queue.errors import QueueError, Settled
@@ -33,7 +33,8 @@ _OPTIONS = options("""
 """)
 _USAGE = """\
 Usage: scontrol [OPTIONS] show job [ID] | show config | show hostnames [LIST] | show partition
-                          show node [LIST] | ping | hold IDS | release IDS | requeue IDS
+                          show step [ID] | show node [LIST] | ping | hold IDS | release IDS
+                          requeue IDS
 
 Speaks to the queue of Grain, as scontrol of Slurm does to a cluster.
 """
@@ -129,17 +130,8 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
     if entity == "config":
         values = _config(here)
         return SlurmAnswer(config_text(time.time(), values, here.host))
-    if entity == "hostnames":
-        text = ",".join(rest) or here.environment.get("SLURM_JOB_NODELIST", "")
-        text = text or here.environment.get("SLURM_NODELIST", "")
-        if not text:
-            raise CommandFailed("scontrol: error: host list is empty")
-        return SlurmAnswer("".join(f"{name}\n" for name in hosts(text)))
-    if entity in ("hostlist", "hostlistsorted"):
-        from grain.resource.figures import hostlist
-
-        names = hosts(",".join(rest))
-        return SlurmAnswer(f"{hostlist(sorted(names) if entity != 'hostlist' else names)}\n")
+    if entity in ("hostnames", "hostlist", "hostlistsorted"):
+        return _show_hosts(entity, ",".join(rest), here)
     if entity in ("partitions", "partitionname"):
         name = _queue_name(here)
         if rest and rest[0] != name:
@@ -151,11 +143,27 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
         )
     if entity in ("nodes", "nodename"):
         return _show_nodes(rest, here, one_line=one_line)
+    if entity in ("steps", "stepid"):
+        return _show_steps(rest, here, one_line=one_line)
     if entity in _NONE:
         return SlurmAnswer(_NONE[entity])
     if entity:
         raise CommandFailed(f"scontrol: error: (Grain) `scontrol show {entity}` is not supported")
     raise CommandFailed(f"invalid entity:{word} for keyword:show ")
+
+
+def _show_hosts(entity: str, text: str, here: Here) -> SlurmAnswer:
+    """Show a list of hosts in its other form."""
+    if entity == "hostnames":
+        text = text or here.environment.get("SLURM_JOB_NODELIST", "")
+        text = text or here.environment.get("SLURM_NODELIST", "")
+        if not text:
+            raise CommandFailed("scontrol: error: host list is empty")
+        return SlurmAnswer("".join(f"{name}\n" for name in hosts(text)))
+    from grain.resource.figures import hostlist
+
+    names = hosts(text)
+    return SlurmAnswer(f"{hostlist(sorted(names) if entity != 'hostlist' else names)}\n")
 
 
 def _show_nodes(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
@@ -213,6 +221,22 @@ def _show_jobs(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
                 raise CommandFailed(f"slurm_load_jobs error: {_INVALID}")
             tasks += found
     return SlurmAnswer("".join(job_record(one, one_line=one_line) for one in tasks))
+
+
+def _show_steps(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
+    """Show the steps that run."""
+    listing = Listing.of(read_book(here), here)
+    what = "slurm_get_job_steps error"
+    meant = [_meant(listing, word, what) for text in words for word in split_words(text)]
+    known = {entry.number: entry for entry in listing.recent()}
+    if any(one.job not in known for one in meant):
+        raise CommandFailed(f"{what}: {_INVALID}")
+    steps = listing.running_steps(listing.tasks(known.values()), meant)
+    if not steps and meant:
+        raise CommandFailed(f"Job step {' '.join(words)} not found")
+    if not steps:
+        return SlurmAnswer("No job steps in the system\n")
+    return SlurmAnswer("".join(step_record(one, one_line=one_line) for one in steps))
 
 
 def _meant(listing: Listing, word: str, error: str = "scontrol_print_job error") -> Meant:

@@ -40,7 +40,6 @@ Usage: squeue [OPTIONS]
 Lists the jobs in the queue of Grain, as squeue of Slurm does for a cluster. Its options are those
 of squeue(1). `grain jobs` shows more.
 """
-_STEPS = "         STEPID     NAME PARTITION     USER      TIME NODELIST\n"
 
 
 def squeue(words: list[str], here: Here) -> SlurmAnswer:
@@ -85,12 +84,12 @@ def _with_user(words: list[str], user: str) -> list[str]:
 
 
 def _list(parsed: Parsed, here: Here) -> str:
+    if parsed.has("steps"):
+        return _list_steps(parsed, here)
     columns = _columns(parsed, here)
     states = _states(parsed, here)
     listing = Listing.of(read_book(here), here)
     wanted = _wanted(parsed, listing)
-    if parsed.has("steps"):
-        return "" if parsed.has("noheader") else _STEPS
     recent = list(listing.recent())
     if wanted is not None:
         known = {entry.number: entry for entry in recent}
@@ -113,6 +112,20 @@ def _list(parsed: Parsed, here: Here) -> str:
     heads = not parsed.has("noheader")
     date = [time.ctime(listing.now)] if parsed.has("long") and heads else []
     lines = [*date, *fields(columns, tasks, heads=heads)]
+    return "".join(f"{text}\n" for text in lines)
+
+
+def _list_steps(parsed: Parsed, here: Here) -> str:
+    """Return the list of steps that run."""
+    form, by_name = parsed.last("format", listed.STEPS), False
+    if parsed.has("Format"):
+        form, by_name = parsed.last("Format"), True
+    columns = listed.of_steps(form, by_name=by_name)
+    listing = Listing.of(read_book(here), here)
+    wanted = _wanted(parsed, listing)
+    tasks = _filtered(parsed, here, listing.tasks(listing.recent(), _chooser(wanted)))
+    steps = listing.running_steps(tasks, wanted or ())
+    lines = fields(columns, steps, heads=not parsed.has("noheader"))
     return "".join(f"{text}\n" for text in lines)
 
 

@@ -44,7 +44,8 @@ def srun(words: list[str], here: Here) -> SlurmAnswer:
         )
     if system := _system_command(env):
         # In a job of the system's Slurm, as for MPI programs of a mission's tasks.
-        os.execve(system, [system, *words], dict(env))  # noqa: S606 - as the user has typed
+        passed = {name: text for name, text in env.items() if name}  # the others are not possible
+        os.execve(system, [system, *words], passed)  # noqa: S606 - as the user has typed
     from grain.cli.slurm.outside import submit_and_wait
 
     return submit_and_wait(merged([parsed.given]), parsed.rest, here)

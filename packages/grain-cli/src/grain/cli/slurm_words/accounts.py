@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from grain.cli.columns import Column
-from grain.cli.slurm_words.facts import SlurmStep, SlurmTask, hosts_text
+from grain.cli.slurm_words.facts import SlurmStep, SlurmTask, derived_code, hosts_text
 from grain.cli.slurm_words.formats import same
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.values import long_span
@@ -151,7 +151,7 @@ _OF_TASK: dict[str, Callable[[SlurmTask], object]] = {
     "Comment": lambda one: one.option("comment", ""),
     "CPUTime": lambda one: long_span(one.elapsed * one.cores),
     "CPUTimeRAW": lambda one: int(one.elapsed * one.cores),
-    "DerivedExitCode": same("0:0"),
+    "DerivedExitCode": lambda one: derived_code(one.steps),
     "Elapsed": lambda one: long_span(one.elapsed),
     "ElapsedRaw": lambda one: int(one.elapsed),
     "Eligible": lambda one: one.time(one.eligible),

@@ -15,6 +15,7 @@ from grain.queue.selectors import plain_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from grain.cli.slurm_words.numbers import Meant
     from grain.queue.book import Block, Entry
     from grain.queue.records import Dependency
     from grain.queue.states import Run, Standing
@@ -34,6 +35,9 @@ class SlurmTask(TaskRow):
         dispatched: True if the queue has a dispatcher.
         form: the value of ``SLURM_TIME_FORMAT``.
         block: why it never begins; None if it may, or has.
+
+    Attributes:
+        steps: what srun has started in it, where a command asks for that.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class SlurmTask(TaskRow):
         cancelled = standing.state == "RUNNING" and entry.asked(task).cancelled is not None
         self.state = state_of(standing, cancelled=cancelled)
         self.reason = reason_of(standing, dispatched=dispatched, block=block)
+        self.steps: Sequence[SlurmStep] = ()
 
     @property
     def run(self) -> Run | None:
@@ -300,6 +305,10 @@ class SlurmStep(NamedTuple):
         exit_code = f"0:{-worst}" if worst < 0 else f"{worst}:0"
         return cls(task, str(noted.step), noted, exit_code, state)
 
+    def is_meant(self, one: Meant) -> bool:
+        """Return True if a word means it, or its task."""
+        return one.has(self.task.number, self.task.task) and one.step in ("", self.name)
+
     @property
     def full_name(self) -> str:
         """The name by which commands name it, as ``12_3.batch``."""
@@ -334,6 +343,12 @@ def is_chosen(task: SlurmTask, **wanted: set[str]) -> bool:
         wanted: the values, by names of `_CHOICES`; empty for any.
     """
     return all(not values or values & _CHOICES[name](task) for name, values in wanted.items())
+
+
+def derived_code(steps: Sequence[SlurmStep]) -> str:
+    """Return the highest exit code of what srun has started, as ``2:0``."""
+    codes = (tuple(map(int, one.exit_code.split(":"))) for one in steps if one.noted.ended)
+    return "{}:{}".format(*max(codes, default=(0, 0)))
 
 
 def hosts_text(names: Sequence[str]) -> str:

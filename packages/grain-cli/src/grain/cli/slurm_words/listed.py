@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.cli.columns import Column
+from grain.cli.slurm_words.facts import hosts_text
 from grain.cli.slurm_words.formats import by_words, letters, names, same
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.values import span
@@ -13,7 +14,7 @@ from grain.queue.selectors import TASKS_PER_JOB
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from grain.cli.slurm_words.facts import SlurmTask
+    from grain.cli.slurm_words.facts import SlurmStep, SlurmTask
 
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
@@ -115,6 +116,31 @@ _FIELDS: dict[str, Column[SlurmTask]] = by_words({
     "w wckey": Column("WCKEY", lambda f: f.option("wckey")),
     "Z workdir": Column("WORK_DIR", lambda f: f.job.directory),
 })  # fmt: skip
+
+
+STEPS = "%.15i %.8j %.9P %.8u %.9M %N"
+_OF_STEP: dict[str, Column[SlurmStep]] = by_words({
+    "i stepid": Column("STEPID", lambda s: s.full_name),
+    "j stepname": Column("NAME", lambda s: s.noted.name),
+    "stepstate": Column("STATE", lambda s: s.state),
+    "P partition": Column("PARTITION", lambda s: s.task.partition),
+    "u username": Column("USER", lambda s: s.task.job.user),
+    "U userid": Column("USER", lambda s: s.task.uid),
+    "M timeused": Column("TIME", lambda s: s.elapsed, span, cut=None),
+    "S starttime": Column("START_TIME", lambda s: s.task.time(s.noted.began), cut=None),
+    "N nodes": Column("NODELIST", lambda s: hosts_text(s.noted.hosts)),
+    "A numtasks": Column("TASKS", lambda s: s.noted.tasks, cut=None),
+    "b tres-per-node": Column("TRES_PER_NODE", same("(null)")),
+})  # fmt: skip
+
+
+def of_steps(form: str, *, by_name: bool) -> list[Column[SlurmStep]]:
+    """Return the columns of a format of steps, as ``%i %j`` or ``StepID,StepName``.
+
+    Raises:
+        BadUse: a letter or a name means nothing.
+    """
+    return (names if by_name else letters)(form, _OF_STEP, _WRONG)
 
 
 def of_letters(form: str) -> list[Column[SlurmTask]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from grain.cli import show
+from grain.cli.slurm_words.facts import hosts_text
 from grain.cli.slurm_words.values import long_span, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from grain.cli.slurm_words.facts import SlurmTask
+    from grain.cli.slurm_words.facts import SlurmStep, SlurmTask
 
 
 def job_record(facts: SlurmTask, *, one_line: bool) -> str:
@@ -62,6 +63,26 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
     if one_line:
         return " ".join(lines) + " \n"
     return "\n   ".join(lines) + "\n   \n\n"
+
+
+def step_record(step: SlurmStep, *, one_line: bool) -> str:
+    """Return the record of a step that runs, as ``scontrol show step`` has it."""
+    noted, facts = step.noted, step.task
+    script = step.name == "batch"
+    tres = "(null)" if script else f"cpu={noted.cpus},node={len(noted.hosts)}"
+    began = f"StartTime={facts.time(noted.began)} TimeLimit=UNLIMITED"
+    numbers = f"Nodes={len(noted.hosts)} CPUs={0 if script else noted.cpus} Tasks={noted.tasks}"
+    lines = [
+        f"StepId={step.full_name} UserId={facts.uid} {began}",
+        f"State={step.state} Partition={facts.partition} NodeList={hosts_text(noted.hosts)}",
+        f"{numbers} Name={noted.name} Network=(null)",
+        f"TRES={tres}",
+        "ResvPorts=(null)",
+        "CPUFreqReq=Default",
+        "SrunHost:Pid=(null):0",
+    ]
+    lines = [show.one_line(line) for line in lines]
+    return " ".join(lines) + "\n" if one_line else "\n   ".join(lines) + "\n\n"
 
 
 def job_data(facts: SlurmTask) -> dict[str, Any]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from grain.cli.local_missions import LocalMission
     from grain.cli.mission_records import StartRecord
     from grain.config import Config
-    from grain.edge.questions import MissionState
+    from grain.facts.rows import Mission
 
 
 @click.command()
@@ -158,7 +158,7 @@ def _refuse_several(config: Config, word: str, meant: str, patience: float) -> N
     _refuse_if_several(word, [_listed(one) for one in here if one.connected and one.name == word])
 
 
-def _listed(one: MissionState) -> str:
+def _listed(one: Mission) -> str:
     return f"{one.label} (id {one.id[:8]}, on {one.host})"
 
 
@@ -337,7 +337,7 @@ def _put(
     *,
     task: int = 0,
     by: str = "",
-) -> tuple[MissionState, str]:
+) -> tuple[Mission, str]:
     """Return a mission, and the state of a task that is cancelled."""
     from grain.cli.query import ask
     from grain.edge.questions import Ask, FoundAnswer
@@ -349,6 +349,6 @@ def _put(
     return answer.mission, answer.state
 
 
-def _tasks(mission: MissionState) -> str:
+def _tasks(mission: Mission) -> str:
     running, waiting = mission.running, mission.waiting
     return f"{running} running and {waiting} waiting task{'' if waiting == 1 else 's'}"

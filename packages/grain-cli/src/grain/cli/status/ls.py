@@ -12,6 +12,7 @@ from grain.cli.show import clean, print_json, terminal_width
 
 if TYPE_CHECKING:
     from grain.cli.workers.jobs import OwnJob
+    from grain.edge.questions import StateAnswer
 
 
 @click.command()
@@ -34,8 +35,6 @@ def ls(
       grain ls --json | jq '.tasks'
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
-        import msgspec
-
         from grain.cli.batch import state_folder, submitted_names
         from grain.cli.local_missions import local_missions, local_missions_text
         from grain.cli.query import NobodyThere, NoScheduler, ask_state
@@ -75,7 +74,7 @@ def ls(
             place = {"address": config.worker.cli_dial, "config": config.source}
             others = [one.data() for one in local_missions(config, state.missions)]
             data = {**place, "jobs": plain(alive(jobs)), "scaling": scaling, "alone": others}
-            print_json({**msgspec.to_builtins(state), **data})
+            print_json({**state_data(state), **data})
             return
         here = submitted_names(worker.name for worker in state.workers)
         most = terminal_width()
@@ -130,3 +129,35 @@ def plain(jobs: list[OwnJob]) -> list[dict[str, Any]]:
         }
         for job in jobs
     ]
+
+
+def state_data(state: StateAnswer) -> dict[str, Any]:
+    """Return an answer as plain data, each row with the fields that ``--json`` has always had."""
+    import msgspec
+
+    tables = {
+        name: [{field: getattr(row, _NAMED.get(field, field)) for field in fields} for row in rows]
+        for name, fields in _FIELDS.items()
+        for rows in [getattr(state, name)]
+    }
+    data: dict[str, Any] = {**msgspec.to_builtins(state), **tables}
+    plain: dict[str, Any] = msgspec.to_builtins(data)
+    return plain
+
+
+_NAMED = {"at": "ended"}
+_FIELDS = {
+    "workers": (
+        "id", "name", "label", "host", "cluster", "state", "backlog", "total", "free", "used",
+        "left", "running", "computing", "tasks", "versions",
+    ),
+    "missions": (
+        "done", "failed", "retried", "id", "name", "label", "host", "connected", "unconfirmed",
+        "unconfirmed_bytes", "paused", "running", "waiting", "versions", "number",
+    ),
+    "queues": (
+        "request", "interpreter", "mission", "priority", "waiting", "running", "oldest", "never",
+        "why",
+    ),
+    "ended": ("name", "host", "at", "done", "failed", "retried"),
+}  # fmt: skip

@@ -14,13 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from grain.cli.workers.jobs import OwnJob
-    from grain.edge.questions import (
-        EndedMission,
-        MissionState,
-        QueueState,
-        StateAnswer,
-        WorkerState,
-    )
+    from grain.edge.questions import StateAnswer
+    from grain.facts.rows import Mission, Queue, Worker
 
 R = TypeVar("R")
 
@@ -51,15 +46,15 @@ def state_text(state: StateAnswer, most: int | None = None, *, everything: bool 
     return "\n".join(part for part in parts if part)
 
 
-def _each(workers: list[WorkerState], most: int | None) -> str:
+def _each(workers: list[Worker], most: int | None) -> str:
     """Return a table with a row for each worker."""
     columns = _where(_WORKERS, workers)
     return rows_text("WORKERS", columns, sorted(workers, key=_by_name), most, _below_worker)
 
 
-def _groups(workers: list[WorkerState], most: int | None) -> str:
+def _groups(workers: list[Worker], most: int | None) -> str:
     """Return a table with a row for each sort of workers: of a cluster, state and size."""
-    groups: dict[tuple[str, str, str], list[WorkerState]] = {}
+    groups: dict[tuple[str, str, str], list[Worker]] = {}
     for worker in sorted(workers, key=_by_name):
         key = worker.cluster or "-", worker.state, resources(worker.total)
         groups.setdefault(key, []).append(worker)
@@ -68,43 +63,43 @@ def _groups(workers: list[WorkerState], most: int | None) -> str:
     return f"{shown}Each of the {len(workers)} workers: grain ls --all\n"
 
 
-def _by_name(worker: WorkerState) -> str:
+def _by_name(worker: Worker) -> str:
     return worker.name
 
 
-def _where(columns: Iterable[Column[R]], workers: list[WorkerState]) -> list[Column[R]]:
+def _where(columns: Iterable[Column[R]], workers: list[Worker]) -> list[Column[R]]:
     """Return columns, with the cluster only if there are several."""
     several = in_several_clusters(workers)
     return [column for column in columns if several or column.name != "CLUSTER"]
 
 
-def _left(group: list[WorkerState]) -> str:
+def _left(group: list[Worker]) -> str:
     ends = [math.inf if one.left is None else one.left for one in group]
     least, last = (clock(None if end == math.inf else end) for end in (min(ends), max(ends)))
     return least if least == last else f"{least} to {last}"
 
 
-def _below_group(group: list[WorkerState]) -> Sequence[str]:
+def _below_group(group: list[Worker]) -> Sequence[str]:
     names = [one.label for one in group]
     others = ["..."] * (len(names) > _NAMED)
     given = f"given {_given(group)} of {resources(group[0].total)} each"
     return given, " ".join([*names[:_NAMED], *others])
 
 
-def _below_worker(worker: WorkerState) -> Sequence[str]:
+def _below_worker(worker: Worker) -> Sequence[str]:
     others = " ..." if worker.running > len(worker.tasks) else ""
     runs = [f"runs {' '.join(worker.tasks)}{others}"] if worker.tasks else []
     owns, free = resources(worker.total), resources(worker.free)
     return *runs, f"given {_given([worker])} of {owns}; free {free}"
 
 
-def _mission_state(mission: MissionState) -> str:
+def _mission_state(mission: Mission) -> str:
     if mission.paused:
         return "paused"  # it leaves too many outcomes unconfirmed
     return "connected" if mission.connected else "away"
 
 
-_WORKERS: tuple[Column[WorkerState], ...] = (
+_WORKERS: tuple[Column[Worker], ...] = (
     Column("NAME", lambda one: one.label, least=5),
     Column("CLUSTER", lambda one: one.cluster or "-"),
     Column("HOST", lambda one: one.host, rank=1, under="on {}"),
@@ -112,14 +107,14 @@ _WORKERS: tuple[Column[WorkerState], ...] = (
     Column("LEFT", lambda one: one.left, clock),
     Column("RUNNING", lambda one: one.running),
 )
-_GROUPS: tuple[Column[list[WorkerState]], ...] = (
+_GROUPS: tuple[Column[list[Worker]], ...] = (
     Column("COUNT", len),
     Column("CLUSTER", lambda group: group[0].cluster or "-"),
     Column("STATE", lambda group: group[0].state),
     Column("LEFT", _left),
     Column("RUNNING", lambda group: sum(one.running for one in group)),
 )
-_MISSIONS: tuple[Column[MissionState], ...] = (
+_MISSIONS: tuple[Column[Mission], ...] = (
     Column("NAME", lambda one: one.label, least=5),
     Column("HOST", lambda one: one.host, rank=1, under="on {}"),
     Column("STATE", _mission_state),
@@ -129,7 +124,7 @@ _MISSIONS: tuple[Column[MissionState], ...] = (
     Column("FAILED", lambda one: one.failed, rank=1, under="{} failed"),
     Column("RETRIED", lambda one: one.retried, rank=1, under="{} retried"),
 )
-_TASKS: tuple[Column[QueueState], ...] = (
+_TASKS: tuple[Column[Queue], ...] = (
     Column("MISSION", lambda one: one.mission, least=5),
     Column("PRIORITY", lambda one: one.priority, rank=1, under="priority {}"),
     Column("RUNNING", lambda one: one.running),
@@ -137,17 +132,17 @@ _TASKS: tuple[Column[QueueState], ...] = (
     Column("OLDEST", lambda one: one.oldest or "-", rank=1, under="oldest: {}"),
     Column("ASKING FOR", lambda one: one.request, resources, least=5),
 )
-_LAST_MISSIONS: tuple[Column[EndedMission], ...] = (
+_LAST_MISSIONS: tuple[Column[Mission], ...] = (
     Column("NAME", lambda one: one.name, least=5),
     Column("HOST", lambda one: one.host, rank=1, under="on {}"),
-    Column("ENDED", lambda one: one.at, moment, rank=1, under="ended at {}"),
+    Column("ENDED", lambda one: one.ended or 0.0, moment, rank=1, under="ended at {}"),
     Column("DONE", lambda one: one.done),
     Column("FAILED", lambda one: one.failed),
     Column("RETRIED", lambda one: one.retried),
 )
 
 
-def _given(workers: list[WorkerState]) -> str:
+def _given(workers: list[Worker]) -> str:
     """Return the part of each kind that tasks were given, on average."""
     parts: dict[str, list[float | None]] = {}
     for worker in workers:
@@ -161,7 +156,7 @@ def _given(workers: list[WorkerState]) -> str:
     return ", ".join(texts) or "nothing"
 
 
-def _waits(queue: QueueState) -> Sequence[str]:
+def _waits(queue: Queue) -> Sequence[str]:
     if not queue.waiting:
         return ()
     never = queue.never and queue.why != "no worker is here"
@@ -228,10 +223,12 @@ def versions_text(state: StateAnswer, most: int | None = None) -> str:
     Python's minor version counts, as bytecode differs between those; NumPy's major version does.
     The Python of the scheduler does not count: it loads nothing of what missions and workers send.
     """
+    from grain.edge.questions import versions_of
+
     rows: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for kind, peers in ("worker", state.workers), ("mission", state.missions):
         for peer in peers:
-            versions = peer.versions
+            versions = versions_of(peer)
             if versions.interpreter:
                 key = (versions.interpreter, versions.grain, versions.numpy.partition(".")[0])
                 names = rows.setdefault(key, {"worker": [], "mission": []})

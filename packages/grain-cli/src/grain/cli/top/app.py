@@ -26,14 +26,16 @@ from grain.cli.top.tables.picture import UNICODE, Marks, cut, fitted, heights, m
 from grain.cli.top.tables.tasks import Use, use_of
 from grain.cli.top.tables.trend import Trend
 from grain.cli.top.tables.verdict import LiveFinding, sums, totals, verdict
-from grain.edge.questions import Ask, DrainingWorker, FoundAnswer, OverviewAnswer, ProgramsAnswer
+from grain.edge.questions import Ask, FoundAnswer, OverviewAnswer, ProgramsAnswer
+from grain.facts.rows import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.app import ComposeResult
 
-    from grain.cli.top.tables.grid import RowTask, TableRow
+    from grain.cli.top.tables.grid import TableRow
+    from grain.facts.rows import Run
 
 _Form = TypeVar("_Form")
 
@@ -258,7 +260,7 @@ class Top(App[int]):
             return
         running = self.screen_stack[0].query_one("#running", Pane)
         tasks = [row.about for row in running.seen if row.about is not None][:_USES]
-        seen = {(task.mission, task.number) for task in tasks}
+        seen = {(task.mission, task.task) for task in tasks}
         self._uses = {key: use for key, use in self._uses.items() if key in seen}
         self._asked = {key: at for key, at in self._asked.items() if key in seen}
         now = time.monotonic()
@@ -413,12 +415,12 @@ class Top(App[int]):
             return
         text = f"Drain worker {label}?\nIt takes no more tasks, and leaves when those it has end."
         question = Ask("drain", pattern=worker)
-        self._confirm(text, question, list[DrainingWorker], lambda answer: _drained(answer, label))
+        self._confirm(text, question, list[Worker], lambda answer: _drained(answer, label))
 
     def action_cancel(self) -> None:
         """Ask whether a task is to end."""
         screen, pane = self.screen, self._pane
-        task: RowTask | None = None
+        task: Run | None = None
         if isinstance(screen, TaskScreen):
             task = screen.about
         elif pane is not None and pane.row is not None and pane.id != "failures":
@@ -428,7 +430,7 @@ class Top(App[int]):
             return
         name = task.name
         text = f"Cancel task {name}?\nWhat awaits it gets an exception."
-        question = Ask("cancel", mission=task.mission, task=task.number, by=who())
+        question = Ask("cancel", mission=task.mission, task=task.task, by=who())
         self._confirm(text, question, FoundAnswer, lambda answer: _cancelled(answer, name))
 
     def _confirm(
@@ -448,7 +450,7 @@ class Top(App[int]):
         self._draw()
 
 
-def _drained(answer: list[DrainingWorker], label: str) -> str:
+def _drained(answer: list[Worker], label: str) -> str:
     if not answer:
         return f"worker {label} is not here any more"
     running = answer[0].running

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from grain.cli.query import Explanation
     from grain.cli.top.link import Link
-    from grain.cli.top.tables.grid import RowTask
     from grain.cli.top.tables.picture import Marks
     from grain.edge.questions import OverviewAnswer
+    from grain.facts.rows import Run
 
 _LOOK = 1.0  # seconds between two looks at a task, and at a log
 
@@ -154,14 +154,14 @@ class TaskScreen(_Details):
     As long as that is nothing, the last lines of its worker's log are there.
     """
 
-    def __init__(self, link: Link, task: RowTask) -> None:
+    def __init__(self, link: Link, task: Run) -> None:
         super().__init__(link, task.worker)
         self.about = task
         self._why: WhyAnswer | None = None
         self._call: CallAnswer | None = None
         self._programs: ProgramsAnswer | None = None
         self._lost: WhyAnswer | None = None  # the answer of a scheduler that knows it no more
-        self._output = LogTail(task.name, task.number, task.mission)
+        self._output = LogTail(task.name, task.task, task.mission)
 
     def compose(self) -> ComposeResult:
         """Make its widgets."""
@@ -170,7 +170,7 @@ class TaskScreen(_Details):
         yield TextLine("Escape back   c cancel   arrows scroll", "dim")
 
     def _ask(self) -> None:
-        task = self.about.mission, self.about.number
+        task = self.about.mission, self.about.task
         self._link.put(Ask("why", *task), WhyAnswer, self._take)
         self._link.put(Ask("arguments", *task), CallAnswer, self._take)
         self._link.put(Ask("programs", *task), ProgramsAnswer, self._take)

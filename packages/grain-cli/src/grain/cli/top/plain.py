@@ -100,7 +100,7 @@ class _Printer:
     def _ask(self, answer: OverviewAnswer) -> Uses:
         """Return what the tasks use that are printed, as far as workers answer in time."""
         running = tables(answer, {})["running"].rows[:_ROWS]
-        wanted = {(row.about.mission, row.about.number) for row in running if row.about is not None}
+        wanted = {(row.about.mission, row.about.task) for row in running if row.about is not None}
         answers: _Answers = queue.SimpleQueue()
         for key in wanted:
             question = Ask("programs", mission=key[0], task=key[1])

@@ -25,7 +25,8 @@ from grain.cli.workers.loop import ScaleLoop
 from grain.cli.workers.scaling_state import ScalingState
 from grain.cli.workers.shapes import avoiding
 from grain.cli.workers.submission import submit_workers
-from grain.edge.questions import Ask, DemandAnswer, DrainingWorker
+from grain.edge.questions import Ask, DemandAnswer
+from grain.facts.rows import Worker
 from grain.resource import Cores, GPUs, from_data
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from grain.cli.batch import JobRecord, JobState
     from grain.cli.scaling.model import CancelJob, Decision, DrainWorker, SubmitJobs
     from grain.config import Config
-    from grain.edge.questions import ClassDemand, WorkerSupply
+    from grain.facts.rows import Queue
 
 MOST = 10
 """Workers at most, where neither ``--max`` nor the shapes say."""
@@ -160,7 +161,7 @@ class AutoLoop(ScaleLoop):
         self.forget_trouble("scheduler")
         return view
 
-    def _workers(self, answers: Iterable[WorkerSupply]) -> list[CurrentWorker]:
+    def _workers(self, answers: Iterable[Worker]) -> list[CurrentWorker]:
         """Return the workers of an answer, each with its job: names may repeat."""
         jobs: dict[str, list[str | None]] = {}
         for job in self._scaler.jobs:
@@ -190,7 +191,7 @@ class AutoLoop(ScaleLoop):
         """Let the workers of a job go."""
         try:
             for one in releases:
-                ask(self.config, Ask("drain", pattern=one.worker), list[DrainingWorker])
+                ask(self.config, Ask("drain", pattern=one.worker), list[Worker])
         except NoScheduler as error:
             self.complain("scheduler", str(error))
             return
@@ -228,7 +229,7 @@ class AutoLoop(ScaleLoop):
             self.forget_trouble(f"submit {submit.shape}")
 
 
-def task_class(answer: ClassDemand) -> TaskClass:
+def task_class(answer: Queue) -> TaskClass:
     """Return a class of tasks of the scheduler's answer.
 
     Raises:
@@ -236,7 +237,7 @@ def task_class(answer: ClassDemand) -> TaskClass:
     """
     return TaskClass(
         from_data(answer.request, unknown="keep"),
-        clean(answer.ask),
+        clean(answer.asked),
         answer.waiting,
         answer.running,
         answer.elapsed,
@@ -254,7 +255,7 @@ def task_class(answer: ClassDemand) -> TaskClass:
     )
 
 
-def worker_of(answer: WorkerSupply, job: str | None) -> CurrentWorker:
+def worker_of(answer: Worker, job: str | None) -> CurrentWorker:
     """Return a worker of the scheduler's answer.
 
     Raises:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from grain.cli.workers.jobs import OwnJob
     from grain.config import Config
-    from grain.edge.questions import DrainingWorker, WorkerState
+    from grain.facts.rows import Worker
 
 _LISTED = 20  # names at most in a message
 
@@ -53,20 +53,21 @@ def drain(
     with report_errors():
         from grain.cli.batch import BatchError
         from grain.cli.query import NoScheduler, ask, ask_state
-        from grain.edge.questions import Ask, DrainingWorker
+        from grain.edge.questions import Ask
+        from grain.facts.rows import Worker
 
         config = load_config(ctx, config_file)
         if pattern is None:
             raise click.UsageError(_missing(config, patience))
         absent: NoScheduler | None = None
-        workers: list[DrainingWorker] = []
+        workers: list[Worker] = []
         try:
             if not set(pattern) & _WILD:
                 state = ask_state(config, patience=patience)
                 refuse_ambiguous(state.workers, pattern)
             for name in (pattern, *_of_several_nodes(pattern)):
                 question = Ask("drain", pattern=name, at_once=force)
-                workers += ask(config, question, list[DrainingWorker], patience=patience)
+                workers += ask(config, question, list[Worker], patience=patience)
         except NoScheduler as error:
             absent = error
         for worker in workers:
@@ -99,7 +100,7 @@ def _of_several_nodes(pattern: str) -> list[str]:
     return [f"{pattern}.*"] if several else []
 
 
-def refuse_ambiguous(workers: list[WorkerState], name: str) -> None:
+def refuse_ambiguous(workers: list[Worker], name: str) -> None:
     """Refuse a name, without a wildcard, that several workers have."""
     same = [worker for worker in workers if worker.name == name]
     if len(same) > 1:
@@ -126,7 +127,7 @@ def _missing(config: Config, patience: float) -> str:
     return f"name the workers, as in: grain drain {clean(names[0])}; there are: {listed}{more}"
 
 
-def _farewell(worker: DrainingWorker, force: bool) -> str:
+def _farewell(worker: Worker, force: bool) -> str:
     count = worker.running
     tasks = "1 task" if count == 1 else f"{count} tasks"
     later = " once it is back" if worker.state == "away" else ""

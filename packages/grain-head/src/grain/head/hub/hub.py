@@ -6,6 +6,8 @@ from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from grain.edge.questions import (
     CallAnswer,
     FoundAnswer,
@@ -23,9 +25,9 @@ from grain.head.hub.answers.snapshot import (
     draining_worker,
     find_mission,
     find_task,
+    known_run,
     named_mission,
     snapshot,
-    task_facts,
 )
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
@@ -55,7 +57,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.edge.messages import Message, Payload
-    from grain.edge.questions import DrainingWorker, StateAnswer
+    from grain.edge.questions import StateAnswer
+    from grain.facts.rows import Worker
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
     from grain.head.scheduler.cluster import ClusterPool
     from grain.head.scheduler.state import TaskQueue
@@ -379,9 +382,26 @@ class Hub:
         """Explain as `why` does, and state what is known of the task beside that."""
         why = self.why(mission, task, now)
         owner = self._meant(mission)
-        facts = {} if owner is None else task_facts(self.registry, self.lanes, owner, task, now)
-        id_ = None if owner is None else owner.id
-        return WhyAnswer(why.task, why.state, list(why.reasons), **facts, mission_id=id_)
+        answer = WhyAnswer(why.task, why.state, list(why.reasons))
+        if owner is None:
+            return answer
+        answer = replace(answer, mission_id=owner.id)
+        run = known_run(self.registry, self.lanes, owner, task, now)
+        if run is None:
+            return answer
+        answer = replace(answer, function=run.function)
+        if run.started is None:
+            return answer
+        ended = None if run.state == "running" else run.state
+        return replace(
+            answer,
+            worker=run.worker,
+            host=run.host or None,
+            began=run.started,
+            seconds=run.seconds,
+            ended=ended,
+            why=None if ended is None else run.why,
+        )
 
     def _meant(self, word: str) -> MissionRecord | None:
         """Return the mission of a word, also if it has left."""
@@ -397,7 +417,8 @@ class Hub:
     def _explain_absence(self, owner: MissionRecord, task: int, now: float) -> Explanation:
         if self.lanes.run_of(owner, task) is not None:
             return Explanation(task, "running", ())
-        if "ended" in task_facts(self.registry, self.lanes, owner, task, now):
+        run = known_run(self.registry, self.lanes, owner, task, now)
+        if run is not None and run.state not in {"waiting", "running"}:
             return Explanation(task, "ended", ())
         if owner.holds(task):
             why = "it is brief, so its mission holds it: it goes with others like it"
@@ -467,7 +488,7 @@ class Hub:
                 sentences.append(f"{kind}: in use by {named}")
         return sentences
 
-    def drain(self, pattern: str = "*", *, at_once: bool = False) -> list[DrainingWorker]:
+    def drain(self, pattern: str = "*", *, at_once: bool = False) -> list[Worker]:
         """Ask workers to leave, absent ones when they are back.
 
         Args:

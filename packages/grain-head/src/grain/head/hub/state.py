@@ -227,11 +227,11 @@ class MissionRecord(PeerRecord):
     functions: dict[bytes, tuple[bytes, Payload]] = field(default_factory=dict)
     # The places that were set aside for it, by name, each with the sentence that says why.
     set_aside: dict[str, tuple[RunPlace, str]] = field(default_factory=dict)
-    on_link: MissionOnLink = field(default_factory=lambda: MissionOnLink())
-    shown: ShownMission = field(default_factory=lambda: ShownMission())
+    on_link: MissionOnLink = field(default_factory=MissionOnLink)
+    shown: ShownMission = field(default_factory=ShownMission)
     # As its runs take them along: opaque.
     settings: bytes = b""
-    prints: PrintedAllowance = field(default_factory=lambda: PrintedAllowance())
+    prints: PrintedAllowance = field(default_factory=PrintedAllowance)
     share: Share = field(default_factory=Share)
     # The person who has cancelled the mission from outside, or single tasks of it. A mission
     # that was away, or whose connection was lost meanwhile, is informed when it is back.

@@ -303,6 +303,7 @@ class StartDecisions:
     def _serve_first(self, starts: list[Start], now: float) -> None:
         """Try the first untried queue: start its oldest task on the worker that it fits best."""
         for _, _, queue in self._queues.order:
+            # There is one: `dispatch` asks only while a bit is set.
             if self._queues.untried & queue.bits:
                 break
             if self._table.bounded:
@@ -314,6 +315,7 @@ class StartDecisions:
                 for worker in members:
                     self._queues.place(worker)
                 return
+        # It fits nowhere now. Whatever becomes free sets its bits again.
         self._queues.untried &= ~queue.bits
 
     def _place(self, worker: WorkerAccount) -> None:
@@ -328,6 +330,7 @@ class StartDecisions:
         tightest = 0.0
         for level in self._queues.levels.fitting(by):
             slack = level.slack[by.bit]
+            # The levels come with the tightest fit first.
             if best is not None and slack > tightest:
                 break
             for worker in level.candidates(by, now):

@@ -228,6 +228,7 @@ class QueueTable:
             one.heap.clear()
             self.levels.add_alternative(one)
             for shape in self.shapes.values():
+                # Taken out and put in again: another alternative of the queue may fit there, too.
                 queue.serving_shapes -= bool(shape.mask & queue.bits)
                 shape.mask &= ~one.bit
                 queue.serving_shapes += bool(shape.mask & queue.bits)
@@ -322,6 +323,7 @@ class QueueTable:
             self._discard_unused()
         bits: list[int] = []
         for _ in request.alternatives():
+            # Freed bits first: masks stay as long as there are alternatives, and no longer.
             new = 1 << len(self.by_bit) + len(bits)
             bits.append(self._free_bits.pop() if self._free_bits else new)
         queue = TaskQueue(

@@ -193,6 +193,7 @@ class Scheduler:
         self.places.forget_worker(worker)
         self._bars.renew()
         again = sorted(lost.tasks.values(), key=lambda task: task.age)
+        # The youngest first: then each goes to the front of its queue, without a search.
         for task in reversed(again):
             self.taken.pop(task.id, None)
             self.cluster.give_back(task.id)
@@ -310,6 +311,7 @@ class Scheduler:
         if age is None and (not queue.avoid or (age := self._age_again(queue)) is None):
             age = self._last_age = self._last_age + _AGES
         elif queue.tasks and age < queue.tasks[-1].age:
+            # It waits again, and is older than others that wait.
             new = self.tasks[task] = Task(task, queue, age, urgency, record)
             self._requeue(new)
             return
@@ -430,6 +432,7 @@ class Scheduler:
         worker = ended.worker
         assert worker is not None
         by = ended.queue.only or self.taken.pop(task)
+        # Not given back at once: the next task of the queue may take it over as it is.
         worker.returned.append((by, ended.held))
         del worker.tasks[task]
         if self.cluster.held:

@@ -27,6 +27,7 @@ from grain.worker.gang.messages import (
     CallEnded,
     EndCall,
     EndProgram,
+    MemberEnds,
     MemberPlace,
     OutputTaken,
     ProgramExited,
@@ -64,7 +65,10 @@ async def _serve(root: FramedChannel, tasklet: JsonLines) -> None:
         try:
             while True:
                 told = await tasklet.receive()
-                _post(root, CallEnded(told["call"], told["ends"]))
+                if "call" in told:
+                    _post(root, CallEnded(told["call"], told["ends"]))
+                else:
+                    _post(root, MemberEnds(told["left"], told["now"]))
         except ControlError:
             scope.cancel()
 

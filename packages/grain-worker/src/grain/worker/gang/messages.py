@@ -174,6 +174,18 @@ class CallEnded(Message, frozen=True):
     ends: bool = False
 
 
+class MemberEnds(Message, frozen=True):
+    """A report of when the worker of the member ends, as often as that changes.
+
+    Attributes:
+        left: seconds until its runs are cancelled; None while that is open.
+        now: True if programs are to be warned now.
+    """
+
+    left: float | None
+    now: bool
+
+
 def heartbeat(silence: float) -> Heartbeat:
     """Return the times of a channel between members that is lost after so many seconds."""
     return Heartbeat(interval=silence / 10, suspect=silence / 2, lost=silence)
@@ -181,6 +193,6 @@ def heartbeat(silence: float) -> Heartbeat:
 
 CODEC = Codec(
     SpawnProgram, EndProgram, ProgramOutput, OutputTaken, ProgramExited,
-    MemberPlace, EndCall, CallEnded,
+    MemberPlace, EndCall, CallEnded, MemberEnds,
 )  # fmt: skip
 """The codec of both sides."""

@@ -14,6 +14,8 @@ Lines from the tasklet:
   members have said first that their workers are not being ended
 
 The first line to the tasklet has the command ``rsh``, and the root's place in Slurm.
+A line ``member``, with seconds ``left`` and ``now``, says when a member's worker ends, see
+`MemberEnds`.
 A line ``refused``, with a ``call``, says that a member lacks what a launcher wants there, and why.
 A line ``lost``, with index and reason, says that a member is lost; with ``ends``, that its worker
 is being ended. It is the last one.
@@ -50,6 +52,7 @@ from grain.worker.gang.messages import (
     CallEnded,
     EndCall,
     EndProgram,
+    MemberEnds,
     MemberPlace,
     OutputTaken,
     ProgramExited,
@@ -190,6 +193,10 @@ class Root:
                             place = msgspec.structs.asdict(message)
                             line = {"join": index, "address": address, "own": own, "place": place}
                             await self._tasklet.send(**line)
+                        elif isinstance(message, MemberEnds):
+                            await self._tasklet.send(
+                                member=index, left=message.left, now=message.now
+                            )
                         else:
                             self._on_message(index, message, payload)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -17,7 +18,7 @@ from grain.worker.external import run_external
 from grain.worker.gang.control import ControlError, JsonLines, accept, listen
 from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, LEAD, NO_ROOT, SILENCE
-from grain.worker.processes.account import RunAccount
+from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import SlurmPlace, members
 
@@ -67,12 +68,15 @@ async def keep_seat(
         ExternalError: its process has failed.
     """
     failed: Exception | None = None
+    account = GVAR.account_in(trio.lowlevel.current_task().context)
     name, listener = listen()
 
     async def serve_process() -> None:
         # The process ends if this connection does.
         async with await accept(listener) as lines:
             announce(base64.b85decode((await lines.receive())["invitation"]))
+            if isinstance(account, RunAccount) and account.end is not None:
+                nursery.start_soon(_tell_end, account.end, lines)
             with suppress(ControlError):  # it has ended
                 while True:
                     call = (await lines.receive())["failed"]
@@ -90,6 +94,16 @@ async def keep_seat(
         nursery.cancel_scope.cancel()
     if failed is not None:
         raise failed
+
+
+async def _tell_end(end: WorkerEnd, lines: JsonLines) -> None:
+    """Tell the process of a seat when its worker ends, as often as that changes."""
+    with suppress(ControlError):  # it has ended
+        while True:
+            if end.now or end.at < math.inf:
+                left = None if end.at == math.inf else max(end.at - trio.current_time(), 0.0)
+                await lines.send(left=left, now=end.now)
+            await end.changed.park()
 
 
 async def lead(
@@ -128,6 +142,35 @@ async def lead(
     return result[0]
 
 
+class GangEnd(WorkerEnd):
+    """The end of the first worker among those of a gang: programs are warned of that."""
+
+    def __init__(self) -> None:
+        super().__init__(self._report)
+        self._ends: dict[int, tuple[float, bool]] = {}
+        self._own: WorkerEnd | None = None
+
+    def set(self, member: int, at: float, now: bool) -> None:
+        """Note the end of a member's worker."""
+        self._ends[member] = at, now
+        self.announce(
+            min(at for at, _ in self._ends.values()), now=any(now for _, now in self._ends.values())
+        )
+
+    async def follow(self, own: WorkerEnd) -> None:
+        """Note that of the root's own worker, as often as it changes."""
+        self._own = own
+        while True:
+            self.set(0, own.at, own.now)
+            await own.changed.park()
+
+    def _report(self) -> None:
+        """Have the root's worker take no more tasks, if it is the one that ends."""
+        own = self._own
+        if own is not None and (own.now or (not self.now and own.at <= self.at)):
+            own.on_warned()
+
+
 class GangLeader:
     """The state of `lead`.
 
@@ -142,6 +185,7 @@ class GangLeader:
         self._silence = silence
         self._addresses: dict[int, str] = {}
         self._joined = trio.Event()
+        self._end = GangEnd()
         self.lost: MemberLost | None = None
         self.over = False
         self.ended = trio.Event()
@@ -180,6 +224,9 @@ class GangLeader:
                 account = GVAR.account_in(trio.lowlevel.current_task().context)
                 if isinstance(account, RunAccount):
                     account.res = GVAR.res  # its report names the members
+                    if account.end is not None:
+                        nursery.start_soon(self._end.follow, account.end)
+                        account.end = self._end
                 token = members.set(gang)
                 try:
                     if self._seats:
@@ -215,6 +262,9 @@ class GangLeader:
                     self._addresses[line["join"]] = line["address"]
                     if len(self._addresses) == len(self._seats):
                         self._joined.set()
+                elif "member" in line:
+                    left = math.inf if line["left"] is None else line["left"]
+                    self._end.set(line["member"], trio.current_time() + left, line["now"])
                 elif "lost" in line:
                     self.lose(line["lost"], line["why"], ends=line.get("ends", False))
                 else:

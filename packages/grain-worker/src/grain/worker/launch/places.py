@@ -134,7 +134,7 @@ def environment(launching: Mapping[str, str], own: Mapping[str, str], slots: int
         own: that which the batch system gives to a program there.
         slots: CPUs of the job there; 0 if only the batch system's variables say.
     """
-    variables = {name: text for name, text in launching.items() if name not in _LOCAL}
+    variables = {name: text for name, text in launching.items() if name and name not in _LOCAL}
     variables |= {
         name: text for name, text in own.items() if name in _LOCAL or name.startswith(_OWN)
     }

@@ -99,6 +99,7 @@ def environment(
         TypeError: a variable of a kind is not a string.
     """
     variables = dict(_plain(inherited))
+    variables.pop(b"", None)  # a name that Python can read, but start no program with
     given: dict[bytes, bytes] = {}
     seen = _Text(inherited if worker is None else worker)
     if isinstance(res, Resource) and (own := variables_of(res, seen)):

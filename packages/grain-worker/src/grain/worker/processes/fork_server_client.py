@@ -448,7 +448,7 @@ def launch(theirs: socket.socket, groups: str) -> int:
             str(fd),
             *([groups] if groups else []),
         ],
-        os.environ,
+        {name: value for name, value in os.environb.items() if name},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),

@@ -47,6 +47,7 @@ class Sweep:
     def environment(self, inherited: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         """Return an environment with the mark, beside marks that it may have already."""
         environment = dict(inherited)
+        environment.pop(b"", None)  # as in `environment`
         environment[MARKS] = environment.get(MARKS, b"") + self.mark
         return environment
 

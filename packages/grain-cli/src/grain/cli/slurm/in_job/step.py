@@ -412,6 +412,7 @@ class _Step:
             or name == "PATH"
         }
         found |= dict(part.split("=", 1) for part in parts if "=" in part)
+        found.pop("", None)  # with which execve(2) of Python fails
         own = self._ranks[rank]
         found |= {
             name: own["threads"]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from grain.cli.columns import Column
+    from grain.facts.rows import Run
 
 R = TypeVar("R")
 
@@ -45,20 +46,6 @@ class Shown(NamedTuple):
     order: float | None
 
 
-class RowTask(NamedTuple):
-    """A task that a row is about.
-
-    Attributes:
-        name: as commands take it.
-        worker: where it runs or ran; empty if it waits.
-    """
-
-    mission: str
-    number: int
-    name: str
-    worker: str = ""
-
-
 class TableRow(NamedTuple):
     """A row of a table.
 
@@ -66,7 +53,7 @@ class TableRow(NamedTuple):
         key: by which it is recognised in the next answer.
         values: for sorting, one for each column: numbers, or text as in `natural`.
         style: "" or one of "good", "warn", "bad", "dim".
-        about: the task that it is about, if it is about one.
+        about: the run that it is about, with the name that commands take; None for anything else.
         words: that a filter finds in it, beside those of its cells.
     """
 
@@ -74,7 +61,7 @@ class TableRow(NamedTuple):
     cells: tuple[str | Gauge, ...]
     values: tuple[Any, ...]
     style: str = ""
-    about: RowTask | None = None
+    about: Run | None = None
     words: str = ""
 
 
@@ -83,7 +70,7 @@ def table_row(
     row: R,
     key: str,
     style: str = "",
-    about: RowTask | None = None,
+    about: Run | None = None,
     words: str = "",
 ) -> TableRow:
     """Return a row with a cell for each column; arguments as of `TableRow`."""

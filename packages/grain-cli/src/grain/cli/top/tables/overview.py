@@ -16,14 +16,8 @@ from grain.resource.figures import clock, counted, moment, percent, rate
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from grain.edge.questions import (
-        FunctionRow,
-        LossRow,
-        MissionOutlook,
-        MissionRow,
-        OverviewAnswer,
-        WorkerRow,
-    )
+    from grain.edge.questions import FunctionRow, MissionOutlook, OverviewAnswer
+    from grain.facts.rows import Mission, Worker
 
 PANES = ("missions", "functions", "workers", "running", "waiting", "failures")
 """The names of the tables, in the order in which they are shown."""
@@ -64,7 +58,7 @@ _MANY = 20  # workers: more are drawn in small, too
 _NEWS = 600.0  # seconds for which a lost worker is news
 
 
-def lost_lately(answer: OverviewAnswer) -> list[LossRow]:
+def lost_lately(answer: OverviewAnswer) -> list[Worker]:
     """Return the workers that were lost in the last ten minutes, the last one first."""
     return [one for one in reversed(answer.lost) if answer.at - one.at < _NEWS]
 
@@ -74,11 +68,11 @@ def workers_table(answer: OverviewAnswer) -> Table:
     workers = answer.workers
     kinds = _kinds(workers)
     several = in_several_clusters(workers)
-    bars: list[Column[WorkerRow]] = [
+    bars: list[Column[Worker]] = [
         Column(kind.upper(), partial(_bar, kind), rank=4 + 2 * number if number else 1, least=5)
         for number, kind in enumerate(kinds)
     ]
-    columns: tuple[Column[WorkerRow], ...] = (
+    columns: tuple[Column[Worker], ...] = (
         Column("NAME", lambda one: one.label, least=16, tail=True),
         *[_CLUSTER] * several,
         Column("HOST", lambda one: one.host, rank=5, least=8, tail=True),
@@ -115,16 +109,16 @@ def workers_table(answer: OverviewAnswer) -> Table:
     )
 
 
-def _lost(lost: LossRow, heads: Sequence[str], at: float) -> TableRow:
+def _lost(lost: Worker, heads: Sequence[str], at: float) -> TableRow:
     """Return the row of a worker that is not here any more."""
     known = {
         "NAME": clean(lost.name),
         "HOST": clean(lost.host),
         "STATE": "lost",
         "LEFT": f"at {moment(lost.at, at)}",
-        "RUNS": f"({lost.tasks})",
+        "RUNS": f"({lost.lost_runs})",
     }
-    values: dict[str, Any] = {**known, "LEFT": -1.0, "RUNS": lost.tasks}
+    values: dict[str, Any] = {**known, "LEFT": -1.0, "RUNS": lost.lost_runs}
     return TableRow(
         loss_key(lost),
         tuple(known.get(head, "") for head in heads),
@@ -134,12 +128,12 @@ def _lost(lost: LossRow, heads: Sequence[str], at: float) -> TableRow:
     )
 
 
-def loss_key(lost: LossRow) -> str:
+def loss_key(lost: Worker) -> str:
     """Return the key of the row of a lost worker."""
     return f"lost\0{lost.name}\0{lost.at}"
 
 
-def _tiles(workers: Sequence[WorkerRow]) -> tuple[tuple[Tile, ...], str]:
+def _tiles(workers: Sequence[Worker]) -> tuple[tuple[Tile, ...], str]:
     """Return a character for each worker, in the order of the rows, and what these are."""
     measured = any(worker.running and worker.computing is not None for worker in workers)
     tiles, letters = [], {}
@@ -161,7 +155,7 @@ def _tiles(workers: Sequence[WorkerRow]) -> tuple[tuple[Tile, ...], str]:
     return tuple(tiles), "; ".join(words)
 
 
-def _kinds(workers: Sequence[WorkerRow]) -> list[str]:
+def _kinds(workers: Sequence[Worker]) -> list[str]:
     """Return the kinds of resources that most workers have, cores and memory first."""
     counts: dict[str, int] = {}
     for worker in workers:
@@ -182,7 +176,7 @@ def amount(data: Any) -> float | None:
     return float(len(data)) if isinstance(data, list) else None
 
 
-def _worker_left(at: float, worker: WorkerRow) -> Shown:
+def _worker_left(at: float, worker: Worker) -> Shown:
     left = None if worker.ends is None else max(worker.ends - at, 0.0)
     return Shown(clock(left), math.inf if left is None else left)
 
@@ -192,8 +186,8 @@ def cores_text(cores: float) -> str:
     return f"{cores:.1f}" if cores < 9.95 else f"{cores:.0f}"
 
 
-_CLUSTER: Column[WorkerRow] = Column("CLUSTER", lambda one: one.cluster or "-", rank=5, least=7)
-_COMPUTING: Column[WorkerRow] = Column(
+_CLUSTER: Column[Worker] = Column("CLUSTER", lambda one: one.cluster or "-", rank=5, least=7)
+_COMPUTING: Column[Worker] = Column(
     "COMPUTING",
     lambda one: one.computing,
     lambda cores: "-" if cores is None else cores_text(cores),
@@ -202,7 +196,7 @@ _COMPUTING: Column[WorkerRow] = Column(
 )
 
 
-def _bar(kind: str, worker: WorkerRow) -> Gauge:
+def _bar(kind: str, worker: Worker) -> Gauge:
     """Return a bar of what tasks were given of a kind, and of what of it is in use."""
     share, whole = worker.used.get(kind), amount(worker.total.get(kind))
     used = (worker.computing or 0.0) if kind == "Cores" else 0.0
@@ -233,25 +227,25 @@ def missions_table(answer: OverviewAnswer) -> Table:
     return Table("MISSIONS", _MISSIONS, tuple(rows), "none is here", more=answer.more_missions)
 
 
-def _mission_state(mission: MissionRow) -> str:
+def _mission_state(mission: Mission) -> str:
     return "paused" if mission.paused else "connected" if mission.connected else "away"
 
 
-def _waits(mission: MissionRow) -> Shown:
+def _waits(mission: Mission) -> Shown:
     if mission.running is None:
         return Shown(f"<{mission.left}", 0)
     waiting = max(mission.left - mission.running, 0)
     return Shown(str(waiting), waiting)
 
 
-def _mission_left(mission: MissionRow) -> Shown:
+def _mission_left(mission: Mission) -> Shown:
     outlook = mission.outlook
     estimate = outlook.left if mission.left and outlook is not None else None
     text = _left(outlook) if mission.left else ""
     return Shown(text, math.inf if estimate is None else estimate)
 
 
-def _progress(mission: MissionRow) -> Gauge:
+def _progress(mission: Mission) -> Gauge:
     outlook = mission.outlook
     if outlook is None or not outlook.total:
         return Gauge(None, "-")
@@ -259,7 +253,7 @@ def _progress(mission: MissionRow) -> Gauge:
     return Gauge(share, percent(share, down=True))
 
 
-_MISSIONS: tuple[Column[MissionRow], ...] = (
+_MISSIONS: tuple[Column[Mission], ...] = (
     Column("NAME", lambda one: one.label, least=16, tail=True),
     Column("HOST", lambda one: one.host, rank=8, least=8, tail=True),
     Column("STATE", _mission_state, rank=7),
@@ -305,7 +299,7 @@ def functions_table(answer: OverviewAnswer) -> Table:
     return Table("FUNCTIONS", columns, tuple(rows), nothing, more=more)
 
 
-def function_key(mission: MissionRow, row: FunctionRow) -> str:
+def function_key(mission: Mission, row: FunctionRow) -> str:
     """Return the key of the row of a function."""
     return f"{mission.id}\0{row.function}"
 
@@ -320,7 +314,7 @@ def _computes(row: FunctionRow) -> Shown:
     return Shown(f"{cores_text(row.busy) if known else '-'}{of}", row.busy if known else None)
 
 
-_FUNCTIONS: tuple[Column[tuple[MissionRow, FunctionRow]], ...] = (
+_FUNCTIONS: tuple[Column[tuple[Mission, FunctionRow]], ...] = (
     Column("FUNCTION", lambda one: one[1].function, least=12, tail=True),
     Column("MISSION", lambda one: one[0].label, rank=1, least=8, tail=True),
     Column("DONE", lambda one: one[1].done, rank=2, right=True),

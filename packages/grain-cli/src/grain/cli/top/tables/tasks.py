@@ -8,21 +8,16 @@ from msgspec.structs import replace
 
 from grain.cli.columns import Column
 from grain.cli.show import clean
-from grain.cli.top.tables.grid import RowTask, Shown, Table, TableRow, table_row
+from grain.cli.top.tables.grid import Shown, Table, TableRow, table_row
 from grain.eventlog.causes import cause_of, headline
-from grain.facts.rows import Causes, why
+from grain.facts.rows import Causes, Run, why
 from grain.resource.figures import clock, counted, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from grain.edge.questions import (
-        MissionRow,
-        OverviewAnswer,
-        ProgramsAnswer,
-        QueueRow,
-    )
-    from grain.facts.rows import Cause, Run
+    from grain.edge.questions import OverviewAnswer, ProgramsAnswer
+    from grain.facts.rows import Cause, Mission, Queue
 
 
 class Use(NamedTuple):
@@ -51,7 +46,7 @@ def running_table(answer: OverviewAnswer, uses: Mapping[tuple[str, int], Use]) -
 
 def runs_table(
     runs: Iterable[tuple[str, Run]],
-    missions: Iterable[MissionRow],
+    missions: Iterable[Mission],
     at: float,
     count: int,
     uses: Mapping[tuple[str, int], Use],
@@ -68,7 +63,7 @@ def runs_table(
         label = clean(mission.label) if mission else f"mission {clean(run.mission[:8])}"
         use = uses.get((mission.id, run.task)) if mission else None
         row = _RunningTask(run, f"{label}:{run.task}", worker, at, use)
-        about = RowTask(mission.id, run.task, row.name, clean(worker)) if mission else None
+        about = replace(run, name=row.name) if mission else None
         rows.append(table_row(RUNNING, row, f"{run.mission}:{run.task}", about=about))
     columns = RUNNING
     if not uses:  # no worker has reported on programs
@@ -173,32 +168,34 @@ TOO_FEW = " workers are needed at once, and "
 """Words of the reason why a task on several workers cannot start; `no worker` begins the others."""
 
 
-def _name(queue: QueueRow) -> str:
+def _name(queue: Queue) -> str:
     label = clean(queue.mission)
-    return f"{label}:{queue.oldest}" if queue.oldest else label or "-"
+    return clean(queue.oldest) or label or "-"
 
 
-def _oldest(queue: QueueRow) -> RowTask | None:
-    return RowTask(queue.mission_id, queue.oldest, _name(queue)) if queue.oldest else None
+def _oldest(queue: Queue) -> Run | None:
+    if not queue.task:
+        return None
+    return Run(mission=queue.mission_id, name=_name(queue), task=queue.task, state="waiting")
 
 
-def _style(queue: QueueRow) -> str:
+def _style(queue: Queue) -> str:
     return "warn" if queue.why.startswith("no worker") or TOO_FEW in queue.why else ""
 
 
-_WAITING: tuple[Column[QueueRow], ...] = (
+_WAITING: tuple[Column[Queue], ...] = (
     Column("TASKS", lambda one: one.waiting, right=True),
     Column("OLDEST", _name, rank=1, least=12, tail=True),
-    Column("ASKS FOR", lambda one: one.request, rank=2, least=10),
+    Column("ASKS FOR", lambda one: one.asked, rank=2, least=10),
     Column("WHY", lambda one: one.why, rank=1, least=12),
     Column("RUNS", lambda one: one.running, rank=4, right=True),
     Column("PRIORITY", lambda one: one.priority, rank=5, right=True),
 )
 
 
-def queue_key(queue: QueueRow) -> str:
+def queue_key(queue: Queue) -> str:
     """Return the key of the row of waiting tasks."""
-    return f"{queue.mission}\0{queue.priority}\0{queue.request}"
+    return f"{queue.mission}\0{queue.priority}\0{queue.asked}"
 
 
 # ---- failures
@@ -277,5 +274,5 @@ def _failure(run: Run, at: float) -> TableRow:
     return table_row(_FAILED, (run, at), key, "warn" if run.again else "bad", _about(run))
 
 
-def _about(run: Run) -> RowTask:
-    return RowTask(run.mission, run.task, clean(run.name), clean(run.worker))
+def _about(run: Run) -> Run:
+    return replace(run, name=clean(run.name))

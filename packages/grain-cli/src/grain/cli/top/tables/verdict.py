@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from grain.cli.top.tables.picture import Marks
     from grain.cli.top.tables.trend import Trend
-    from grain.edge.questions import OverviewAnswer, QueueRow
-    from grain.facts.rows import Cause
+    from grain.edge.questions import OverviewAnswer
+    from grain.facts.rows import Cause, Queue
 
 
 class LiveFinding(NamedTuple):
@@ -71,10 +71,10 @@ def _cannot_start(answer: OverviewAnswer) -> Iterator[LiveFinding]:
     for worker in answer.workers:
         amounts = {kind: amount(part) for kind, part in worker.total.items()}
         offers.offered({kind: part for kind, part in amounts.items() if part is not None})
-    reasons: dict[str, list[QueueRow]] = {}
+    reasons: dict[str, list[Queue]] = {}
     for queue in answer.queues:
         if queue.waiting and queue.why.startswith(_NEVER):
-            lacks = offers.lacking(_amounts(_ALTERNATIVES.split(queue.request)[0]))
+            lacks = offers.lacking(_amounts(_ALTERNATIVES.split(queue.asked)[0]))
             if lacks:
                 reasons.setdefault(f"no worker has {clean(lacks)}", []).append(queue)
         elif queue.waiting and TOO_FEW in queue.why:
@@ -137,9 +137,9 @@ def _too_many(answer: OverviewAnswer) -> Iterator[LiveFinding]:
 
 
 def _lost(answer: OverviewAnswer) -> Iterator[LiveFinding]:
-    lost = [one for one in lost_lately(answer) if one.tasks]
+    lost = [one for one in lost_lately(answer) if one.lost_runs]
     at = answer.at
-    facts = [Lost(clean(one.name), f"at {moment(one.at, at)}", one.tasks) for one in lost]
+    facts = [Lost(clean(one.name), f"at {moment(one.at, at)}", one.lost_runs) for one in lost]
     if text := lost_workers(facts):
         yield LiveFinding(text, "workers", loss_key(lost[0]))
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from grain.edge.questions import AlternativeDemand, ClassDemand, DemandAnswer, WorkerSupply
+from grain.edge.questions import AlternativeDemand, DemandAnswer
+from grain.facts.rows import Queue, Worker
 from grain.resource import to_data
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def demand(registry: Registry, waiting: Waiting, now: float) -> DemandAnswer:
     )
 
 
-def _answered(one: _Class) -> ClassDemand:
+def _answered(one: _Class) -> Queue:
     queue = one.queue
     first, *others = [
         # Of tasks that have outlived workers what they were seen to need: those workers that do
@@ -93,9 +94,9 @@ def _answered(one: _Class) -> ClassDemand:
         AlternativeDemand(to_data(way.space), max(way.need, queue.seen), way.count, way.same)
         for way in queue.alternatives
     ]
-    return ClassDemand(
+    return Queue(
         request=first.request,
-        ask=queue.request.ask(),
+        asked=queue.request.ask(),
         interpreter=queue.interpreter,
         waiting=one.waiting,
         running=one.running,
@@ -109,10 +110,10 @@ def _answered(one: _Class) -> ClassDemand:
     )
 
 
-def _worker(registry: Registry, worker: WorkerRecord, now: float) -> WorkerSupply:
+def _worker(registry: Registry, worker: WorkerRecord, now: float) -> Worker:
     scheduled = registry.scheduler.workers[worker.number]
     scheduled.give_back()
-    return WorkerSupply(
+    return Worker(
         id=worker.id,
         name=worker.name,
         host=worker.host,

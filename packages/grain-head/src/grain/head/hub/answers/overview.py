@@ -24,19 +24,9 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec.structs import astuple, replace
 
-from grain.edge.questions import (
-    LossRow,
-    MissionOutlook,
-    MissionRow,
-    OverviewAnswer,
-    QueueRow,
-    RunsAnswer,
-    WorkerRow,
-    pack,
-)
-from grain.eventlog.usage import RunMember
-from grain.facts.rows import Run
-from grain.head.hub.answers.snapshot import cluster_state, used_parts, worker_state
+from grain.edge.questions import MissionOutlook, OverviewAnswer, RunsAnswer, pack
+from grain.facts.rows import Mission, Queue, Run, Worker
+from grain.head.hub.answers.snapshot import cluster_state, ended_run, used_parts, worker_state
 from grain.head.hub.names import labels, peer_label
 from grain.head.hub.state import CallInLane
 from grain.head.scheduler.explain import full_text, reserved_text, too_few_text
@@ -155,7 +145,7 @@ class Overview:
             cores=self.cores,
             computing=self.computing,
             worker_states=dict(self._states),
-            workers=cast("list[WorkerRow]", rows),  # each is encoded already
+            workers=cast("list[Worker]", rows),  # each is encoded already
             more_workers=len(numbered) - len(self._rows),
             missions=[
                 self._mission(mission, own, running) for mission in _first(missions.values())
@@ -253,7 +243,7 @@ class Overview:
         state = worker_state(worker)
         running = len(scheduled.tasks)
         computing = worker.computing if running else 0.0
-        seen = WorkerRow(
+        seen = Worker(
             id=worker.id,
             name=worker.name,
             label=peer_label(worker, alone=self._names[worker.name] == 1),
@@ -318,10 +308,9 @@ class Overview:
 
     def _mission(
         self, mission: MissionRecord, own: dict[int, str], running: Counter[int] | None
-    ) -> MissionRow:
+    ) -> Mission:
         outlook = mission.on_link.outlook
-        return MissionRow(
-            number=mission.number,
+        return Mission(
             id=mission.id,
             name=mission.name,
             label=own[mission.number],
@@ -366,18 +355,20 @@ class Overview:
 
     def _queue(
         self, queue: TaskQueue, own: dict[int, str], now: float, *, explained: bool
-    ) -> QueueRow:
+    ) -> Queue:
         first = (task for task in islice(queue.tasks, _CANCELLED) if not task.cancelled)
         head = next(first, None)
         task: TaskRecord | None = None if head is None else head.record
-        return QueueRow(
-            mission=own.get(queue.share, ""),
+        label = own.get(queue.share, "")
+        return Queue(
+            mission=label,
             mission_id="" if task is None else task.mission.id,
-            request=queue.asked,
+            asked=queue.asked,
             priority=queue.priority,
             waiting=queue.waiting,
             running=queue.running,
-            oldest=0 if task is None else task.number,
+            oldest="" if task is None else f"{label}:{task.number}",
+            task=0 if task is None else task.number,
             why=self._why(queue, now, explained=explained),
         )
 
@@ -405,36 +396,21 @@ class Overview:
             if mission in missions or mission in left:
                 yield failed
 
-    def _lost(self, worker: LostWorker) -> LossRow:
-        return LossRow(
-            worker.name,
-            worker.host,
+    def _lost(self, worker: LostWorker) -> Worker:
+        return Worker(
+            name=worker.name,
+            host=worker.host,
+            state="lost",
             heard=self._registry.wall_time(worker.heard),
             at=self._registry.wall_time(worker.at),
-            tasks=worker.runs,
+            lost_runs=worker.runs,
         )
 
     def _failure(self, failed: FailedTask, own: dict[int, str]) -> Run:
-        task, worker, began, at, why = failed.ended
-        mission = task.mission
+        run = ended_run(self._registry, failed.ended)
+        mission = failed.ended[0].mission
         label = own.get(mission.number) or mission.name or mission.id[:8]
-        # A mission names the class of an exception and what that says; a hub how a process died.
-        error, _, message = why.partition(": ") if task.how == "error" else ("", "", why)
-        wall = self._registry.wall_time
-        return Run(
-            mission=mission.id,
-            name=f"{label}:{task.number}",
-            task=task.number,
-            function=mission.shown.function_names.get(task.function, ""),
-            state=task.how,
-            again=failed.retried,
-            members=(RunMember(worker=worker),),
-            started=wall(began),
-            ended=wall(at),
-            seconds=max(0.0, at - began),
-            error=error,
-            message=message,
-        )
+        return replace(run, name=f"{label}:{run.task}", again=failed.retried)
 
 
 def measured(computing: float, unknown: float, given: float) -> float | None:

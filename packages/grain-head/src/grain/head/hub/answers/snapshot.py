@@ -9,20 +9,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
-from grain.edge.questions import (
-    ClusterState,
-    DrainingWorker,
-    EndedMission,
-    MissionState,
-    PeerVersions,
-    QueueState,
-    StateAnswer,
-    WorkerState,
-)
+from grain.edge.questions import ClusterState, PeerVersions, StateAnswer
+from grain.eventlog.usage import RunMember
+from grain.facts.rows import Mission, Queue, Run, Worker
 from grain.head.hub.names import find_peer, labels
 from grain.head.scheduler.explain import closed_texts, full_text, reserved_text, why_never
 from grain.resource import Opaque, to_data
@@ -30,9 +23,8 @@ from grain.worker.messages import LANE
 
 if TYPE_CHECKING:
     from grain.edge.questions import TaskCounts
-    from grain.edge.version import Versions
     from grain.head.hub.registry import Registry
-    from grain.head.hub.state import MissionRecord, TaskRecord, WorkerRecord
+    from grain.head.hub.state import EndedTask, MissionRecord, TaskRecord, WorkerRecord
     from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import TaskQueue
@@ -70,17 +62,17 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
         queues=[queue for queue in shown if queue.waiting or queue.running],
         more_queues=len(queues) - len(shown),
         ended=[
-            EndedMission(
-                mission.name or mission.id[:8],
-                mission.host,
-                registry.wall_time(at),
-                mission.shown.done,
-                mission.shown.failed,
-                mission.shown.retried,
+            Mission(
+                name=mission.name or mission.id[:8],
+                host=mission.host,
+                ended=registry.wall_time(at),
+                done=mission.shown.done,
+                failed=mission.shown.failed,
+                retried=mission.shown.retried,
             )
             for mission, at in reversed(registry.ended_missions)
         ],
-        versions=_versions(registry.versions),
+        versions=PeerVersions(*astuple(registry.versions)),
         troubles=registry.all_troubles(),
         cluster=cluster_state(registry),
     )
@@ -100,26 +92,14 @@ def cluster_state(registry: Registry) -> list[ClusterState]:
     ]
 
 
-class TaskFacts(TypedDict, total=False):
-    """The facts on a task beside its state, which are those of a `WhyAnswer`."""
-
-    function: str
-    worker: str
-    host: str
-    began: float
-    seconds: float
-    ended: str
-    why: str
-
-
-def task_facts(
+def known_run(
     registry: Registry, lanes: LaneTable, mission: MissionRecord, number: int, now: float
-) -> TaskFacts:
-    """Return what is known of a task beside its state.
+) -> Run | None:
+    """Return what is known of a task beside the reasons for its state.
 
     Returns:
-        The function for a waiting task; all but the host for a task that ended not long ago;
-        nothing for a task that is not known any more.
+        The run that goes on, or the last one of a task that ended not long ago, without its host;
+        the function of a waiting task. None for a task that is not known any more.
     """
     task = find_task(mission, number)
     lease = lanes.run_of(mission, number) if task is None else task.lease
@@ -128,26 +108,42 @@ def task_facts(
         function, began = lease.task.function, lease.began
         if lease.call is not None:
             _, function, began = lease.call
-        return {
-            "function": mission.shown.function_names.get(function, ""),
-            "worker": lease.worker.name,
-            "host": lease.worker.host,
-            "began": registry.wall_time(began),
-            "seconds": now - began,
-        }
-    for ended, worker, began, at, why in reversed(registry.ended_tasks):
-        if ended.mission is mission and ended.number == number:
-            return {
-                "function": mission.shown.function_names.get(ended.function, ""),
-                "worker": worker,
-                "began": registry.wall_time(began),
-                "seconds": at - began,
-                "ended": ended.how,
-                "why": why,
-            }
+        return Run(
+            mission=mission.id,
+            task=number,
+            function=mission.shown.function_names.get(function, ""),
+            state="running",
+            final=False,
+            members=(RunMember(worker=lease.worker.name, host=lease.worker.host),),
+            started=registry.wall_time(began),
+            seconds=now - began,
+        )
+    for ended in reversed(registry.ended_tasks):
+        if ended[0].mission is mission and ended[0].number == number:
+            return ended_run(registry, ended)
     if task is not None:
-        return {"function": mission.shown.function_names.get(task.function, "")}
-    return {}
+        function_name = mission.shown.function_names.get(task.function, "")
+        return Run(mission=mission.id, task=number, function=function_name, state="waiting")
+    return None
+
+
+def ended_run(registry: Registry, ended: EndedTask) -> Run:
+    """Return the run of a task that was resolved."""
+    task, worker, began, at, why = ended
+    # A mission names the class of an exception and what that says; a hub how a process died.
+    error, _, message = why.partition(": ") if task.how == "error" else ("", "", why)
+    return Run(
+        mission=task.mission.id,
+        task=task.number,
+        function=task.mission.shown.function_names.get(task.function, ""),
+        state=task.how,
+        members=(RunMember(worker=worker),),
+        started=registry.wall_time(began),
+        ended=registry.wall_time(at),
+        seconds=max(0.0, at - began),
+        error=error,
+        message=message,
+    )
 
 
 def find_mission(registry: Registry, word: str) -> MissionRecord | None:
@@ -162,13 +158,19 @@ def find_task(mission: MissionRecord, number: int) -> TaskRecord | None:
     return None if task is None or task.function is LANE else task
 
 
-def draining_worker(registry: Registry, worker: WorkerRecord, label: str) -> DrainingWorker:
+def draining_worker(registry: Registry, worker: WorkerRecord, label: str) -> Worker:
     """Return what is shown of a worker that is asked to leave."""
     running = len(registry.scheduler.workers[worker.number].tasks) - worker.idle_lanes
-    return DrainingWorker(worker.name, label, worker.host, worker_state(worker), running)
+    return Worker(
+        name=worker.name,
+        label=label,
+        host=worker.host,
+        state=worker_state(worker),
+        running=running,
+    )
 
 
-def named_mission(registry: Registry, waiting: Waiting, mission: MissionRecord) -> MissionState:
+def named_mission(registry: Registry, waiting: Waiting, mission: MissionRecord) -> Mission:
     """Return what is shown of a mission that a command names."""
     own = labels(registry.missions.values())
     run, wait = _counts(registry, waiting)
@@ -192,7 +194,7 @@ def _worker(
     own: dict[int, str],
     of_missions: dict[int, str],
     now: float,
-) -> WorkerState:
+) -> Worker:
     scheduled = registry.scheduler.workers[worker.number]
     scheduled.give_back()
     leases = (one for one in worker.leases.values() if not (one.waits or one.idle_lane))
@@ -201,7 +203,7 @@ def _worker(
         for lease in leases
         if lease.task is not None
     )
-    return WorkerState(
+    return Worker(
         id=worker.id,
         name=worker.name,
         label=own[worker.number],
@@ -216,12 +218,8 @@ def _worker(
         running=len(scheduled.tasks) - worker.idle_lanes,
         computing=worker.computing if scheduled.tasks else 0.0,
         tasks=[_label(*task, of_missions) for task in islice(tasks, _TASKS)],
-        versions=_versions(worker.versions),
+        versions=asdict(worker.versions),
     )
-
-
-def _versions(versions: Versions) -> PeerVersions:
-    return PeerVersions(*astuple(versions))
 
 
 def used_parts(supply: Supply) -> dict[str, float | None]:
@@ -254,10 +252,8 @@ def _counts(registry: Registry, waiting: Waiting) -> tuple[Counter[int], Counter
     return run, wait
 
 
-def _mission(
-    mission: MissionRecord, labels: dict[int, str], running: int, waiting: int
-) -> MissionState:
-    return MissionState(
+def _mission(mission: MissionRecord, labels: dict[int, str], running: int, waiting: int) -> Mission:
+    return Mission(
         done=mission.shown.done,
         failed=mission.shown.failed,
         retried=mission.shown.retried,
@@ -272,19 +268,19 @@ def _mission(
         paused=mission.paused,
         running=running,
         waiting=waiting,
-        versions=_versions(mission.versions),
+        versions=asdict(mission.versions),
     )
 
 
 def _queue(
     registry: Registry, queue: TaskQueue, labels: dict[int, str], now: float, idle: int
-) -> QueueState:
+) -> Queue:
     """Return what is shown of a queue, of whose running tasks some are lanes without a call."""
     head = queue.head()
     never = why_never(registry.scheduler, queue.request, now, queue.interpreter) if head else None
     never = _shortened(never)
     task: TaskRecord | None = head.record if head else None
-    return QueueState(
+    return Queue(
         request=to_data(queue.request),
         interpreter=queue.interpreter,
         mission=labels.get(queue.share, ""),
