@@ -536,7 +536,7 @@ class MissionLanes:
         for message, payload in batch:
             self.on_message(lane, message, payload, now)
         ended = before - len(lane.calls)
-        if ended > 1 and not lane.paused:
+        if ended > 0 and not lane.paused:  # of one as well: else one slow call has windows of one
             lane.traffic.on_pace((now - since) / ended)
         if lane.traffic.holding:
             self.fill(lane, now)
