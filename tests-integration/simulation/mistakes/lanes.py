@@ -187,23 +187,8 @@ LANE_SLIPS: dict[str, Slip] = {
     "a closed lane begins those that wait all the same": Slip(
         LaneCalls, "close", "self.waiting.clear()", "pass"
     ),
-    "a lane forgets the outcome behind one that was confirmed": Slip(
-        LaneCalls,
-        "on_message",
-        "for attempt in message.attempts:",
-        "for attempt in (*message.attempts, *list(self.kept)[:1]):",
-    ),
-    "a lane has its last outcome only": Slip(
-        LaneCalls,
-        "outcome",
-        "kept = list(self.kept.values())",
-        "kept = list(self.kept.values())[-1:]",
-    ),
     "a lane begins the last of its calls first": Slip(
         LaneCalls, "pop_next", "self.waiting.popleft()", "self.waiting.pop()"
-    ),
-    "a call that waits in a lane is not to be cancelled": Slip(
-        LaneCalls, "on_message", "self._withdraw(message)", "pass"
     ),
     "a call that is taken back is taken for cancelled": Slip(
         LaneCalls, "_withdraw", "UNBEGUN if message.waiting else", ""
@@ -240,23 +225,14 @@ LANE_SLIPS: dict[str, Slip] = {
     "a held call that goes to the scheduler is held as well": Slip(
         MissionSession, "release", "del self.aboard[task]", "pass"
     ),
-    "held calls ask for lanes once": Slip(
-        MissionLanes, "on_news", "self.tend(traffic, now)", "pass"
-    ),
     "lanes that wait are never retracted": Slip(
         MissionLanes, "tend", "session.cancel(lane.number)", "pass"
-    ),
-    "a lane that waits keeps no turn": Slip(
-        Missions, "_age", "(lane and not message.waits)", "lane"
     ),
     "a lane that is retracted takes a turn": Slip(
         Waiting,
         "_return_turn",
         "self._registry.shares.return_turn(lane.mission.share, lane.age, queue.priority)",
         "pass",
-    ),
-    "a lane with a slice is recalled for its own mission only": Slip(
-        LaneTable, "_settle", "if count <= 0 or", "if count <= 0 or queue.share != own.share or"
     ),
 }
 """Each slip by what it does."""
