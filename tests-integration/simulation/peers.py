@@ -220,7 +220,7 @@ class Surroundings(Protocol):
     lane_slow: float
     lane_slice: float
     lane_brevity: float
-    held_from: int
+    has_floods: bool
     widths: tuple[int, ...]
     more_linger: float
     lane_calls: type[LaneCalls]
@@ -731,9 +731,7 @@ class SimulatedMission(SimulatedPeer):
                 self.requests[request] = number
             traffic = self.lanes.traffic[number]
             now = self.world.clock.now
-            waits = self.session.waiting_of(number) >= self.world.held_from
-            held = traffic.holding or (waits and traffic.may_hold(now))
-            held = held and self.world.has_lanes
+            held = self.world.has_floods and (traffic.holding or traffic.may_hold(now))
             idle = traffic.idle and not traffic.held
             plain = self.world.has_lanes and not idle and not held
             wanted = plain and self._wants_lane(number)

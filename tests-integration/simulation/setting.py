@@ -145,12 +145,12 @@ class Setting(ABC):
         self.lanes_reach = chance.choice((*[1.0] * 7, 0.8, 0.0)) if self.has_lanes else 0.0
         # By how much longer than outside of simulations lanes wait for their next call.
         self.more_linger = chance.choice((0.0, 5.0, 30.0)) if self.has_lanes else 0.0
-        # Where missions hold calls: how long those seem to be, how many wait before, and the slice
-        # of a lane as missions have it, which is a part of what a window has.
-        self.lane_brevity = 1e-3 if seed % 2 else 1.0
-        self.held_from = seed % 3
-        self.lane_slice = (0.02, 40.0, 400.0)[seed % 4 % 3]
-        self.widths: tuple[int, ...] = (3, 12, 40) if seed % 2 else (1, 3, 6)
+        # In one of four of these missions submit many calls that seem to be brief, and hold those
+        # that wait. A window is a part of the slice as missions have it.
+        self.has_floods = self.has_lanes and seed % 4 == 3 and seed % 84 != 83
+        self.lane_brevity = 1e-3 if self.has_floods else 1.0
+        self.lane_slice = (0.02, 40.0, 400.0)[seed % 3]
+        self.widths: tuple[int, ...] = (3, 12, 40) if self.has_floods else (1, 3, 6)
         self.lane_calls = cast.calls
         self.mission_lanes = cast.lanes
         # Where lanes have numbers among the tasks: the place in its mission's plan, by number.

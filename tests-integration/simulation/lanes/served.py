@@ -39,6 +39,9 @@ class ServedLane(LaneEnd):
         self.call: SimulatedCall | None = None
         self.recalled = self.closing = self.over = self.died = self.blamed = False
         self._unreachable = False
+        # The order in which calls have come, and that of the last one that has begun.
+        self._came: dict[int, int] = {}
+        self._arrived = self._last = 0
         clock = worker.world.clock
         delay = worker.world.lane_slow * clock.chance.random()
         clock.after(delay, lambda: self.when_it_runs(self._connect))
@@ -75,6 +78,9 @@ class ServedLane(LaneEnd):
 
     def read(self, mail: Mail) -> None:
         for message, payload in mail:
+            if isinstance(message, StartRun):
+                self._arrived += 1
+                self._came[message.task] = self._arrived
             self.calls.on_message(message, payload)
         self._send_ends()
 
@@ -150,6 +156,9 @@ class ServedLane(LaneEnd):
         assert run.attempt == lease.attempt, "a call of another run"
         assert run.function in self._worker.learnt, f"the function of {run} is missing"
         assert unpack(arguments, list) == [lease.mission, run.task], "the arguments of another call"
+        place = self._came[run.task]
+        assert place > self._last, "a call begins before one that came earlier"
+        self._last = place
         call = SimulatedCall(self, run.task, world.behaviour(lease.mission, run.task))
         world.laws.on_call_begun(call)
         self.call = call

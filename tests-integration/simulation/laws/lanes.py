@@ -63,6 +63,8 @@ class LaneLaws:
         self._outcomes: set[Payload] = set()
         # The lane that each attempt is the run of: its mission, and its number there.
         self._lanes: dict[Attempt, tuple[str, int]] = {}
+        # The call for which the crash of each attempt counts.
+        self._blamed: dict[Attempt, int] = {}
         # The records of worker and mission with which heads have begun them, or learnt of them
         # before they took them for over.
         self._known: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]] = {}
@@ -112,6 +114,9 @@ class LaneLaws:
             and not (lane_of[0] == lease.mission and lane_of[1] in had)
         ]
         demand("a crash of a lane counts for the call that it had", not wrong, (lease, wrong))
+        for attempt in crashes & self._lanes.keys():
+            only = self._blamed.setdefault(attempt, lease.task) == lease.task
+            demand("a crash of a lane counts for one of its calls", only, (lease, attempt))
         twice = len([a for a in crashes if a in self._lanes or a[0] in had]) > 1
         demand("a crash of a lane counts once", not twice, (lease, crashes))
 
@@ -241,6 +246,13 @@ class LanePromptness:
                 yield Passing(law, seconds, (mission.session.id, lane.number, *lane.unconfirmed))
         head = self._world.settled(mission)
         if head is not None:
+            for lane in mission.lanes._lanes.values():
+                record = mission.session.pending.get(lane.number)
+                waits = lane.waits and record is not None and not record.worker
+                if waits and not mission.lanes._next_held(lane.traffic):
+                    law = "a lane for which no call is held is retracted"
+                    own = (id(head), mission.wire_number, mission.session.id, lane.number)
+                    yield Passing(law, 2 * self._trip + 2.0, own)
             for task, number in mission.session.aboard.items():
                 if number and (mission.session.id, number) not in served:
                     law = "a call whose lane is over goes on"

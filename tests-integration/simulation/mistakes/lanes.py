@@ -5,6 +5,7 @@ from __future__ import annotations
 from grain.head.hub.missions import Missions
 from grain.head.hub.tasks.lanes import LaneTable
 from grain.head.hub.tasks.runs import Runs
+from grain.head.hub.tasks.waiting import Waiting
 from grain.remote_exer import MissionSession
 from grain.remote_exer.lanes import MissionLanes
 from grain.worker.agent.session import WorkerSession
@@ -155,6 +156,83 @@ LANE_SLIPS: dict[str, Slip] = {
         "leave_lane",
         "(*record.crashes, *crashes)",
         "(*record.crashes, *crashes, *crashes)",
+    ),
+    "a paused mission gets lanes": Slip(
+        LaneTable, "start_asked", "room = lent and not task.mission.paused", "room = lent"
+    ),
+    "a cancelled call that leaves its lane is submitted": Slip(
+        MissionSession, "leave_lane", "if record.retracted:", "if False:"
+    ),
+    "calls in lanes are submitted with each connection": Slip(
+        MissionSession,
+        "on_connected",
+        "if task in self.aboard:",
+        "if False:",
+    ),
+    "a call in a lane is retracted as a task": Slip(
+        MissionSession, "cancel", "if task not in self.aboard:", "if True:"
+    ),
+    "a lane is asked for again with each connection": Slip(
+        MissionSession,
+        "on_connected",
+        "if r.function is LANE and not r.worker]",
+        "if False]",
+    ),
+    "calls that a closed lane has not begun are dropped": Slip(
+        LaneCalls,
+        "close",
+        "self.unsent += [(Ended(call.attempt, UNBEGUN), None) for call, _ in self.waiting]",
+        "self.revoked = False",
+    ),
+    "a closed lane begins those that wait all the same": Slip(
+        LaneCalls, "close", "self.waiting.clear()", "pass"
+    ),
+    "a lane begins the last of its calls first": Slip(
+        LaneCalls, "pop_next", "self.waiting.popleft()", "self.waiting.pop()"
+    ),
+    "a call that is taken back is taken for cancelled": Slip(
+        LaneCalls, "_withdraw", "UNBEGUN if message.waiting else", ""
+    ),
+    "a crash of a lane is that of all of its calls": Slip(
+        MissionLanes, "_on_over", "crashed = False", "pass"
+    ),
+    "a crash of a lane is that of its last call": Slip(
+        MissionLanes, "_on_over", "for task in self._of(lane):", "for task in self._of(lane)[::-1]:"
+    ),
+    "calls that did not begin in their lane are forgotten": Slip(
+        MissionLanes, "_on_over", "self._hold_again(lane, task)", "pass"
+    ),
+    "a call that was handed back is forgotten": Slip(
+        MissionLanes, "_on_ended", "self._hold_again(lane, task)", "pass"
+    ),
+    "sent calls are held again when the connection is lost": Slip(
+        MissionLanes,
+        "on_disconnected",
+        "lane.connection = None",
+        "lane.connection = None\n"
+        "    for task in self._of(lane): self._hold_again(lane, task)\n"
+        "    lane.calls.clear()",
+    ),
+    "a call that was cancelled is held again": Slip(
+        MissionLanes, "_hold_again", "if record.retracted:", "if False:"
+    ),
+    "held calls are submitted with each connection": Slip(
+        MissionSession,
+        "on_connected",
+        "if task in self.aboard:",
+        "if self.aboard.get(task):",
+    ),
+    "a held call that goes to the scheduler is held as well": Slip(
+        MissionSession, "release", "del self.aboard[task]", "pass"
+    ),
+    "lanes that wait are never retracted": Slip(
+        MissionLanes, "tend", "session.cancel(lane.number)", "pass"
+    ),
+    "a lane that is retracted takes a turn": Slip(
+        Waiting,
+        "_return_turn",
+        "self._registry.shares.return_turn(lane.mission.share, lane.age, queue.priority)",
+        "pass",
     ),
 }
 """Each slip by what it does."""

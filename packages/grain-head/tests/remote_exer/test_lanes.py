@@ -591,6 +591,16 @@ def test_a_window_has_a_megabyte_of_arguments_or_one_call(mission: Mission) -> N
     assert tasks[1:3] == begun(sent)
 
 
+def test_a_window_grows_again_after_a_slow_call(mission: Mission) -> None:
+    flood(mission, 400)
+    [(lane, _), *_] = open_all(mission)
+    now = 0.0
+    for seconds in (1.0, *[0.0001] * 40):
+        now += seconds
+        answer(mission, lane, len(lane.calls), now)
+    assert len(lane.calls) > 3
+
+
 def test_the_most_urgent_call_goes_first(mission: Mission) -> None:
     flood(mission, 5)
     urgent = mission.lanes.hold(mission.traffic, remote_task(0, F, b"args", 5.0), 0.0)

@@ -505,6 +505,7 @@ class MissionLanes:
             return
         self._session.leave(task)
         traffic = lane.traffic
+        traffic.last_held = max(traffic.last_held, task)
         heappush(traffic.held, (-record.urgency, task))
         traffic.holding = True
 
@@ -536,7 +537,8 @@ class MissionLanes:
         for message, payload in batch:
             self.on_message(lane, message, payload, now)
         ended = before - len(lane.calls)
-        if ended > 1 and not lane.paused:
+        narrow = ended > 0 and 2 * lane.traffic.pace > self.slice * _PART
+        if (ended > 1 or narrow) and not lane.paused:  # else one slow call has windows of one
             lane.traffic.on_pace((now - since) / ended)
         if lane.traffic.holding:
             self.fill(lane, now)
