@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import trio
 from fake_batch.start import until
 
+from grain.cli.status.ls import state_data
 from grain.config import load
 from grain.edge import dial
 from grain.edge.errors import EdgeError
@@ -132,7 +132,7 @@ class Site:
                     while True:
                         await peer.channel.send([(Ask("state"), None)])
                         [(_, answer)] = await peer.channel.receive()
-                        state = msgspec.to_builtins(unpack(answer, StateAnswer))
+                        state = state_data(unpack(answer, StateAnswer))
                         if what(state):
                             return state
                         await trio.sleep(0.05)
