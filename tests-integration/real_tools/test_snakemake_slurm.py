@@ -37,10 +37,10 @@ GENERIC = (
     "--cluster-generic-status-cmd", "./status", "--cluster-generic-cancel-cmd", "scancel",
     "--seconds-between-status-checks", "1",
 )  # fmt: skip
-# Of what takes half a minute, the suite has one.
-NIGHTLY = pytest.mark.real_tools
-SQUEUE = pytest.param((*SLURM, "--slurm-status-command", "squeue"), marks=NIGHTLY, id="squeue")
-OTHERS = [SQUEUE, pytest.param(GENERIC, marks=NIGHTLY, id="cluster-generic")]
+# An environment and half a minute for each; the suite has the executor that is Grain's own.
+pytestmark = pytest.mark.real_tools
+SQUEUE = pytest.param((*SLURM, "--slurm-status-command", "squeue"), id="squeue")
+OTHERS = [SQUEUE, pytest.param(GENERIC, id="cluster-generic")]
 
 TWO_LAYERS = """\
 rule all:
@@ -73,14 +73,12 @@ def test_a_workflow_of_two_layers(workflow: Workflow, options: tuple[str, ...]) 
     assert workflow.states() == ["COMPLETED"] * 3
 
 
-@NIGHTLY
 def test_jobs_of_a_rule_as_an_array(workflow: Workflow) -> None:
     workflow.run(*SLURM, "--slurm-array-jobs", "one")
     assert workflow.text("sum") == "0 2\n1 2\n"
     assert [entry.tasks for entry in workflow.jobs()] == [2, 1]
 
 
-@NIGHTLY
 @pytest.mark.parametrize("options", [pytest.param(SLURM, id="slurm"), *OTHERS])
 def test_a_job_that_fails(workflow: Workflow, options: tuple[str, ...]) -> None:
     workflow.write("rule bad:\n    output: 'bad'\n    shell: 'echo broken >&2; exit 3'\n")
@@ -89,7 +87,6 @@ def test_a_job_that_fails(workflow: Workflow, options: tuple[str, ...]) -> None:
     assert workflow.states() == ["FAILED"]
 
 
-@NIGHTLY
 @pytest.mark.parametrize("options", [pytest.param(SLURM, id="slurm"), *OTHERS])
 def test_ctrl_c_cancels_jobs(workflow: Workflow, options: tuple[str, ...]) -> None:
     workflow.write(f"""\
