@@ -17,7 +17,7 @@ from grain.cli.app import OWN
 from grain.cli.plugin import report_errors
 from grain.cli.streams import file_trouble, sentence
 from grain_testkit.every_command import COMMANDS, available
-from grain_testkit.program_trees import processes_with
+from grain_testkit.local_processes import processes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

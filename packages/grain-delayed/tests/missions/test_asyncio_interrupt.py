@@ -15,8 +15,7 @@ import trio
 
 from grain.delayed.missions.asyncio_guest import hosted
 from grain_testkit.asyncio_programs import failing, here
-from grain_testkit.local_processes import wait_until_idle
-from grain_testkit.program_trees import processes_with
+from grain_testkit.local_processes import processes_with, wait_until_idle
 
 if TYPE_CHECKING:
     from pathlib import Path

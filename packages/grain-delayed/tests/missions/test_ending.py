@@ -16,8 +16,7 @@ from grain.delayed import MissionCancelled, delayed, mission
 from grain.delayed.missions.ending import ended_from_outside
 from grain.head import events
 from grain.resource import Cores
-from grain_testkit.local_processes import wait_until_idle
-from grain_testkit.program_trees import processes_with
+from grain_testkit.local_processes import processes_with, wait_until_idle
 
 if TYPE_CHECKING:
     from pathlib import Path

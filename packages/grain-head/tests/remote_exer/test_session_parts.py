@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grain.head.messages import Trouble, Unschedulable
@@ -16,6 +16,8 @@ HEADS = st.lists(st.tuples(st.lists(SAID, max_size=5), st.booleans()), max_size=
 
 
 @given(HEADS)
+# A head says it, takes it back and says it again, and its predecessor had said it, too.
+@example([([(0, "why", False)], False), ([(0, w, False) for w in ("why", "", "why")], True)])
 def test_users_know_in_the_end_what_the_last_head_has_said_and_nothing_else(
     heads: list[tuple[list[tuple[int, str, bool]], bool]],
 ) -> None:

@@ -72,3 +72,16 @@ async def read_pid(path: Path) -> int:
         while not (path.exists() and path.read_text().strip()):
             await trio.to_thread.run_sync(time.sleep, 0.01)
     return int(path.read_text())
+
+
+def processes_with(variable: str) -> dict[int, str]:
+    """Return the processes whose environment has ``NAME=VALUE``, with their names.
+
+    Those that start and end other programs are in sessions of their own, or children of nobody.
+    """
+    names = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
+                names[int(process.name)] = (process / "comm").read_text().strip()
+    return names

@@ -85,19 +85,6 @@ def words_of(pid: int) -> list[bytes]:
         return []
 
 
-def processes_with(variable: str) -> dict[int, str]:
-    """Return the processes whose environment has ``NAME=VALUE``, with their names.
-
-    Those that start and end other programs are in sessions of their own, or children of nobody.
-    """
-    names = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is somebody else's
-            if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
-                names[int(process.name)] = (process / "comm").read_text().strip()
-    return names
-
-
 def descendants_named(name: str, top: int | None = None) -> list[int]:
     """Return the descendants of a process, by default of this one, with this name; no zombies."""
     pids = []

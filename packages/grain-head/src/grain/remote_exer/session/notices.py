@@ -33,6 +33,8 @@ class _Holding(Generic[K, M]):
             self.now[about] = report
         else:
             self.now.pop(about, None)
+            # If this head says it again, that is news: users know that it was over.
+            self.before.pop(about, None)
 
     def on_registered(self) -> list[K]:
         """Return what those reports were about that this head has not repeated."""
