@@ -99,8 +99,8 @@ def rows_text(
 ) -> str:
     """Format rows as a table; see `grain.cli.show.table`.
 
-    Where it is too wide, columns that have a rank go if the terminal is narrow, and those that may
-    be shortened, too, go on any.
+    Where the table is too wide, a narrow terminal loses the columns that have a rank. Any terminal
+    loses a column that has a rank and may also be shortened.
 
     Args:
         below: returns what stands under a row, a sentence each.

@@ -24,7 +24,7 @@ class UnmetRequests:
     """The requests that no worker here can meet, nor could for a while.
 
     Attributes:
-        known: those that commands know of.
+        known: the requests that commands know of.
     """
 
     def __init__(self) -> None:

@@ -300,7 +300,7 @@ class WhyAnswer(Part, frozen=True, omit_defaults=True):
         mission_id: the id of its mission, as several may have one name.
         call: as of `CallAnswer`, which its mission knows.
         programs: as of `ProgramsAnswer`, which its worker knows.
-        runs: those that have ended, as an event log has them.
+        runs: the runs that have ended, as an event log has them.
     """
 
     task: int

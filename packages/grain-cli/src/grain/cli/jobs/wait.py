@@ -216,7 +216,7 @@ def _progress(counts: Sequence[StateCounts]) -> str:
 
 
 def _tell_held(book: Book, found: Sequence[_Awaited], blocks: Blocks) -> None:
-    """Name the jobs that are on hold, also those that others wait for, and what has them begin."""
+    """Name each job on hold, here or before one of these, and the command that releases it."""
     from grain.cli.queue.rows import REASONS, job_row, number_text
 
     entries = {one.entry.number: one.entry for one in found}

@@ -127,7 +127,7 @@ def _task_lines(queue: Queue, book: Book, row: TaskRow, ask: Ask, blocks: Blocks
 
 
 def _earlier_lines(runs: Sequence[Run], last: Run | None) -> list[str]:
-    """Return a line for each of the last attempts before the one that is shown in full."""
+    """Return a line for each of the newest earlier attempts; the last one is shown in full."""
     earlier = [run for run in runs if run.worker and run is not last]
     return [
         f"  attempt {run.attempt} ran on worker {run.worker}, for {span(run.elapsed)}: "

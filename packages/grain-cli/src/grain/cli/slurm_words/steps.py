@@ -79,7 +79,7 @@ class SrunWords(NamedTuple):
 
 
 def with_variables(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return options; those that are not given have the values of srun's variables."""
+    """Return options; an option that is not given has the value of srun's variable."""
     of_variables = {
         name: environment[key] for key, name in _VARIABLES.items() if environment.get(key)
     }

@@ -123,7 +123,7 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("‚îÅ", "‚î
         (5, LinePart(f"{now.running} running")),
         (6, LinePart("" if now.stuck else f"{now.queued} queued")),
         (8, LinePart(_rate(progress) if wide and progress.ended else "")),
-        # Those given; and on wide terminals those that compute.
+        # The cores that tasks hold; wide terminals also show the cores that compute.
         *((7 + at, part) for at, part in enumerate(cores_parts(now, "/")) if wide or not at),
         (9, elapsed if wide or not end.text else LinePart("")),
         (0, end),

@@ -258,7 +258,7 @@ class Reporter:
                     self._absent = True
                     had = self._had_workers or self._has_run()
                     self._had_workers = True  # when it is said again
-                    # A batch job may wait, which was submitted together with those that are over.
+                    # A batch job may still wait that was submitted with the jobs that are over.
                     self.line(
                         f"No workers are there {'any more' if had else 'yet'}; tasks wait for "
                         f"them. {'Unless `grain ls` lists one that is to come, ' if had else ''}"
