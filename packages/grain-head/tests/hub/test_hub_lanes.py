@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from grain.head.hub.tasks.lanes import SLICE
 from grain.head.messages import (
+    SLICE,
     AckTasks,
     CancelTask,
     Crashed,

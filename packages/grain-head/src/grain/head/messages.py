@@ -231,6 +231,10 @@ class Outlook(Message, frozen=True):
 LANES = 256
 """The most lanes of a mission, and functions in one `LaneReport`."""
 
+SLICE = 0.02
+"""Seconds that a lane which has waited keeps what it has, whatever else waits. The mission fills it
+by the same figure."""
+
 FAILURES = 20
 """The most failures in a `LaneReport`."""
 

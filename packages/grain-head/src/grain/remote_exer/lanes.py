@@ -39,7 +39,7 @@ import trio
 
 from grain.edge.errors import ChannelError
 from grain.eventlog.usage import report_of
-from grain.head.messages import LANES, Crash, HeldCalls
+from grain.head.messages import LANES, SLICE, Crash, HeldCalls
 from grain.remote_exer.session import taken
 from grain.resource import Gang, WTime, learned
 from grain.worker.messages import (
@@ -72,9 +72,6 @@ ALONE = 4
 
 LINGER = 1.0
 """Seconds for which a lane waits for its next call."""
-
-SLICE = 0.02
-"""Seconds of the slice of a lane that has waited, as `grain.head.hub.tasks.lanes.SLICE`."""
 
 PATIENCE = 0.5
 """Seconds that a call may take while others wait behind it in its lane."""
@@ -335,7 +332,7 @@ class MissionLanes:
         closing: lanes whose channel is to be closed; to be emptied by `taken`.
         invitation: returns the way for runners, or None if there is none yet. It is set by what
             has that.
-        slice: as `SLICE`.
+        slice: as `grain.head.messages.SLICE`.
     """
 
     def __init__(self, session: MissionSession) -> None:

@@ -29,6 +29,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from grain.head.hub.state import CallInLane, FailedTask, TaskCourse, TaskRecord
+from grain.head.messages import SLICE
 from grain.worker.messages import Recall
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.messages import LaneFailure, LaneReport
     from grain.head.scheduler.state import Start, TaskQueue
-
-SLICE = 0.02
-"""Seconds that a lane which has waited keeps what it has, whatever else waits."""
 
 
 class LaneTable:
