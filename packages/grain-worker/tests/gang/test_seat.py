@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
@@ -25,7 +25,7 @@ from grain.worker.gang.messages import (
     MemberPlace,
     heartbeat,
 )
-from grain.worker.gang.session import keep_seat
+from grain.worker.gang.session import keep_seat, tell_end
 from grain.worker.processes.account import RunAccount, WorkerEnd
 
 if TYPE_CHECKING:
@@ -114,6 +114,28 @@ async def test_a_seat_says_when_its_worker_ends() -> None:
                 assert 90 < told.left <= 100
                 end.announce(math.inf, now=True)
                 assert [(MemberEnds(None, True), None)] == list(await root.receive())
+
+
+async def test_an_end_that_changes_while_it_is_being_told_is_told_again() -> None:
+    end = WorkerEnd(lambda: None)
+    told: list[bool] = []
+
+    class Process:
+        """The process of a seat: while it takes the first line, its worker is to warn at once."""
+
+        async def send(self, *, left: float | None, now: bool) -> None:
+            await trio.lowlevel.checkpoint()
+            if not told:
+                end.announce(math.inf, now=True)
+            told.append(now)
+
+    end.announce(trio.current_time() + 100.0, now=False)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tell_end, end, cast("JsonLines", Process()))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert told == [False, True]
 
 
 async def test_the_run_of_a_seat_to_which_no_root_came_has_not_begun() -> None:

@@ -76,7 +76,7 @@ async def keep_seat(
         async with await accept(listener) as lines:
             announce(base64.b85decode((await lines.receive())["invitation"]))
             if isinstance(account, RunAccount) and account.end is not None:
-                nursery.start_soon(_tell_end, account.end, lines)
+                nursery.start_soon(tell_end, account.end, lines)
             with suppress(ControlError):  # it has ended
                 while True:
                     call = (await lines.receive())["failed"]
@@ -96,14 +96,17 @@ async def keep_seat(
         raise failed
 
 
-async def _tell_end(end: WorkerEnd, lines: JsonLines) -> None:
+async def tell_end(end: WorkerEnd, lines: JsonLines) -> None:
     """Tell the process of a seat when its worker ends, as often as that changes."""
+    told = math.inf, False
     with suppress(ControlError):  # it has ended
         while True:
-            if end.now or end.at < math.inf:
-                left = None if end.at == math.inf else max(end.at - trio.current_time(), 0.0)
-                await lines.send(left=left, now=end.now)
-            await end.changed.park()
+            # Compared, not only waited for: it may change again while a line is being sent.
+            while (end.at, end.now) == told:
+                await end.changed.park()
+            told = end.at, end.now
+            left = None if end.at == math.inf else max(end.at - trio.current_time(), 0.0)
+            await lines.send(left=left, now=end.now)
 
 
 async def lead(
