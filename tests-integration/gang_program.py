@@ -34,6 +34,7 @@ from grain.worker.external import (
 )
 from grain.worker.gang.session import Seat, keep_seat, lead
 from grain.worker.runner.runner import lost_worker
+from grain_testkit.local_processes import process_folders
 
 CPUS = json.loads(os.environ["GANG_CPUS"])
 SILENCE = float(os.environ["GANG_SILENCE"])
@@ -76,15 +77,14 @@ def left() -> str:
     if program is None:
         return ""
     mark, pids = f"GANG_TEST={os.environ['GANG_TEST']}", []
-    for entry in Path("/proc").iterdir():
+    for entry in process_folders():
         with suppress(OSError):
-            if entry.name.isdecimal():
-                words, variables = (
-                    os.fsdecode((entry / name).read_bytes()).split("\0")
-                    for name in ("cmdline", "environ")
-                )
-                if words[0] == program and mark in variables:
-                    pids.append(entry.name)
+            words, variables = (
+                os.fsdecode((entry / name).read_bytes()).split("\0")
+                for name in ("cmdline", "environ")
+            )
+            if words[0] == program and mark in variables:
+                pids.append(entry.name)
     return f", left: {pids}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import trio
 
 from grain.edge import dial
 from grain.edge.questions import CODEC, Ask, StateAnswer, unpack
-from grain_testkit.local_processes import stop
+from grain_testkit.local_processes import descendants_of, stop
 from grain_testkit.programs import start
 
 if TYPE_CHECKING:
@@ -107,16 +107,6 @@ def count(home: Path, tasks: int, what: str) -> list[int]:
     return [file.read_text().count(what) if file.exists() else 0 for file in files]
 
 
-def below(parent: int) -> list[int]:
-    """The descendants of a process; of those that end meanwhile, not all."""
-    pids = [parent]
-    for one in pids:
-        for path in Path(f"/proc/{one}/task").glob("*/children"):
-            with suppress(FileNotFoundError, ProcessLookupError):  # it was a thread's
-                pids += map(int, path.read_text().split())
-    return pids[1:]
-
-
 @contextmanager
 def gnaw(home: Path) -> Iterator[None]:
     """The scheduler, which gives up soon who is lost.
@@ -162,7 +152,7 @@ async def test_a_worker_is_killed_amid_second_attempts(home: Path) -> None:
             while not sum(count(home, tasks, "begun 2")):
                 await trio.sleep(0.02)
             stop(first.pid)  # so that it starts nothing that is not seen here
-            family = below(first.pid)
+            family = descendants_of(first.pid)[1:]
             first.send_signal(signal.SIGKILL)
             while any(Path(f"/proc/{pid}").exists() for pid in family):
                 await trio.sleep(0.02)

@@ -24,6 +24,7 @@ from fake_batch.start import Missing, real
 
 from grain.worker.gang.door import RankDoor
 from grain.worker.processes.mpi import EDGE, SlurmPlace, over_members
+from grain_testkit.local_processes import process_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -139,10 +140,8 @@ class Gang:
     def pids(self, word: str, at: int = 0) -> list[int]:
         """Return the processes of this gang whose command line has a word at a place."""
         found = []
-        for entry in Path("/proc").iterdir():
+        for entry in process_folders():
             with suppress(OSError):
-                if not entry.name.isdecimal():
-                    continue
                 variables = os.fsdecode((entry / "environ").read_bytes()).split("\0")
                 words = os.fsdecode((entry / "cmdline").read_bytes()).split("\0")
                 if self.mark in variables and words[at : at + 1] == [word]:

@@ -7,11 +7,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 from fake_batch.processes import MARK
 from fake_batch.start import HERE, fake, until, write_command
+
+from grain_testkit.local_processes import process_folders
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GOES_ON = """\
 #!/bin/bash
@@ -25,12 +31,10 @@ def marked(folder: Path) -> list[int]:
     """The living processes of a fake's jobs."""
     mark = f"{MARK}={folder}:".encode()
     pids = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and mark in (entry / "environ").read_bytes():
+    for entry in process_folders():
+        with suppress(OSError):
+            if mark in (entry / "environ").read_bytes():
                 pids.append(int(entry.name))
-        except OSError:
-            continue
     return pids
 
 

@@ -20,6 +20,7 @@ from fake_small.start import small
 
 from grain.cli.batch import JobPhase, open_system
 from grain.config import load
+from grain_testkit.local_processes import process_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,7 @@ def are_ready(folder: Path) -> bool:
     PBS sends it to all processes of a job, and a runner that is just starting would end.
     """
     ready = 0
-    for process in Path("/proc").glob("[0-9]*"):
+    for process in process_folders():
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
             if words[2:4] == [b"-m", b"grain.worker.runner.main"]:  # and not its supervisor

@@ -24,6 +24,7 @@ from fake_batch.start import LONG, Batch, until
 from grain.edge import dial
 from grain.edge.questions import CODEC, Ask, StateAnswer, unpack
 from grain.facts.rows import Worker
+from grain_testkit.local_processes import process_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -162,13 +163,12 @@ class Place:
 
     def _marked(self) -> Iterator[tuple[int, str]]:
         mark = f"{MARK}={self.folder}".encode()
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                with contextlib.suppress(OSError):
-                    # Empty for a zombie.
-                    if mark in (entry / "environ").read_bytes().split(b"\0"):
-                        words = (entry / "cmdline").read_bytes().split(b"\0")
-                        yield int(entry.name), b" ".join(words).decode(errors="replace")
+        for entry in process_folders():
+            with contextlib.suppress(OSError):
+                # Empty for a zombie.
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    words = (entry / "cmdline").read_bytes().split(b"\0")
+                    yield int(entry.name), b" ".join(words).decode(errors="replace")
 
     def gnaw(self) -> int:
         """The pid of Gnaw. One that finds another one serving leaves at once."""

@@ -31,6 +31,7 @@ from real_tools.tool_site import ToolSite, tool_site  # noqa: E402
 
 from grain.queue.book import Book  # noqa: E402
 from grain.queue.folder import Queue  # noqa: E402
+from grain_testkit.local_processes import process_folders  # noqa: E402
 from grain_testkit.tool_environments import tool_environment  # noqa: E402
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def background(site: ToolSite) -> dict[str, float]:
     """Return the CPU seconds of Grain's processes of a site, by their modules."""
     found: dict[str, float] = {}
     mark = os.fsencode(f"HOME={site.home}")
-    for folder in Path("/proc").iterdir():
+    for folder in process_folders():
         try:
             if mark not in (folder / "environ").read_bytes().split(b"\0"):
                 continue

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grain_testkit.local_processes import process_folders
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -123,11 +125,10 @@ class ToolSite:
     def processes(self) -> Iterator[int]:
         """Yield the processes that were started in this home."""
         mark = os.fsencode(f"HOME={self.home}")
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdecimal():
-                with suppress(OSError):  # it has ended, or is another user's
-                    if mark in (folder / "environ").read_bytes().split(b"\0"):
-                        yield int(folder.name)
+        for folder in process_folders():
+            with suppress(OSError):  # it has ended, or is another user's
+                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                    yield int(folder.name)
 
 
 @contextmanager

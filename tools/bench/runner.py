@@ -16,6 +16,7 @@ from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.messages import StartRun
 from grain.worker.payload import Payloads
+from grain_testkit.local_processes import descendants_of
 from tools.bench import say
 
 if TYPE_CHECKING:
@@ -131,7 +132,12 @@ async def measure() -> None:
     began = time.perf_counter()
     async with RunnerProcess("w1", desk, desk.store) as runner:
         say("runner_start", (time.perf_counter() - began) * 1e3, "ms")
-        say("worker_idle_memory", sum(map(proportional, processes())), "MB", agent=own_memory())
+        say(
+            "worker_idle_memory",
+            sum(map(proportional, descendants_of(os.getpid()))),
+            "MB",
+            agent=own_memory(),
+        )
         await desk.run(runner, nothing, times=1000)
         serial = [await desk.run(runner, nothing) for _ in range(3000)]
         say("runner_round_trip", statistics.median(serial) * 1e6, "us")
@@ -153,15 +159,6 @@ async def restart(desk: Desk, runner: RunnerProcess) -> float:
     began = time.perf_counter()
     await desk.run(runner, nothing)
     return time.perf_counter() - began
-
-
-def processes() -> list[int]:
-    """Return the pids of this process and of all below it."""
-    pids = [os.getpid()]
-    for pid in pids:
-        for path in Path(f"/proc/{pid}/task").glob("*/children"):
-            pids += map(int, path.read_text().split())
-    return pids
 
 
 def proportional(pid: int) -> float:

@@ -118,7 +118,7 @@ async def test_a_seat_says_when_its_worker_ends() -> None:
 
 async def test_an_end_that_changes_while_it_is_being_told_is_told_again() -> None:
     end = WorkerEnd(lambda: None)
-    told: list[bool] = []
+    told: list[tuple[bool, bool]] = []
 
     class Process:
         """The process of a seat: while it takes the first line, its worker is to warn at once."""
@@ -127,7 +127,7 @@ async def test_an_end_that_changes_while_it_is_being_told_is_told_again() -> Non
             await trio.lowlevel.checkpoint()
             if not told:
                 end.announce(math.inf, now=True)
-            told.append(now)
+            told.append((left is None, now))
 
     end.announce(trio.current_time() + 100.0, now=False)
     async with trio.open_nursery() as nursery:
@@ -135,7 +135,7 @@ async def test_an_end_that_changes_while_it_is_being_told_is_told_again() -> Non
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
-    assert told == [False, True]
+    assert [(False, False), (True, True)] == told
 
 
 async def test_the_run_of_a_seat_to_which_no_root_came_has_not_begun() -> None:

@@ -19,6 +19,7 @@ from grain.files.trust import python_command
 from grain.worker.launch.launcher import _Launch, _Start, _starts, _written
 from grain.worker.launch.part import CODEC, SignalReceived
 from grain.worker.launch.starter import StartOrder
+from grain_testkit.local_processes import process_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,13 +132,13 @@ class Job:
         """
         log = str(self.folder / f"w1.{index}.log")
         found = []
-        for fd in Path("/proc").glob("[0-9]*/fd/1"):
+        for process in process_folders():
             with suppress(OSError):  # it has ended since
                 if (
-                    b"--nodes" in (fd.parents[1] / "cmdline").read_bytes()
-                    and str(fd.readlink()) == log
+                    b"--nodes" in (process / "cmdline").read_bytes()
+                    and str((process / "fd/1").readlink()) == log
                 ):
-                    found.append(int(fd.parts[2]))
+                    found.append(int(process.name))
         # A process that it is just starting looks like it until it has a program of its own.
         parents = {}
         for one in found:

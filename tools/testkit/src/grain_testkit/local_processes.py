@@ -7,8 +7,34 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def process_folders() -> Iterator[Path]:
+    """Yield the folder of each process in /proc; what reads there raises OSError if it has ended.
+
+    A pattern with a file of the process in it, such as ``[0-9]*/cmdline``, is not safe: pathlib
+    looks whether that file is there, and of a process that ends at that moment it lets
+    ProcessLookupError through.
+    """
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            yield folder
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the children of a process, of all of its threads; of one that ends, not all."""
+    pids: list[int] = []
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                pids += map(int, (thread / "children").read_text().split())
+    return pids
 
 
 def alive(pid: int) -> bool:
@@ -48,9 +74,7 @@ def descendants_of(pid: int) -> list[int]:
     """Return a process and all its descendants."""
     pids = [pid]
     for one in pids:
-        for path in Path(f"/proc/{one}/task").glob("*/children"):
-            with suppress(OSError):  # gone meanwhile
-                pids += map(int, path.read_text().split())
+        pids += children_of(one)
     return pids
 
 
@@ -80,7 +104,7 @@ def processes_with(variable: str) -> dict[int, str]:
     Those that start and end other programs are in sessions of their own, or children of nobody.
     """
     names = {}
-    for process in Path("/proc").glob("[0-9]*"):
+    for process in process_folders():
         with suppress(OSError):  # it has ended, or is somebody else's
             if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
                 names[int(process.name)] = (process / "comm").read_text().strip()

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from grain.worker.processes.fork_server_client import ForkServerClient
-from grain_testkit.local_processes import alive
+from grain_testkit.local_processes import alive, children_of, process_folders
 
 PYTHON = sys.executable
 
@@ -46,13 +46,10 @@ while True:
 def marked(marker: str) -> list[int]:
     """Return the processes with this argument (a zombie has no arguments)."""
     pids = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if marker.encode() in words:
-            pids.append(int(path.parent.name))
+    for process in process_folders():
+        with suppress(OSError):  # it has ended
+            if marker.encode() in (process / "cmdline").read_bytes().split(b"\0"):
+                pids.append(int(process.name))
     return pids
 
 
@@ -91,9 +88,8 @@ def descendants_named(name: str, top: int | None = None) -> list[int]:
     waiting = [top or os.getpid()]
     while waiting:
         pid = waiting.pop()
+        waiting += children_of(pid)
         with suppress(OSError):  # gone meanwhile
-            for path in Path(f"/proc/{pid}/task").glob("*/children"):
-                waiting += map(int, path.read_text().split())
             if Path(f"/proc/{pid}/comm").read_text().strip() == name and alive(pid):
                 pids.append(pid)
     return pids
