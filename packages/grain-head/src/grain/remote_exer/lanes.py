@@ -461,8 +461,12 @@ class MissionLanes:
         if not self._next_held(traffic):
             traffic.holding = bool(any(lane.calls for lane in traffic.lanes.values()))
             for lane in reversed(traffic.lanes.values()):  # so each gives its turn back
-                if lane.waits and not lane.open and not session.pending[lane.number].worker:
+                if not lane.waits or lane.open or lane.over:
+                    continue
+                if not session.pending[lane.number].worker:
                     session.cancel(lane.number)
+                    # It may start all the same, and its call would be ended and run again.
+                    self._close(lane)
             return
         if not traffic.may_hold(now):
             while task := self._next_held(traffic):
