@@ -174,7 +174,7 @@ class Hub:
             grace=grace,
             mission=self.missions.get,
         )
-        self.overview = Overview(registry, self.counts)
+        self.overview = Overview(registry, self.waiting, self.counts)
         self._looked = now
 
     # ---- events
@@ -347,11 +347,8 @@ class Hub:
         return TaskCounts(
             waiting=self.scheduler.waiting
             + self.prefetch.in_chains
-            - self.lanes.waiting.total()
-            + sum(
-                len(mission.parked) + mission.held_calls
-                for mission in self.registry.missions.values()
-            ),
+            + self.waiting.calls().total()
+            + sum(len(mission.parked) for mission in self.registry.missions.values()),
             awaiting_report=sum(map(len, self.waiting.awaiting_report.values())),
             running=self.scheduler.running - self.gangs.seats - self.lanes.idle,
             done=self.outcomes.done,

@@ -257,11 +257,6 @@ class MissionRecord(PeerRecord):
         if self.lasts:  # until one of its processes says it again, which may be hours later
             self.name = lasting_name(self.id)
 
-    @property
-    def held_calls(self) -> int:
-        """The number of calls that it holds for lanes, as it has last reported."""
-        return sum(held.calls for held in self.held)
-
     def holds(self, task: int) -> bool:
         """Return True if it may hold a call of a number."""
         return any(held.first <= task <= held.last for held in self.held)
