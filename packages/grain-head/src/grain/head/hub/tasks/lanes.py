@@ -149,7 +149,10 @@ class LaneTable:
 
     def recall(self, now: float) -> None:
         """Recall lanes, as far as what waits could have what they hold."""
+        # Also without lanes: one that has ended in its slice has left its end as `due`.
         self.due = math.inf
+        if not self.leases:
+            return
         if not self._anything_waits():
             return
         claims = [
