@@ -303,6 +303,28 @@ def test_a_task_of_the_same_request_ends_a_lane_and_another_lane_of_it_does_not(
     assert [Recall(lane.attempt)] == harness.sent("w", Recall)
 
 
+def test_a_lane_beside_what_is_reserved_has_its_slice() -> None:
+    """Else it would end before it has had a call, and the next one would take its place."""
+    harness = HubHarness(max_overtakes=2)
+    mission, other = two_missions(harness, 4)
+    harness.send(mission, Request(1, {"Cores": 2}, 0))
+    harness.send(other, Request(1, {"Cores": 3}, 0))
+    harness.send(mission, Submit(1, 1, F), payload=b"")
+    harness.send(other, Submit(1, 1, F), payload=b"")
+    harness.submit(mission, 2, 3)
+    [_, *brief] = harness.sent("w", Lease)
+    [worker] = harness.hub.scheduler.workers.values()
+    assert worker.reservation is not None
+    for lease in brief:
+        harness.send("w", harness.ended(lease), payload=b"")
+
+    wait_for(harness, mission, 4, 5)
+    [lane] = harness.sent("w", Lease)
+    harness.wait(SLICE / 2)
+    assert (lane.task, []) == (4, harness.sent("w", Recall))
+    assert harness.now + SLICE / 2 == pytest.approx(harness.hub.lanes.due)
+
+
 def test_a_higher_priority_waits_for_no_slice(harness: HubHarness) -> None:
     mission, other = two_missions(harness)
     wait_for(harness, mission, 1)
