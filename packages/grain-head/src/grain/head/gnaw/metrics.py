@@ -81,7 +81,7 @@ METRICS = (
     ),
     Description("grain_shared_given", "gauge", "resource", "What of that tasks were given."),
     Description(
-        "grain_waiting_requests", "gauge", "", "Different requests of tasks that wait for room."
+        "grain_waiting_requests", "gauge", "", "Queues of tasks that wait for room."
     ),
     Description(
         "grain_unconfirmed_outcomes", "gauge", "", "Outcomes that missions have not confirmed."

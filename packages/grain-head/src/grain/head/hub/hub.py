@@ -281,8 +281,9 @@ class Hub:
         # Suspects first: what starts beside them would keep their workers from being empty.
         alone = self.quarantine.ready(now)
         leases = [self.runs.start_alone(task, emptied, now) for task, emptied in alone]
-        # Then the queues; then lanes, which may have only what no task wants; and at last what is
-        # sent ahead: what found a place of its own need not wait for the end of another run.
+        # Then the queues; then lanes that are lent, which may have only what no task wants; and at
+        # last what is sent ahead: what found a place of its own need not wait for the end of
+        # another run.
         starts = self.scheduler.dispatch(now) + self.lanes.start_asked(now)
         if self.scheduler.places.news:
             self._reports.on_set_aside()
