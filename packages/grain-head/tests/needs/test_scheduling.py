@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -25,13 +26,13 @@ def uniform(request: Callable[[float], Resource]) -> list[VirtualJob]:
 
 
 def test_a_thousand_tasks_with_no_figures_take_little_longer_than_with_the_maximum_known() -> None:
-    """On a worker of 8 GB, beside one for whom each need is known. None is ended within its amount,
-    as `play` has it, and what runs at a time asks for no more than there is."""
+    """On a worker of 8 GB, beside one for whom each need is known to 0.1 GB. None is ended within
+    its amount, as `play` has it, and what runs at a time asks for no more than there is."""
     workers = [Cores(16) & Memory(8)]
     learned = play(workers, uniform(lambda _: Cores(1) & Memory(group="opt")))
     fixed = play(workers, uniform(lambda _: Cores(1) & Memory(4)))
     whole = play(workers, uniform(lambda _: Cores(1) & Memory(8)))
-    oracle = play(workers, uniform(lambda peak: Cores(1) & Memory(peak + 1e-5)))
+    oracle = play(workers, uniform(lambda peak: Cores(1) & Memory(ceil(10 * peak) / 10)))
     assert learned.makespan < 1.9 * oracle.makespan
     assert learned.makespan < 1.1 * fixed.makespan
     assert learned.makespan < 0.6 * whole.makespan
