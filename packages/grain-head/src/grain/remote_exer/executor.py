@@ -468,8 +468,6 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         """Explain why a task is not running; ask the scheduler, and wait until it answers."""
         self._link.wanted.set()
         while True:
-            if self._session.aboard.get(task) == 0:
-                return self.why(task)
             await self._link.joined.wait()
             self._session.inquiries.ask_why(task)
             self._link.wake()
@@ -477,6 +475,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 await self._answered.wait()
             for answer in self._session.inquiries.explanations:
                 if answer.task == task:
+                    if answer.state == "unknown" and self._session.aboard.get(task) == 0:
+                        return self.why(task)  # it was not reported yet
                     return Explanation(task, answer.state, tuple(answer.reasons))
 
     # ---- lifecycle
