@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from heapq import heappop, heappush
+from heapq import heappop
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
@@ -86,8 +86,7 @@ class MissionLanes:
     def hold(self, traffic: CallTraffic, record: RemoteTask, now: float) -> int:
         """Keep a call for a lane; return the number of the task."""
         task = self._session.hold(record)
-        heappush(traffic.held, (-record.urgency, task))
-        traffic.holding, traffic.last_held = True, task
+        traffic.hold(task, record.urgency)
         # To see what many calls need takes as long as to hold some. So not at each: a mission that
         # maps a function over a million values submits them in one go.
         if traffic.idle or len(traffic.held) <= 1 or not len(traffic.held) % _AT_ONCE:
@@ -122,7 +121,8 @@ class MissionLanes:
         traffic = self.traffic[request]
         traffic.on_asked()
         number = self._session.open_lane(request, invitation, waits=waits)
-        self._lanes[number] = traffic.lanes[number] = Lane(number, traffic, now, waits=waits)
+        lane = Lane(number, traffic, now, waits=waits, far=self.far)
+        self._lanes[number] = traffic.lanes[number] = lane
         return number
 
     def ask_for(self, record: RemoteTask, invitation: bytes, now: float) -> int:
@@ -176,8 +176,12 @@ class MissionLanes:
             # new calls are held too, or they would overtake those by the scheduler.
             traffic.holding = bool(any(lane.calls for lane in traffic.lanes.values()))
             for lane in reversed(traffic.lanes.values()):  # so each gives its turn back
-                if lane.waits and not lane.open and not session.pending[lane.number].worker:
+                if not lane.waits or lane.open or lane.over:
+                    continue
+                if not session.pending[lane.number].worker:
                     session.cancel(lane.number)
+                    # It may start all the same, and its call would be ended and run again.
+                    self._close(lane)
             return
         if not traffic.may_hold(now):
             # They are not brief after all, or no lane can be had: the scheduler is to have them.
@@ -239,10 +243,7 @@ class MissionLanes:
             self._session.end_held(task)
             return
         self._session.leave(task)
-        traffic = lane.traffic
-        traffic.last_held = max(traffic.last_held, task)
-        heappush(traffic.held, (-record.urgency, task))
-        traffic.holding = True
+        lane.traffic.hold(task, record.urgency)
 
     # ---- connections
 
@@ -349,7 +350,7 @@ class MissionLanes:
     def on_no_way(self, now: float) -> None:
         """Record that no runner can connect to this process."""
         for traffic in self.traffic:
-            traffic.on_unreachable(now, far=True)
+            traffic.on_unreachable(now)
             self.tend(traffic, now)
 
     def report(self, now: float) -> None:
@@ -384,8 +385,10 @@ class MissionLanes:
             self._on_ended(lane, ended, payload, now)
         if not lane.open:
             if outcome.unreachable:
-                # If it cannot connect within this kernel, it may from elsewhere.
-                lane.traffic.on_unreachable(now, far=self.far)
+                # If it cannot connect within this kernel, it may from elsewhere: calls stay held
+                # for the next lanes, which have another invitation. Many may have had the first.
+                if lane.far:
+                    lane.traffic.on_unreachable(now)
                 self.far = True
             elif over.ending == "crashed" and not (lane.waits and over.crashes):
                 lane.traffic.on_refused(now)

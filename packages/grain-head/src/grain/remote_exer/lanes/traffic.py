@@ -6,6 +6,7 @@ A request knows its lanes and a lane its request, so they share a module.
 from __future__ import annotations
 
 from contextlib import suppress
+from heapq import heappush
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import trio
@@ -66,8 +67,8 @@ class CallTraffic:
     """
 
     __slots__ = (
-        "_alone", "_ended", "_not_before", "_pause", "_span", "held", "holding", "idle", "lanes",
-        "last_held", "pace", "plain", "refused",
+        "_alone", "_ended", "_not_before", "_pause", "_span", "_urgent", "held", "holding", "idle",
+        "lanes", "last_held", "pace", "plain", "refused",
     )  # fmt: skip
 
     def __init__(self, *, plain: bool = True) -> None:
@@ -82,6 +83,7 @@ class CallTraffic:
         self.lanes: dict[int, Lane] = {}
         self.idle: list[Lane] = []
         self.held: list[tuple[float, int]] = []
+        self._urgent = False
         self.last_held = 0
 
     def on_submitted(self, waiting: int, running: int) -> None:
@@ -105,11 +107,18 @@ class CallTraffic:
         self._span = seconds if span is None else span + (seconds - span) * _WEIGHT
         self._ended += count
 
+    def hold(self, task: int, urgency: float) -> None:
+        """Record that a call is held."""
+        if not self.held:
+            self._urgent = False
+        self._urgent = self._urgent or urgency != 0
+        heappush(self.held, (-urgency, task))
+        self.holding, self.last_held = True, max(self.last_held, task)
+
     @property
     def first_held(self) -> int:
-        """A number that none of the calls that are held is less than, if none is urgent."""
-        urgency, first = self.held[0]
-        return first if not urgency else 1
+        """A lower bound for the numbers of the calls that are held."""
+        return 1 if self._urgent else self.held[0][1]
 
     @property
     def brief(self) -> bool:
@@ -151,9 +160,9 @@ class CallTraffic:
         self._not_before = now + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
-    def on_unreachable(self, now: float, *, far: bool) -> None:
-        """Ask for no lane, until runners have another way; for long if they have had all ways."""
-        self._not_before = now + (_UNREACHABLE if far else self._pause)
+    def on_unreachable(self, now: float) -> None:
+        """Ask for no lane for long: runners have had all ways."""
+        self._not_before = now + _UNREACHABLE
 
     def on_open(self) -> None:
         """Ask again soon when a lane is refused: this one was not."""
@@ -172,6 +181,7 @@ class Lane:
 
     Args:
         waits: True for one that waits for room, False for one that is lent.
+        far: as `MissionLanes.far`, when it was asked for: by which way its runner tries to come.
 
     Attributes:
         calls: the calls that it has, in their order, each with the bytes of its arguments; the
@@ -187,16 +197,23 @@ class Lane:
     """
 
     __slots__ = (
-        "_functions", "bytes", "calls", "connection", "crashes", "idle_since", "number", "open",
-        "over", "paused", "since", "traffic", "unconfirmed", "waits",
+        "_functions", "bytes", "calls", "connection", "crashes", "far", "idle_since", "number",
+        "open", "over", "paused", "since", "traffic", "unconfirmed", "waits",
     )  # fmt: skip
 
     def __init__(
-        self, number: int, traffic: CallTraffic, now: float, *, waits: bool = False
+        self,
+        number: int,
+        traffic: CallTraffic,
+        now: float,
+        *,
+        waits: bool = False,
+        far: bool = False,
     ) -> None:
         self.number = number
         self.traffic = traffic
         self.waits = waits
+        self.far = far
         self.connection: Connection | None = None
         self._functions: set[bytes] = set()
         self.calls: dict[int, int] = {}
