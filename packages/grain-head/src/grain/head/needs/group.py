@@ -90,7 +90,7 @@ class LearningGroup:
     # Attempts that had too little, of tasks that have not finished yet. Of tasks that never come
     # back some may stay, until others push them out.
     _failed: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST))
-    # What follows from the runs, found when it is asked for, and kept until it is found anew.
+    # What follows from the runs, found when it is asked for, and kept until it is found again.
     _rungs: dict[Terms, tuple[float, ...]] = field(default_factory=dict)
     _power: float | None = None
     _guarded: bool = field(init=False)  # as it was after the last end that could change it

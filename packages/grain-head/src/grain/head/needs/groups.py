@@ -48,7 +48,7 @@ class Needs:
 
     @property
     def changes(self) -> int:
-        """How often what the groups have learned has changed, as a run ended or was forgotten."""
+        """The number of times that a run of a group has ended, or a group was forgotten."""
         return self._forgotten + sum(map(_ends, self.groups.values()))
 
     def on_workers(self, totals: Iterable[Resource]) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from grain.head.scheduler.state import TaskQueue
 
 
-class Claim:
+class QueueClaim:
     """A queue, and how many of its tasks have no lane yet that ends for them."""
 
     __slots__ = ("count", "queue")
@@ -33,11 +33,11 @@ class Claims:
 
     def __init__(self, order: Iterable[tuple[int, int, TaskQueue]]) -> None:
         self._rest = iter(order)
-        self._seen: list[Claim] = []
+        self._seen: list[QueueClaim] = []
         # By the mask of a shape of workers: so many of the first claims are nothing to its lanes.
         self._passed: dict[int, int] = {}
 
-    def of(self, mask: int) -> Iterator[Claim]:
+    def of(self, mask: int) -> Iterator[QueueClaim]:
         """Yield the claims that workers of a shape could serve, the first in order first."""
         at = self._passed.get(mask, 0)
         while True:
@@ -45,7 +45,7 @@ class Claims:
                 entry = next(self._rest, None)
                 if entry is None:
                     return
-                self._seen.append(Claim(entry[2]))
+                self._seen.append(QueueClaim(entry[2]))
             claim = self._seen[at]
             if claim.count > 0 and claim.queue.open & mask:
                 yield claim
