@@ -225,6 +225,7 @@ class PlainGroup(LearningGroup):
         self._since = 0
         self._rungs.clear()
         self._power = None
+        self._known = 0
         return True
 
 

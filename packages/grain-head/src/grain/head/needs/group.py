@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from statistics import median
 from typing import NamedTuple
 
@@ -93,6 +94,9 @@ class LearningGroup:
     # What follows from the runs, found when it is asked for, and kept until it is found again.
     _rungs: dict[Terms, tuple[float, ...]] = field(default_factory=dict)
     _power: float | None = None
+    # What the runs need at any size, and how many had finished when that was found.
+    _plain: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LAST))
+    _known: int = 0
     _guarded: bool = field(init=False)  # as it was after the last end that could change it
     _since: int = 0  # attempts that have ended since they were found
     _quiet: int = 0  # so many of these may end without a change, each within its maximum
@@ -245,12 +249,22 @@ class LearningGroup:
     def _needs(self, terms: Terms) -> list[tuple[float, float]]:
         """Return what the runs need at the size of a request, in GB, and their seconds."""
         b = self.power if terms.size else 0.0
-        needs = [
-            (_rounded(headroom * run.peak * _scaled(run.size, terms.size, b)), run.seconds)
-            if b
-            else (_rounded(headroom * run.peak), run.seconds)
-            for runs, headroom in ((self.runs, HEADROOM), (self._failed, 1.0))
-            for run in runs
+        if b:
+            needs = [
+                (_rounded(HEADROOM * run.peak * _scaled(run.size, terms.size, b)), run.seconds)
+                for run in self.runs
+            ]
+        else:
+            new = min(self.finished - self._known, len(self.runs))
+            self._plain.extend(
+                (_rounded(HEADROOM * run.peak), run.seconds)
+                for run in islice(self.runs, len(self.runs) - new, None)
+            )
+            self._known = self.finished
+            needs = list(self._plain)
+        needs += [
+            (_rounded(run.peak * _scaled(run.size, terms.size, b)), run.seconds)
+            for run in self._failed
         ]
         if needs:
             # The largest need to come is unknown: one imaginary run stands for it.
