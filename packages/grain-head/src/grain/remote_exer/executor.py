@@ -49,8 +49,8 @@ from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, Submit, Trou
 from grain.head.scheduler.outlived import had_most, lasts_too_long, unreached
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
-from grain.remote_exer.lane_door import LaneDoor
 from grain.remote_exer.lanes import MissionLanes, is_plain
+from grain.remote_exer.lanes.door import LaneDoor
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
 from grain.resource import from_data, to_data
