@@ -148,8 +148,8 @@ def test_with_many_runs_it_learns_once_in_a_part_of_them_and_at_once_where_the_g
 ):
     group = seen(*[1.0] * LAST)
     group.finished = 50 * PART
-    changed = [group.on_finished(FinishedRun(3.0, 4, 100), 32) for k in range(52)]
-    assert [51] == [k + 1 for k, now in enumerate(changed) if now]
+    changed = [group.on_finished(FinishedRun(3.0, 4, 100), 32) for k in range(51)]
+    assert [50] == [k + 1 for k, now in enumerate(changed) if now]
     group.spent = group.fixed - 1
     assert not group.guarded
     assert group.on_finished(FinishedRun(3.0, 40, 100), 32)

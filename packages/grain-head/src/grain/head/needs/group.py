@@ -29,7 +29,7 @@ GUARDED = 8
 SELDOM = 8
 """With more than `LAST` finished runs, what is asked for changes once in so many, or in a `PART` of
 all that have finished: most of what learning costs a scheduler is to find the rungs."""
-PART = 32
+PART = 64
 _LEAST = 0.01
 """GB: no run asks for less, as the smallest program has as much."""
 _OBEDIENT = 4
