@@ -10,7 +10,7 @@ from grain.head.messages import Crash, Crashed, Resolved, Started, Synced
 from grain.head.scheduler.outlived import RUNS, RUNS_IN_ALL
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.testing import Cluster
-from grain.inputs.warning import MANY, STOPPED_SOFTLY
+from grain.inputs.warning import MANY, SOFT_STOPS, STOPPED_SOFTLY
 from grain.resource import Cores, WTime
 from grain.worker.messages import (
     TIME_OVER,
@@ -300,6 +300,24 @@ def test_a_run_that_stopped_softly_does_not_count_as_one_that_outlived_its_worke
         handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
     assert [] == harness.sent(mission, Resolved)
     assert [] == harness.sent(mission, Crashed)
+
+
+def test_a_task_fails_after_very_many_soft_stops_in_a_row(harness: HubHarness) -> None:
+    mission = submitted(harness)
+    for number in range(2 * SOFT_STOPS - 1):
+        if number == SOFT_STOPS - 1:  # any other end has the count begin again
+            handed_back(harness, report=b"ran")
+        assert [] == harness.sent(mission, Resolved)
+        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
+
+    (resolved,) = harness.sent(mission, Resolved)
+    assert ("crashed", [STOPPED_SOFTLY]) == (
+        resolved.ending, [crash.how for crash in resolved.crashes]
+    )  # fmt: skip
+    assert not any(crash.blamed for crash in resolved.crashes)
+    facts = harness.hub.answer_why("m", 1, harness.now)
+    why = f"TaskOutlivesWorkers: {SOFT_STOPS} times in a row, {STOPPED_SOFTLY}"
+    assert ("error", why) == (facts.ended, facts.why)
 
 
 def test_why_tells_of_soft_stops_and_doubts_when_they_are_many(harness: HubHarness) -> None:

@@ -17,9 +17,20 @@ MANY = 10
 """Attempts after which it is doubtful that a program goes on from what it has stored."""
 
 
+SOFT_STOPS = 100
+"""Attempts in a row that may be handed back so, after which the task fails.
+
+A program that begins from the start each time would take workers without end. One that goes on
+has had a hundred lives of workers by then, which is three months where these last a day.
+"""
+
+
 def soft_stop_text(attempts: int) -> str:
     """Return a clause on a run that was handed back so, the last one of so many attempts."""
-    doubt = "; if it does not go on from what it has stored, it never ends"
+    doubt = (
+        f"; if it does not go on from what it has stored, it fails after {SOFT_STOPS} of these in "
+        "a row"
+    )
     return STOPPED_SOFTLY + (doubt if attempts >= MANY else "")
 
 
