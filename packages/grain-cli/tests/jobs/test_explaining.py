@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from grain.cli import main
 from grain.cli.mission_records import End, MissionStart, make, missions_folder, write
+from grain.eventlog.soft_stops import MANY, STOPPED_SOFTLY, soft_stop_text
 from grain.files.processes import start_time
-from grain.inputs.warning import MANY, STOPPED_SOFTLY, soft_stop_text
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.records import Begun, Dependency, Ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from grain.inputs.warning import STOPPED_SOFTLY
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.queue.records import ArraySpec, Dependency, Job, Until, Wish
 from grain.queue.states import (
     Asked,

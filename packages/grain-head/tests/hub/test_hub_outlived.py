@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from grain.eventlog.soft_stops import MANY, SOFT_STOPS, STOPPED_SOFTLY
 from grain.head.errors import BadMessage
 from grain.head.hub.answers.demand import demand
 from grain.head.messages import Crash, Crashed, Resolved, Started, Synced
 from grain.head.scheduler.outlived import RUNS, RUNS_IN_ALL
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.testing import Cluster
-from grain.inputs.warning import MANY, SOFT_STOPS, STOPPED_SOFTLY
 from grain.resource import Cores, WTime
 from grain.worker.messages import (
     TIME_OVER,

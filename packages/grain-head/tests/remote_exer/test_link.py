@@ -19,6 +19,7 @@ from grain.edge.errors import ChannelBroken, NotServed, RemoteProtocolError
 from grain.edge.messages import MAX_MESSAGE, Payload
 from grain.edge.questions import LoadAnswer, pack
 from grain.eventlog.schema import BriefTasks, RunEnded, TaskSubmitted
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.head.errors import TaskCrashed, TaskOutlivesWorkers
 from grain.head.events import (
     CancelRequested,
@@ -55,7 +56,6 @@ from grain.head.messages import (
 )
 from grain.head.run_log import RunLog
 from grain.head.service import CODEC
-from grain.inputs.warning import STOPPED_SOFTLY
 from grain.remote_exer import MissionSession, RemoteExecutor
 from grain.remote_exer.session import taken
 from grain.resource import Cores

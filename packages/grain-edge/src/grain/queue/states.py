@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
-from grain.inputs.warning import SOFT_STOPS, STOPPED_SOFTLY
+from grain.eventlog.soft_stops import SOFT_STOPS, STOPPED_SOFTLY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

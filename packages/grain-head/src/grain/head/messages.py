@@ -15,8 +15,8 @@ from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
 from grain.edge.questions import FunctionRow
 from grain.edge.version import Versions
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import Report
-from grain.inputs.warning import STOPPED_SOFTLY
 from grain.worker.messages import (
     Attempt,
     BlockingCode,

@@ -18,6 +18,7 @@ from msgspec import structs
 
 from grain.edge import DEFAULT
 from grain.edge.version import own_versions
+from grain.eventlog.soft_stops import SOFT_STOPS
 from grain.eventlog.usage import decode_report
 from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
@@ -47,7 +48,6 @@ from grain.head.events import (
 from grain.head.functions import function_rows
 from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, Submit, Trouble
 from grain.head.scheduler.outlived import had_most, lasts_too_long, unreached
-from grain.inputs.warning import SOFT_STOPS
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
 from grain.remote_exer.lane_door import LaneDoor

@@ -95,7 +95,7 @@ class CallUse:
 
     @property
     def usage(self) -> Usage:
-        """What those have used that have ended."""
+        """The use of those that have ended."""
         return self._programs.total
 
     def begin(self, program: object) -> None:

@@ -76,7 +76,7 @@ class Programs:
 
     @property
     def usage(self) -> Usage:
-        """What those on all workers have used, of all that have ended."""
+        """The use of those on all workers that have ended."""
         if not self.others:
             return self.total
         return of_members([self.total, *(one.total for one in self.others)])

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grain.eventlog.soft_stops import SOFT_STOPS, STOPPED_SOFTLY
 from grain.head.errors import TaskOutlivesWorkers
 from grain.head.hub.state import FailedTask, TaskCourse, TaskRecord
 from grain.head.messages import Crash, Crashed, Resolved, Retracted, after_crash
 from grain.head.scheduler.outlived import given_up
-from grain.inputs.warning import SOFT_STOPS, STOPPED_SOFTLY
 from grain.worker.messages import LANE, TIME_OVER, one_more
 
 if TYPE_CHECKING:
