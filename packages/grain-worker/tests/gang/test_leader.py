@@ -453,7 +453,11 @@ async def test_a_member_that_lacks_the_launchers_daemon_ends_the_call() -> None:
 
 
 async def run_sh(
-    script: str, settled: dict[int, Usage], exceeded: ExternalError | None = None
+    script: str,
+    settled: dict[int, Usage],
+    exceeded: ExternalError | None = None,
+    *,
+    check: bool = True,
 ) -> Completed | ExternalError:
     """Return how a program ends that a member runs others for, which have used so much."""
     async with members_of() as (gang, process), trio.open_nursery() as nursery:
@@ -465,7 +469,7 @@ async def run_sh(
         nursery.start_soon(settle)
         token = members.set(gang)
         try:
-            return await run_external(["/bin/sh", "-c", script])
+            return await run_external(["/bin/sh", "-c", script], check=check)
         except ExternalError as error:
             return error
         finally:
@@ -491,3 +495,7 @@ async def test_a_launcher_that_fails_as_a_member_had_too_little_memory_says_so()
     assert isinstance(failed, ExternalMemoryError)
     assert "too much" in str(failed)
     assert isinstance(done, Completed)  # it has made do without that rank
+    # Without `check`, only if it was ended for that.
+    assert isinstance(await run_sh("exit 1", {}, error, check=False), Completed)
+    ended = ExternalMemoryError(replace(error.failure, exceeded=True))
+    assert isinstance(await run_sh("exit 1", {}, ended, check=False), ExternalMemoryError)

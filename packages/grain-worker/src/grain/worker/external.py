@@ -641,8 +641,6 @@ class ProgramCall:
             call.failed = isinstance(report, StartFailure) or report.status != 0
         if call.refused or result is None:
             raise self.refused(call.refused)
-        if call.failed and call.exceeded is not None:
-            raise call.exceeded  # a launcher says only that something has ended
         return result
 
     async def _accounted(self) -> ProgramResult:
@@ -750,6 +748,9 @@ class ProgramCall:
             raise ExternalStartError(self.failure(reason=reason, errno=report.errno))
         stdout, stderr = self._captured(result)
         returncode = os.waitstatus_to_exitcode(report.status)
+        elsewhere = None if self._call is None else self._call.exceeded
+        if returncode and elsewhere is not None and (check or elsewhere.failure.exceeded):
+            raise elsewhere  # a launcher says only that something has ended
         if report.exceeded or (check and (returncode != 0 or report.oom_kills)):
             failed = self._failed(result, report, returncode)
             if returncode or isinstance(failed, ExternalMemoryError):
