@@ -22,7 +22,7 @@ from grain.worker.external import Completed, run_external
 from grain.worker.gang.control import JsonLines
 from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, ProgramOrder
-from grain.worker.gang.session import GangLeader, Seat
+from grain.worker.gang.session import GangLeader, Seat, lead
 from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain.worker.processes.mpi import members
 
@@ -192,6 +192,19 @@ async def test_the_run_has_what_its_programs_have_used_on_each_member(tmp_path: 
     assert [1.0, 0.0, 3.0] == [one.peak_memory for one in usage.members]
     assert [1.0, 0.0, 5.0] == [one.user for one in usage.members]
     assert (6.0, 3.0, 3) == (usage.user, usage.peak_memory, usage.programs)
+
+
+async def test_the_process_of_the_root_is_none_of_the_programs_of_the_run() -> None:
+    account = RunAccount(Cores([0]))
+
+    async def body() -> int:
+        return (await run_external(["true"])).usage.programs
+
+    with trio.fail_after(120):
+        GVAR.enter(Cores([0]), "root", None, account)
+        assert 1 == await lead([], body)
+
+    assert (1, ()) == (account.usage.programs, account.usage.members)
 
 
 async def test_the_error_of_the_function_is_that_of_the_run(tmp_path: Path) -> None:
