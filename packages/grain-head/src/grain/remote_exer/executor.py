@@ -50,8 +50,8 @@ from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, Submit, Trou
 from grain.head.scheduler.outlived import had_most, lasts_too_long, unreached
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
-from grain.remote_exer.lane_door import LaneDoor
 from grain.remote_exer.lanes import MissionLanes, is_plain
+from grain.remote_exer.lanes.door import LaneDoor
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
 from grain.resource import from_data, to_data
@@ -477,8 +477,6 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         """Explain why a task is not running; ask the scheduler, and wait until it answers."""
         self._link.wanted.set()
         while True:
-            if self._session.aboard.get(task) == 0:
-                return self.why(task)
             await self._link.joined.wait()
             self._session.inquiries.ask_why(task)
             self._link.wake()
@@ -486,6 +484,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 await self._answered.wait()
             for answer in self._session.inquiries.explanations:
                 if answer.task == task:
+                    if answer.state == "unknown" and self._session.aboard.get(task) == 0:
+                        return self.why(task)  # it was not reported yet
                     return Explanation(task, answer.state, tuple(answer.reasons))
 
     # ---- lifecycle

@@ -600,6 +600,7 @@ class ProgramCall:
         # The same file twice: opened once, or one stream would overwrite the other.
         self.merged = stderr is STDOUT or (stderr is not CAPTURE and self.stderr == self.stdout)
         self.cancelled_result: ProgramResult | None = None
+        self._other_killed = False
         self.input = stdin if isinstance(stdin, bytes) else None
         self.request: ProgramRequest = {
             "argv": _encode(self.argv),
@@ -662,9 +663,8 @@ class ProgramCall:
     async def _attempts(self) -> ProgramResult:
         for _ in range(ATTEMPTS):
             try:
-                return await ForkServerClient.of_this_run().run(
-                    self.request, self.input, self._on_cancelled
-                )
+                client = ForkServerClient.of_this_run()
+                result = await client.run(self.request, self.input, self._on_cancelled)
             except BrokenPipeError:
                 continue  # it was killed before the program ran
             except OSError as error:
@@ -686,6 +686,10 @@ class ProgramCall:
                 pids = ", ".join(map(str, error.pids))
                 reason = f"processes survive SIGKILL: {pids}"
                 raise ExternalLostError(self.failure(reason=reason)) from error
+            report = result.report
+            if isinstance(report, ProgramExit) and not report.own_group:
+                self._other_killed = await client.kills.other(*self._killed(report))
+            return result
         reason = f"no process to watch over it could be had in {ATTEMPTS} attempts; it never ran"
         raise ExternalLostError(self.failure(reason=reason))
 
@@ -768,18 +772,24 @@ class ProgramCall:
             usage=self.usage(report),
         )
 
+    def _killed(
+        self, report: ProgramExit
+    ) -> tuple[int, int, float, tuple[float | None, float | None]]:
+        """Return exit code, kills, peak and bounds, as of `evidence_of_memory`."""
+        limit = read_cgroups().memory
+        bounds = self.memory, None if limit is None else limit / 1e9
+        code = os.waitstatus_to_exitcode(report.status)
+        return code, report.oom_kills, report.peak_memory / 1e9, bounds
+
     def _failed(self, result: ProgramResult, report: ProgramExit, returncode: int) -> ExternalError:
         """Return the error for a program that has ended by itself, or was killed."""
         stdout, stderr = self._captured(result)
-        limit = read_cgroups().memory
-        bounds = self.memory, None if limit is None else limit / 1e9
+        killed = self._killed(report)
         tails = self._tails(result, report.tail)
         last = "\n".join(tails.values())
         evidence = evidence_of_memory(
-            returncode,
-            report.oom_kills,
-            report.peak_memory / 1e9,
-            bounds,
+            *killed,
+            other=self._other_killed,
             own_group=report.own_group,
             exceeded=report.exceeded,
             said=next((sign for sign in self.memory_signs if sign in last), ""),
@@ -791,7 +801,7 @@ class ProgramCall:
             stdout=stdout,
             stderr=stderr,
             memory_request=self.memory,
-            memory_limit=bounds[1],
+            memory_limit=killed[3][1],
             oom_kills=report.oom_kills,
             own_group=report.own_group,
             evidence=evidence,

@@ -257,9 +257,9 @@ class MissionRecord(PeerRecord):
         if self.lasts:  # until one of its processes says it again, which may be hours later
             self.name = lasting_name(self.id)
 
-    def holds(self, task: int) -> bool:
-        """Return True if it may hold a call of a number."""
-        return any(held.first <= task <= held.last for held in self.held)
+    def held_with(self, task: int) -> HeldCalls | None:
+        """Return the calls that it holds among which one of a number may be; None if none is."""
+        return next((held for held in self.held if held.first <= task <= held.last), None)
 
     def may_submit(self, task: int) -> bool:
         """Return True if the mission has yet to submit a task, or to be synced without it.
