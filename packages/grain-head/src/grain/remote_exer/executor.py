@@ -18,6 +18,7 @@ from msgspec import structs
 
 from grain.edge import DEFAULT
 from grain.edge.version import own_versions
+from grain.eventlog.soft_stops import SOFT_STOPS
 from grain.eventlog.usage import decode_report
 from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
@@ -126,6 +127,14 @@ def large_words(function: Function, parts: list[tuple[str, int]]) -> str:
 
 def _outlives(name: str, crashes: tuple[Crash, ...]) -> TaskOutlivesWorkers:
     """Return the error of a task that has outlived too many workers."""
+    soft = tuple(crash for crash in crashes if crash.stopped_softly)
+    if soft:
+        return TaskOutlivesWorkers(
+            f"{name} was given up: {SOFT_STOPS} times in a row, its program stopped softly as its "
+            "worker ended. See that it goes on from what it has stored, and does not begin from "
+            "the start; if it does, give workers more time (script.walltime in grain.toml)",
+            soft,
+        )
     runs = tuple(crash for crash in crashes if crash.outlived is not None)
     return TaskOutlivesWorkers(
         f"{name} was given up: it still ran when the time of its worker was over, {len(runs)} "

@@ -19,6 +19,7 @@ from grain.edge.questions import (
     pack,
 )
 from grain.edge.version import Versions
+from grain.eventlog.soft_stops import soft_stop_text
 from grain.head.hub.answers.demand import demand
 from grain.head.hub.answers.overview import Overview, measured
 from grain.head.hub.answers.snapshot import (
@@ -48,7 +49,6 @@ from grain.head.scheduler.explain import Explanation, explain, named
 from grain.head.scheduler.guard.starvation_guard import StarvationGuard
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.validation import check_message
-from grain.inputs.warning import soft_stop_text
 from grain.resource import Cores
 from grain.resource.figures import counted, size_text
 from grain.worker.messages import Disconnect

@@ -313,6 +313,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
         gpus: those that its run had, if it has failed.
         past: the attempts at it so far, which its next run sees. Those that its worker has handed
             back are forgotten with this head, and only crashes are not.
+        soft_stops: how many of the last ones have stopped softly, one after the other.
         slices: True of a lane that waits as a task does, and has slices.
     """
 
@@ -326,6 +327,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     kept_by: tuple[str, Attempt] | None = None
     gpus: tuple[int, ...] = ()
     past: PastAttempts | None = None
+    soft_stops: int = 0
     slices: bool = False
 
 
