@@ -140,6 +140,7 @@ class Scheduler:
         draining.draining = True
         self._queues.withdraw(draining)
         self._guard.lose(draining.reservation)
+        self._on_fewer()
         self._bars.renew()
 
     def on_worker_back(self, worker: int) -> None:
@@ -150,6 +151,11 @@ class Scheduler:
             self._queues.open_to_all(back)
             self._guard.on_worker_open()
             self._bars.renew()
+
+    def _on_fewer(self) -> None:
+        """Let gangs look again: where fewer could be members, those that are left out count."""
+        if self._queues.apart.known:
+            self._guard.try_gangs()
 
     def on_apart(self, one: int, other: int, why: str, now: float) -> None:
         """Put two workers into no gang together for a time, as they did not reach each other.
@@ -185,8 +191,8 @@ class Scheduler:
         lost = self.workers.pop(worker)
         self._guard.lose(lost.reservation)
         self._queues.leave(lost)
-        if self._queues.apart.on_left(worker):
-            self._guard.try_gangs()
+        self._on_fewer()
+        self._queues.apart.on_left(worker)
         self._guard.on_worker_left()
         self._on_shapes()
         self._require(self._queues.outlived.values())
