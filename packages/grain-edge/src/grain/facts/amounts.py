@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +17,7 @@ REQUESTS = 100
 
 _STEP = math.log(1.02)
 _SMALLEST = 1e-9  # anything below is shown as 0
+_FARTHEST = 709.0  # the logarithm of the largest number; a peer may state a bin beyond it
 
 
 class Histogram(msgspec.Struct, omit_defaults=True):
@@ -38,7 +40,7 @@ class Histogram(msgspec.Struct, omit_defaults=True):
         self.count += times
         self.total += amount * times
         self.most = max(self.most, amount)
-        at = round(math.log(max(amount, _SMALLEST)) / _STEP)
+        at = _bin(amount)
         self.counts[at] = self.counts.get(at, 0) + times
 
     def merge(self, other: Histogram) -> None:
@@ -50,6 +52,17 @@ class Histogram(msgspec.Struct, omit_defaults=True):
         self.total += other.total
         for at, times in other.counts.items():
             self.counts[at] = self.counts.get(at, 0) + times
+
+    def thinned(self, median: float | None = None) -> Histogram:
+        """Return a copy that is small enough for a message: all of its quantiles are the median.
+
+        Args:
+            median: that of the copy; None for its own.
+        """
+        if not self.count:
+            return Histogram()
+        middle = self.quantile(0.5) if median is None else median
+        return replace(self, counts={_bin(middle): self.count})
 
     @property
     def mean(self) -> float:
@@ -70,7 +83,12 @@ class Histogram(msgspec.Struct, omit_defaults=True):
     def bins(self) -> Iterator[tuple[float, int]]:
         """Yield the middle of each bin that is not empty, and how many amounts are in it."""
         for at, number in sorted(self.counts.items()):
-            yield min(max(math.exp(at * _STEP), self.least), self.most), number
+            middle = math.exp(min(at * _STEP, _FARTHEST))
+            yield min(max(middle, self.least), self.most), number
+
+
+def _bin(amount: float) -> int:
+    return round(math.log(max(amount, _SMALLEST)) / _STEP)
 
 
 class AskedAmounts(msgspec.Struct, omit_defaults=True):
