@@ -479,12 +479,13 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
         """
         # Differences of measurements may be below 0. Programs of the first worker are measured;
         # others of the task are taken to be alike.
-        cpu, peak = max(usage.cpu, 0.0), max(usage.peak_memory, 0.0)
+        cpu = max(usage.cpu, 0.0)
         self.cpu_seconds += cpu * workers
         if seconds > 0 and usage.programs:  # what its tasklet computes is not measured
             self.busy_cores.add(cpu / seconds)
         if usage.measured_by == "none":
             return
+        peak = max(usage.peak_memory, 0.0)
         self.memory.add(peak)
         if memory:
             self.memory_shares.add(peak / memory)
