@@ -6,6 +6,7 @@ Map:
 - ``forms``: the form of the structs in a file, so that a file of another form is made again
 - ``whole``: files that appear whole or not at all
 - ``processes``: the identity of a process, by which files and greetings name it
+- ``batch_systems``: the table of batch systems
 - ``batch_jobs``: which batch jobs of workers are over
 - ``hosts``: lists of hosts as batch systems write them
 """

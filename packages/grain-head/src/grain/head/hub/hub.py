@@ -174,7 +174,7 @@ class Hub:
             grace=grace,
             mission=self.missions.get,
         )
-        self.overview = Overview(registry, self.counts)
+        self.overview = Overview(registry, self.waiting, self.counts)
         self._looked = now
 
     # ---- events
@@ -281,8 +281,9 @@ class Hub:
         # Suspects first: what starts beside them would keep their workers from being empty.
         alone = self.quarantine.ready(now)
         leases = [self.runs.start_alone(task, emptied, now) for task, emptied in alone]
-        # Then the queues; then lanes, which may have only what no task wants; and at last what is
-        # sent ahead: what found a place of its own need not wait for the end of another run.
+        # Then the queues; then lanes that are lent, which may have only what no task wants; and at
+        # last what is sent ahead: what found a place of its own need not wait for the end of
+        # another run.
         starts = self.scheduler.dispatch(now) + self.lanes.start_asked(now)
         if self.scheduler.places.news:
             self._reports.on_set_aside()
@@ -314,8 +315,7 @@ class Hub:
         for link, others in seated:
             self._outgoing.post(link, others)
         self.runs.send_prefetched()
-        if self.lanes.leases:
-            self.lanes.recall(now)
+        self.lanes.recall(now)
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
         """Return the messages to be sent, by link, and to be sent in this order.
@@ -348,11 +348,8 @@ class Hub:
         return TaskCounts(
             waiting=self.scheduler.waiting
             + self.prefetch.in_chains
-            - self.lanes.waiting.total()
-            + sum(
-                len(mission.parked) + mission.held_calls
-                for mission in self.registry.missions.values()
-            ),
+            + self.waiting.calls().total()
+            + sum(len(mission.parked) for mission in self.registry.missions.values()),
             awaiting_report=sum(map(len, self.waiting.awaiting_report.values())),
             running=self.scheduler.running - self.gangs.seats - self.lanes.idle,
             done=self.outcomes.done,

@@ -143,7 +143,7 @@ class MissionOnLink:
 
     Attributes:
         requests: the queues for its requests, by number; `Scheduler.current` has what follows one.
-        last_submitted: the largest number of a task that has come.
+        last_submitted: the largest number of a task that has come, of those whose numbers ascend.
         last_late: how many tasks have come whose numbers need not ascend.
         outlook: how far the mission is, as it estimates itself; None if it has not said so.
         unschedulable: the requests that were looked at, each with the last message about it.
@@ -246,7 +246,7 @@ class MissionRecord(PeerRecord):
     last_task: int = 0
     # The calls that the mission holds, as it has last reported.
     held: tuple[HeldCalls, ...] = ()
-    # The tasks of these that the mission submitted on this link all the same.
+    # The tasks in `cancelled` that the mission submitted on this link all the same.
     refused: set[int] = field(default_factory=set)
     # Of a lasting mission, the tasks that it has retracted: a worker that was away may still
     # report a run of one, which is to end.
@@ -256,11 +256,6 @@ class MissionRecord(PeerRecord):
         self.lasts = lasts(self.id)
         if self.lasts:  # until one of its processes says it again, which may be hours later
             self.name = lasting_name(self.id)
-
-    @property
-    def held_calls(self) -> int:
-        """The number of calls that it holds for lanes, as it has last reported."""
-        return sum(held.calls for held in self.held)
 
     def holds(self, task: int) -> bool:
         """Return True if it may hold a call of a number."""
@@ -308,6 +303,9 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     The collector need not look at it: nothing here refers to a record.
 
     Attributes:
+        crashes: the runs that have crashed.
+        suspect: True if it is to run by itself, as it may have crashed its workers.
+        awaits: the worker, by id, of which it awaits a report; empty if of none.
         retracted: True if the mission does not want it any more, and waits for `Retracted`. It is
             no state of its own: such a task stays leased until its worker has ended the run.
         report: of the worker on the run whose outcome it is: opaque.
@@ -315,6 +313,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
         gpus: those that its run had, if it has failed.
         past: the attempts at it so far, which its next run sees. Those that its worker has handed
             back are forgotten with this head, and only crashes are not.
+        slices: True of a lane that waits as a task does, and has slices.
     """
 
     crashes: tuple[Crash, ...] = ()
