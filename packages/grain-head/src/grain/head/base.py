@@ -445,23 +445,24 @@ class ExecutorBase(ABC, Generic[T]):
         seconds: float | None = None,
     ) -> None:
         """Count a task's outcome and give it to its receiver; it is out of `_tasks` already."""
-        record.kind.ended(None if cancelled else seconds)
+        kind = record.kind
+        kind.ended(None if cancelled else seconds)
         if cancelled:
             self._cancelled += 1
             self._not_begun += not begun
         elif type(ended) is outcome.Error:
             self._failed += 1
-            record.kind.failed += 1
-            self._last_failed = task, record.kind
+            kind.failed += 1
+            self._last_failed = task, kind
             self.failed_by = record.asked_by
         else:
             self._done += 1
-            record.kind.done += 1
+            kind.done += 1
         if record.deliver is not None:
             record.deliver(ended)
         else:
             self._put_result.send_nowait(Result(task, ended))
-        if not record.kind.left and not self._tasks:  # the former takes less time
+        if not kind.left and not self._tasks:  # the former takes less time
             self._idle.set()
             if self._phase is ExecutorPhase.CLOSED:
                 self._put_result.close()
