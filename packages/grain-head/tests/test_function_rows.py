@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from grain.eventlog.usage import Usage
+from grain.eventlog.usage import MemberUsage, Usage
 from grain.head.base import Kinds
 from grain.head.functions import function_rows
 from grain.head.messages import Outlook
@@ -54,16 +54,20 @@ def test_of_a_function_whose_tasks_ask_for_different_things_there_is_no_request(
 
 
 def test_a_function_on_several_workers_has_the_cores_of_all_and_no_request() -> None:
-    """What its programs use is measured on one of them, which says nothing of the others."""
+    """So what its programs use is that of one worker in the mean, where all were measured."""
     kinds = Kinds()
     for name, request in (("a", 4 * Cores(8)), ("b", 2 * Cores(8) | Cores(16))):
         kind = kinds.of(name, request)
         kind.ended(10.0)
-        kind.used(Usage(user=10.0, programs=1), 10.0, request.alternatives()[0])
+        first = request.alternatives()[0]
+        kind.used(Usage(user=10.0, programs=1), 10.0, first)
+        each = MemberUsage(user=5.0), MemberUsage(user=35.0)
+        kind.used(Usage(user=40.0, programs=2, members=each), 10.0, first)
     rows, _ = function_rows(kinds.now([], {}, 0.0), 20)
 
-    assert [(320.0, 40.0), (160.0, 20.0)] == [(row.core_seconds, row.cpu_seconds) for row in rows]
+    assert [(320.0, 120.0), (160.0, 60.0)] == [(row.core_seconds, row.cpu_seconds) for row in rows]
     assert [{}, {}] == [row.request for row in rows]
+    assert [2.0, 2.0] == [row.busy_cores.most for row in rows]
 
 
 def test_nothing_is_known_of_a_function_that_has_not_run() -> None:

@@ -402,6 +402,8 @@ def test_a_call_that_a_mission_holds_waits_can_be_explained_and_cancelled(
     assert (5, 0) == (demanded.waiting, demanded.running)
     why = harness.hub.why("m", 4, harness.now)
     assert ("waiting", True) == (why.state, "holds it" in why.reasons[0])
+    assert "it asks for Cores(1)" == why.reasons[1]
+    assert len(why.reasons) > 2
     assert "unknown" == harness.hub.why("m", 10, harness.now).state
     assert "waiting" == harness.hub.cancel("m", 4, "eve").state
     harness.dispatch()

@@ -79,8 +79,8 @@ def _requests(kind: CallKind) -> Iterator[Amounts]:
     """Yield the amounts for which tasks asked; further ones without any where these differ."""
     if kind.first is None:
         return
-    # Of alternatives, some have asked for one, some for another. Of a gang, what its programs use
-    # is measured on the root only.
+    # Of alternatives, some have asked for one, some for another. Of a gang, not all workers may be
+    # measured.
     if kind.alike and not isinstance(kind.first, Either | Gang):
         yield _limited(amounts(to_data(kind.first)))
         return

@@ -80,9 +80,7 @@ METRICS = (
         "grain_shared", "gauge", "resource", "What tasks may use of the whole cluster's resources."
     ),
     Description("grain_shared_given", "gauge", "resource", "What of that tasks were given."),
-    Description(
-        "grain_waiting_requests", "gauge", "", "Queues of tasks that wait for room."
-    ),
+    Description("grain_waiting_requests", "gauge", "", "Queues of tasks that wait for room."),
     Description(
         "grain_unconfirmed_outcomes", "gauge", "", "Outcomes that missions have not confirmed."
     ),

@@ -257,9 +257,9 @@ class MissionRecord(PeerRecord):
         if self.lasts:  # until one of its processes says it again, which may be hours later
             self.name = lasting_name(self.id)
 
-    def holds(self, task: int) -> bool:
-        """Return True if it may hold a call of a number."""
-        return any(held.first <= task <= held.last for held in self.held)
+    def held_with(self, task: int) -> HeldCalls | None:
+        """Return the calls that it holds among which one of a number may be; None if none is."""
+        return next((held for held in self.held if held.first <= task <= held.last), None)
 
     def may_submit(self, task: int) -> bool:
         """Return True if the mission has yet to submit a task, or to be synced without it.
@@ -313,6 +313,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
         gpus: those that its run had, if it has failed.
         past: the attempts at it so far, which its next run sees. Those that its worker has handed
             back are forgotten with this head, and only crashes are not.
+        soft_stops: how many of the last ones have stopped softly, one after the other.
         slices: True of a lane that waits as a task does, and has slices.
     """
 
@@ -326,6 +327,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     kept_by: tuple[str, Attempt] | None = None
     gpus: tuple[int, ...] = ()
     past: PastAttempts | None = None
+    soft_stops: int = 0
     slices: bool = False
 
 
