@@ -29,6 +29,16 @@ def test_each_table_has_one_place() -> None:
     assert sorted(TABLES) == sorted(PLACES)
 
 
+def test_the_paths_that_say_where_to_begin_are_there() -> None:
+    page = (DOCS / "architecture.md").read_text("utf-8")
+    table = page.partition("| to change ... |")[2].partition("\n\n")[0]
+    paths = re.findall(r"`(grain/[\w/.]+)`", table)
+
+    assert len(paths) > 50
+    sources = DOCS.parent / "packages"
+    assert [] == [path for path in paths if not list(sources.glob(f"*/src/{path}"))]
+
+
 def test_the_keys_are_those_of_the_help() -> None:
     assert [list(pair) for pair in KEYS] == rows(TABLES["the keys of grain top"]())
 

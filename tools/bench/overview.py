@@ -10,7 +10,9 @@ import gc
 import statistics
 import time
 
-from grain.edge.questions import Ask, FunctionRow
+from grain.edge.questions import Ask
+from grain.facts.amounts import AskedAmounts, Histogram
+from grain.facts.rows import Function
 from grain.head.hub.hub import Hub
 from grain.head.messages import FUNCTIONS, Outlook, RegisterMission, Request, Submit, Synced
 from grain.worker.messages import DefineFunction, InventoryEnd, RegisterWorker
@@ -22,11 +24,21 @@ SIZES = 8
 ANSWERS = 200
 
 
-def function(number: int) -> FunctionRow:
+def function(number: int) -> Function:
     """Return the tasks of a function, as a mission tells of them."""
-    request = {"Cores": 1.0, "Memory": 1.0}
-    counts = 1000, 3, 50, 10_000, 31.4, 0.7, 1.0
-    return FunctionRow(f"function_{number}", *counts, request, 1000, 0.97, 1.02, 31_400.0)
+    return Function(
+        name=f"function_{number}",
+        done=1000,
+        failed=3,
+        running=50,
+        waiting=10_000,
+        requests={"": 1},
+        asked={kind: AskedAmounts(1, 1.0, 1.0) for kind in ("Cores", "Memory")},
+        core_seconds=31_400.0,
+        seconds=Histogram(1003, 31_400.0, 29.0, 40.0).thinned(31.4),
+        memory=Histogram(1003, 650.0, 0.5, 0.7).thinned(0.65),
+        busy_cores=Histogram(1003, 970.0, 0.9, 1.02).thinned(0.97),
+    )
 
 
 def loaded(workers: int, tasks: int) -> Hub:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import pytest
 import trio
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import fields, replace
 from outcome import Value
 
 from grain.edge.channel import memory_channels
 from grain.edge.errors import ChannelError
-from grain.edge.questions import FunctionRow
 from grain.eventlog.usage import ProgramState
+from grain.facts.rows import Function
 from grain.head.errors import BadMessage
 from grain.head.messages import (
     Crash,
@@ -112,14 +113,43 @@ def test_a_request_whose_time_counts_down_is_refused() -> None:
         request_of({"WTime": {"T": 5.0, "countdown": True}})
 
 
-def row(**more: Any) -> FunctionRow:
+def row(**more: Any) -> Function:
     """Return the tasks of a function, with some of their numbers replaced."""
-    known = FunctionRow("f", 5, 1, 2, 3, 4.5, 1.5, 2.0, {"Cores": 2.0}, 5, 0.9, 1.0, 45.0)
+    known = Function(name="f", done=5, failed=1, running=2, waiting=3, core_seconds=45.0)
+    known.ask("", {"Cores": 2.0})
+    for amount in (1e-9, 0.5, 300.0):
+        known.seconds.add(amount)
     return replace(known, **more)
 
 
 def test_tasks_by_function_that_make_sense_pass() -> None:
-    check_message(Outlook(1, functions=(row(), row(seconds=None, memory=None, request={}))))
+    check_message(Outlook(1, functions=(row(), Function(name="f"))))
+
+
+def spoiled(annotation: Any) -> list[Any]:
+    """Return values of a field's type that cannot be, one for each place that may have one."""
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return [
+            annotation(**{one.name: value})
+            for one in fields(annotation)
+            for value in spoiled(one.type)
+        ]
+    if get_origin(annotation) is dict:
+        key, value = get_args(annotation)
+        return [
+            {key(number): value() for number in range(17)},
+            *({key(1): wrong} for wrong in spoiled(value)),
+            *([{"k" * 1000: value()}] if key is str else []),
+        ]
+    return ["f" * 1000] if annotation is str else [-1, math.inf, math.nan]
+
+
+@pytest.mark.parametrize("field", [one.name for one in fields(Function)])
+def test_every_field_of_a_function_is_checked(field: str) -> None:
+    [annotation] = [one.type for one in fields(Function) if one.name == field]
+    for value in spoiled(annotation):
+        with pytest.raises(BadMessage):
+            check_message(Outlook(1, functions=(row(**{field: value}),)))
 
 
 RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
@@ -161,12 +191,6 @@ def test_a_report_on_lanes_that_makes_sense_passes() -> None:
         Inspected(1, (ProgramState("xtb", 1.0, math.inf),)),
         Outlook(1, functions=(row(),) * 21),
         Outlook(1, more_functions=-1),
-        Outlook(1, functions=(row(function="f" * 1000),)),
-        Outlook(1, functions=(row(done=-1),)),
-        Outlook(1, functions=(row(seconds=math.inf),)),
-        Outlook(1, functions=(row(request={"Cores": math.nan}),)),
-        Outlook(1, functions=(row(request={f"k{n}": 1.0 for n in range(17)}),)),
-        Outlook(1, functions=(row(request={"k" * 1000: 1.0}),)),
         LaneReport(calls=(LaneCall(1, 2, F, 0.5),) * 257),
         LaneReport(calls=(LaneCall(1, 0, F, 0.5),)),
         LaneReport(calls=(LaneCall(1, 2, bytes(100), 0.5),)),

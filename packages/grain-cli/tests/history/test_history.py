@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from click.testing import CliRunner, Result
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from grain.cli import completion, main
-from grain.cli.history.summary import LogSummary, Summariser
+from grain.cli.history.kept import _Kept
+from grain.cli.history.summary import LogSummary, Summariser, _kept_function
 from grain.cli.history.text import failures_text
 from grain.eventlog.schema import (
     VERSION,
@@ -31,7 +32,9 @@ from grain.eventlog.schema import (
     encode,
 )
 from grain.eventlog.usage import Usage
-from grain.facts.rows import Cause, Run
+from grain.facts.amounts import Histogram
+from grain.facts.rows import HISTOGRAMS, Cause, Function, Run
+from grain.files.forms import structs_in
 from grain_testkit.campaign import Campaign
 from grain_testkit.small_log import BEGAN, END, HEADER, body, write
 
@@ -318,6 +321,36 @@ def test_without_pyarrow_a_sentence_says_what_to_install(
     assert 2 == done.exit_code
     assert "pip install pyarrow" in done.stderr
     assert not (alone / "runs.parquet").exists()
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_summary_with_other_fields_is_made_again(alone: Path) -> None:
+    data()
+    [kept] = (alone / "cache" / "grain" / "summaries").iterdir()
+    made = kept.read_bytes()
+    planted = made.replace(b'"name":"opt"', b'"name":"kept"')
+    kept.write_bytes(planted)
+    assert "kept" == data()[0]["name"]
+    kept.write_bytes(re.sub(rb'"version":\d+', b'"version":5', planted))
+    assert "opt" == data()[0]["name"]
+    assert made == kept.read_bytes()
+
+
+def test_every_field_of_what_is_kept_belongs_to_its_version() -> None:
+    assert {LogSummary, Function, Histogram, Cause, Run} <= set(structs_in(_Kept))
+
+
+def test_of_a_kept_function_no_single_amounts_are_kept() -> None:
+    """Of each field that has such."""
+    function = Function(name="f")
+    for name in HISTOGRAMS:
+        getattr(function, name).add(2.0)
+    kept = _kept_function(function)
+
+    for field in fields(Function):
+        value = getattr(kept, field.name)
+        assert not isinstance(value, Histogram) or (1, {}) == (value.count, value.counts)
+    assert function.seconds.counts
 
 
 def test_a_summary_is_kept_until_its_log_changes(opt: Path, alone: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.jobs.table import LONGEST
+from grain.cli.jobs.csv_table import LONGEST
 from grain.cli.queue.rows import JobRow, jobs_text, tasks_text
 from grain.cli.queue.tasks import TaskRow
 from grain.queue.arrays import parse_array

@@ -32,6 +32,7 @@ from grain.facts.rows import Run, Worker
 from grain.resource.figures import moment
 from grain_testkit.overviews import (
     AT,
+    amounts,
     failure,
     function,
     mission,
@@ -305,7 +306,7 @@ def test_a_low_screen_has_one_sentence_and_a_high_one_whole_sentences(
     height: int, lines: int
 ) -> None:
     gpus = queue(0, asked="GPUs(9)", why="no worker here has enough for it")
-    row = function(busy=1.0, busiest=1.0)
+    row = function(busy=amounts(1200, 1.0))
     missions = [mission(0, outlook=outlook(functions=(row,)))]
     answer = replace(overview(), queues=[gpus], missions=missions)
     got = picture(Seen(answer), size=(80, height))

@@ -18,14 +18,24 @@ from grain.cli.top.tables.overview import tables
 from grain.cli.top.tables.tasks import Use, busy_text, failures_table, memory_text, use_of
 from grain.cli.top.tables.verdict import totals
 from grain.edge.questions import ProgramsAnswer, ProgramState
+from grain.facts.amounts import AskedAmounts
 from grain.facts.rows import Run
-from grain_testkit.overviews import failure, function, mission, outlook, overview, queue, worker
+from grain_testkit.overviews import (
+    amounts,
+    failure,
+    function,
+    mission,
+    outlook,
+    overview,
+    queue,
+    worker,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from grain.edge.questions import FunctionRow, MissionOutlook, OverviewAnswer
-    from grain.facts.rows import Worker
+    from grain.edge.questions import MissionOutlook, OverviewAnswer
+    from grain.facts.rows import Function, Worker
 
 
 def made(
@@ -283,14 +293,16 @@ def test_the_failures_of_one_cause_can_be_listed_one_by_one() -> None:
 # ---- functions
 
 
-def functions(*rows: FunctionRow, missions: int = 1, **more: Any) -> Table:
+def functions(*rows: Function, missions: int = 1, **more: Any) -> Table:
     said = outlook(functions=rows, **more)
     seen = [mission(number, outlook=said) for number in range(missions)]
     return made(replace(overview(), missions=seen), "functions")
 
 
 def test_a_function_has_its_counts_its_median_time_and_what_it_uses_of_what_it_asks_for() -> None:
-    table = functions(function("prepare", running=0, waiting=0), function(failed=2, seconds=75.0))
+    table = functions(
+        function("prepare", running=0, waiting=0), function(failed=2, seconds=amounts(9, 75.0))
+    )
 
     assert ["prepare", "optimise"] == column(table, "FUNCTION")
     assert (["1200"] * 2, ["0", "6"]) == (column(table, "DONE"), column(table, "RUNS"))
@@ -302,8 +314,11 @@ def test_a_function_has_its_counts_its_median_time_and_what_it_uses_of_what_it_a
 
 
 def test_of_a_function_that_was_not_measured_nothing_is_said() -> None:
-    odd = function(seconds=None, memory=None, measured=0, request={})
-    table = functions(odd, function(memory=None, memory_asked=0.0), function(memory_asked=0.0))
+    none, cores = amounts(0), {"Cores": 4.0}
+    odd = function(
+        seconds=none, memory=none, busy=none, asked={"Memory": AskedAmounts(1, 0.0, 2.0)}
+    )
+    table = functions(odd, function(memory=none, request=cores), function(request=cores))
 
     assert "-" == column(table, "MEDIAN")[0]
     assert ["-", "3.6 of 4", "3.6 of 4"] == column(table, "COMPUTING")
@@ -312,7 +327,7 @@ def test_of_a_function_that_was_not_measured_nothing_is_said() -> None:
 
 
 def test_of_a_function_of_which_some_runs_were_not_measured_nothing_is_said() -> None:
-    table = functions(function(measured=1199), function(peaks=1199))
+    table = functions(function(busy=amounts(1199, 3.6)), function(memory=amounts(1199, 1.5)))
 
     assert ["- of 4", "3.6 of 4"] == column(table, "COMPUTING")
     assert [Gauge(0.75, "1.5/2 GB"), Gauge(None, "?/2 GB")] == column(table, "MEMORY")

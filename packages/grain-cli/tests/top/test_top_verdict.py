@@ -16,6 +16,7 @@ from grain.facts.rows import Worker
 from grain.resource.figures import moment
 from grain_testkit.overviews import (
     AT,
+    amounts,
     failure,
     function,
     mission,
@@ -26,8 +27,8 @@ from grain_testkit.overviews import (
 )
 
 if TYPE_CHECKING:
-    from grain.edge.questions import FunctionRow, OverviewAnswer
-    from grain.facts.rows import Queue, Run
+    from grain.edge.questions import OverviewAnswer
+    from grain.facts.rows import Function, Queue, Run
 
 NEVER = "no worker here has enough for it"
 
@@ -45,7 +46,7 @@ def calm(**more: Any) -> OverviewAnswer:
     return overview(**{"failures": 0, **more})
 
 
-def of_functions(*rows: FunctionRow, **more: Any) -> OverviewAnswer:
+def of_functions(*rows: Function, **more: Any) -> OverviewAnswer:
     return replace(calm(**more), missions=[mission(0, outlook=outlook(functions=rows))])
 
 
@@ -131,8 +132,7 @@ def test_failures_that_were_tried_again_count_only_where_there_are_no_others() -
 
 
 def test_a_function_that_asks_for_too_many_cores_is_named() -> None:
-    asked = {"Cores": 4.0, "Memory": 2.0}
-    idle = function(busy=0.97, busiest=1.02, request=asked)
+    idle = function(busy=amounts(1200, 0.97, 1.02))
 
     assert [
         (
@@ -140,9 +140,10 @@ def test_a_function_that_asks_for_too_many_cores_is_named() -> None:
             "Cores(1), 4 times as many have room at once."
         )
     ] == said(of_functions(idle))
-    assert [] == said(of_functions(function(busy=3.6, busiest=3.9)))
-    assert [] == said(of_functions(replace(idle, measured=1199)))  # of one it is not known
-    assert [] == said(of_functions(replace(idle, request={})))
+    assert [] == said(of_functions(function()))
+    one_unknown = replace(idle, busy_cores=amounts(1199, 0.97, 1.02))
+    assert [] == said(of_functions(one_unknown))
+    assert [] == said(of_functions(replace(idle, requests={"": 2})))  # not all asked for that
     assert [] == said(of_functions(idle, workers=0))
 
 
@@ -157,7 +158,7 @@ def test_a_worker_that_was_lost_with_tasks_is_named_for_ten_minutes() -> None:
 
 def test_there_are_three_sentences_at_most_and_the_gravest_come_first() -> None:
     lost = Worker(name="n02", host="n", heard=AT - 100, at=AT - 90, lost_runs=2)
-    rows = (function(busy=1.0, busiest=1.0),)
+    rows = (function(busy=amounts(1200, 1.0)),)
     queues = [queue(0, asked="GPUs(9)", why=NEVER)]
     found = verdict(replace(of_functions(*rows, lost=[lost]), queues=queues, failures=[scf(1)]))
 
@@ -166,9 +167,11 @@ def test_there_are_three_sentences_at_most_and_the_gravest_come_first() -> None:
 
 def test_names_in_a_sentence_cannot_control_the_terminal() -> None:
     odd = failure(0, function="f\x1b[2J", error="\x9b31m")
-    texts = said(replace(waiting(queue(0, asked="A\u202e(1)", why=NEVER)), failures=[odd]))
+    idle = function("f\x1b[2J", busy=amounts(1200, 1.0))
+    queues = [queue(0, asked="A\u202e(1)", why=NEVER)]
+    texts = said(replace(of_functions(idle), queues=queues, failures=[odd]))
 
-    assert texts
+    assert 2 == len(texts)
     assert all(text.isprintable() for text in texts)
 
 

@@ -15,6 +15,7 @@ from grain.eventlog.schema import RunEnded, TaskSubmitted
 from grain.eventlog.usage import MemberUsage, Usage
 from grain.facts.amounts import Histogram
 from grain.facts.fold import Fold
+from grain.facts.rows import Function
 from grain.facts.totals import Totals
 from grain_testkit.event_logs import SyntheticMission
 
@@ -115,6 +116,40 @@ def test_a_function_has_what_was_asked_for_and_what_was_used() -> None:
         function.memory.count, function.memory.most, function.memory_shares.most
     )  # fmt: skip
     assert (11.0, 1.0) == (function.cpu_seconds, function.busy_cores.most)
+
+
+def test_a_measurement_below_0_counts_as_0() -> None:
+    function = Function()
+    function.use(Usage(user=-1.0, peak_memory=-2.0, measured_by="polling", programs=1), 10.0)
+
+    assert (0.0, 1, 0.0, 1) == (
+        *(function.cpu_seconds, function.busy_cores.count, function.busy_cores.least),
+        function.memory.count,
+    )
+    assert 0.0 == function.memory.least
+
+
+@pytest.mark.parametrize("amounts", [(1.0,), (2.0, 5.0, 90.0), (1e-12, 1e-12, 3.0)])
+def test_amounts_for_a_message_have_one_bin_and_the_same_median(amounts: tuple[float, ...]) -> None:
+    whole = Histogram()
+    for amount in amounts:
+        whole.add(amount)
+    thin = whole.thinned()
+
+    assert 1 == len(thin.counts)
+    assert whole.quantile(0.5) == thin.quantile(0.5)
+    assert whole.mean == thin.mean
+    assert (whole.count, whole.least, whole.most) == (thin.count, thin.least, thin.most)
+
+
+def test_without_amounts_there_is_nothing_for_a_message() -> None:
+    assert Histogram() == Histogram().thinned() == Histogram().thinned(3.0)
+
+
+def test_a_bin_that_cannot_be_has_a_quantile() -> None:
+    """A mission may state it, and `grain top` shows what missions state."""
+    assert 7.0 == Histogram(1, 7.0, 7.0, 7.0, {10**9: 1}).quantile(0.5)
+    assert 7.0 == Histogram(1, 7.0, 7.0, 7.0, {-(10**9): 1}).quantile(0.5)
 
 
 def test_the_cores_of_a_run_without_programs_are_not_known() -> None:

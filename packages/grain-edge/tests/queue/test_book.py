@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from grain.files.forms import structs_in
 from grain.queue.arrays import parse_array
-from grain.queue.book import VIEW, Book, Entry
+from grain.queue.book import (
+    VIEW,
+    Book,
+    Entry,
+    ListedJob,
+    QueueView,
+    read_tickets,
+    view_version,
+)
 from grain.queue.errors import NoSuchJob
 from grain.queue.files import WholeFiles
 from grain.queue.folder import PACKED_AFTER, Queue, make_format
 from grain.queue.packing import CLEARED_AFTER, FORGOTTEN_AFTER, keep_house
-from grain.queue.records import ArraySpec, Begun, Dependency, Ended, Wish
-from grain.queue.states import Asked, StateCounts, asked_of
+from grain.queue.records import ArraySpec, Begun, Dependency, Ended, Job, Wish
+from grain.queue.states import Asked, Run, StateCounts, asked_of
 from grain_testkit import queue_world
 from grain_testkit.queue_disk import Host, Server
 from grain_testkit.queue_world import make_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from grain.queue.records import Job
 
 BEGUN = Begun(at=1.0, host="h", worker="w")
 CANCELLED = Begun(at=1.0, host="h", cancelled="me")
@@ -221,6 +229,28 @@ def test_a_view_that_cannot_be_read_is_not_needed(queue: Queue) -> None:
     queue.submit(make_job("x"))
     queue.files.replace(VIEW, b'{"version": 99}')
     assert [1] == list(Book.read(queue).entries)
+
+
+def test_a_view_with_other_fields_is_made_again(queue: Queue) -> None:
+    queue.submit(make_job("x"))
+    queue.begin(1, None, 1, BEGUN)
+    book = Book.read(queue)
+    book.tickets = {(1, None, 1): 7}
+    book.write_view()
+    [job] = Book.read(queue).entries.values()
+    assert ("x", {(1, None, 1): 7}) == (job.job.name, read_tickets(queue))
+    content = queue.files.read(VIEW)
+    assert content is not None
+
+    for version in (1, view_version() + 1):  # 1: of before versions followed from fields
+        old = re.sub(rb'"version":\d+', b'"version":%d' % version, content)
+        queue.files.replace(VIEW, old.replace(b'"x"', b'"old"'))
+        [job] = Book.read(queue).entries.values()
+        assert ("x", {}) == (job.job.name, read_tickets(queue))
+
+
+def test_every_field_of_a_listed_job_and_of_its_runs_belongs_to_the_version() -> None:
+    assert {ListedJob, Job, Run, StateCounts, Wish} <= set(structs_in(QueueView))
 
 
 def test_a_list_that_is_old_does_not_hide_the_end_of_what_runs(

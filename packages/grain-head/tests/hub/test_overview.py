@@ -11,15 +11,14 @@ from msgspec.structs import replace
 from grain.edge.questions import (
     Answer,
     Ask,
-    FunctionRow,
     LoadAnswer,
     MissionOutlook,
     OverviewAnswer,
     RunsAnswer,
     unpack,
 )
-from grain.eventlog.usage import RunMember
-from grain.facts.rows import Queue, Run
+from grain.eventlog.usage import RunMember, Usage
+from grain.facts.rows import Function, Queue, Run
 from grain.head.hub.answers import overview
 from grain.head.messages import Crash, Depart, Outlook, Request, Retract, Submit, Synced
 from grain.head.scheduler.numbered import Numbered
@@ -256,8 +255,11 @@ def test_a_success_is_no_failure(harness: HubHarness) -> None:
     assert [] == state(harness).failures
 
 
-def function_row(name: str, **more: Any) -> FunctionRow:
-    return FunctionRow(name, 5, 1, 2, 3, 4.5, 1.5, 2.0, {"Cores": 2.0}, 5, 0.9, 1.0, 45.0, **more)
+def function_row(name: str) -> Function:
+    row = Function(name=name, done=5, failed=1, running=2, waiting=3, core_seconds=45.0)
+    row.ask("", {"Cores": 2.0})
+    row.use(Usage(user=8.0, peak_memory=1.5, measured_by="cgroup", programs=1), 10.0)
+    return row
 
 
 def test_the_functions_of_a_mission_are_shown_as_it_counts_them(harness: HubHarness) -> None:
@@ -276,7 +278,7 @@ def test_the_next_answer_has_what_a_mission_has_told_since(harness: HubHarness) 
         harness.send(mission, Outlook(3, functions=(function_row(name),)))
         [outlook] = [one.outlook for one in state(harness).missions]
         assert outlook is not None
-        assert [name] == [row.function for row in outlook.functions]
+        assert [name] == [row.name for row in outlook.functions]
         assert outlook == state(harness).missions[0].outlook
 
 

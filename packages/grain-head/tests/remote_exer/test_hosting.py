@@ -651,7 +651,7 @@ async def test_a_scheduler_is_told_of_tasks_by_function_and_of_what_their_progra
 
     assert mission.outlook is not None
     assert [("fail", 0, 0, 0), ("compute", 2, 1, 3)] == [
-        (row.function, row.done, row.failed, row.measured) for row in mission.outlook.functions
+        (row.name, row.done, row.failed, row.busy_cores.count) for row in mission.outlook.functions
     ]
 
 

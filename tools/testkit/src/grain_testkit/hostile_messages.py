@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from hypothesis import strategies as st
 
 from grain.edge.messages import MESSAGES as EVERY_CHANNEL
-from grain.edge.questions import Ask, FunctionRow, pack
+from grain.edge.questions import Ask, pack
 from grain.edge.version import Versions
 from grain.eventlog.usage import ProgramState, RunReport, encode_report
+from grain.facts.amounts import AskedAmounts, Histogram
+from grain.facts.rows import Function
 from grain.head.messages import (
     HEAD,
     MISSION,
@@ -155,6 +157,12 @@ for _values in (SENSE, ODD):
     _values["BlockingCode"] = _built(BlockingCode, _values)
     _figure = _values["float"]
     _values["dict[str, float]"] = st.dictionaries(_text, _figure, max_size=3)
+    for _key, _one in (("str", _text), ("int", _values["int"])):
+        _values[f"dict[{_key}, int]"] = st.dictionaries(_one, _values["int"], max_size=3)
+    _values["dict[float, int]"] = st.dictionaries(_figure, _values["int"], max_size=3)
+    _values["Histogram"] = _built(Histogram, _values)
+    _asked = st.dictionaries(_text, _built(AskedAmounts, _values), max_size=3)
+    _values["dict[str, AskedAmounts]"] = _asked
     for _name, _one in (
         ("int", _values["int"]),
         ("bytes", _values["bytes"]),
@@ -162,7 +170,7 @@ for _values in (SENSE, ODD):
         ("Attempt", _values["Attempt"]),
         ("Crash", _values["Crash"]),
         ("InventoryRun", _built(InventoryRun, _values)),
-        ("FunctionRow", _built(FunctionRow, _values)),
+        ("Function", _built(Function, _values)),
         ("HeldCalls", _built(HeldCalls, _values)),
         ("LaneCall", _built(LaneCall, _values)),
         ("LaneCount", _built(LaneCount, _values)),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from grain.edge.questions import FunctionRow, MissionOutlook, OverviewAnswer, TaskCounts
+from grain.edge.questions import MissionOutlook, OverviewAnswer, TaskCounts
 from grain.eventlog.usage import RunMember
-from grain.facts.rows import Mission, Queue, Run, Worker
+from grain.facts.amounts import AskedAmounts, Histogram
+from grain.facts.rows import Function, Mission, Queue, Run, Worker
 
 AT = 1_000_000.0
 """When they were made."""
@@ -119,25 +120,39 @@ def outlook(**more: Any) -> MissionOutlook:
     return MissionOutlook(**{**known, **more})
 
 
-def function(name: str = "optimise", **more: Any) -> FunctionRow:
-    """Return the tasks of a function of a mission."""
+def function(
+    name: str = "optimise",
+    *,
+    seconds: Histogram | None = None,
+    memory: Histogram | None = None,
+    busy: Histogram | None = None,
+    request: dict[str, float] | None = None,
+    **more: Any,
+) -> Function:
+    """Return the tasks of a function of a mission, which ask for four cores and 2 GB."""
+    asked = {"Cores": 4.0, "Memory": 2.0} if request is None else request
     known = {
-        "function": name,
+        "name": name,
         "done": 1200,
-        "failed": 0,
         "running": 6,
         "waiting": 3994,
-        "seconds": 5.0,
-        "memory": 1.5,
-        "memory_asked": 2.0,
-        "request": {"Cores": 4.0, "Memory": 2.0},
-        "measured": 1200,
-        "busy": 3.6,
-        "busiest": 4.0,
+        "seconds": seconds or amounts(1200, 5.0),
+        "memory": memory or amounts(1200, 1.5),
+        "busy_cores": busy or amounts(1200, 3.6, 4.0),
+        "requests": {"": 1},
+        "asked": {kind: AskedAmounts(1, each, each) for kind, each in asked.items()},
         "core_seconds": 24_000.0,
-        "peaks": 1200,
     }
-    return FunctionRow(**{**known, **more})
+    return Function(**{**known, **more})
+
+
+def amounts(count: int, median: float = 0.0, most: float = 0.0) -> Histogram:
+    """Return so many amounts, as a mission tells of them; the largest is the median if not given.
+
+    A median that is the largest is exact.
+    """
+    whole = Histogram(count, count * median, 0.0 if most else median, most or median)
+    return whole.thinned(median)
 
 
 def queue(number: int, **more: Any) -> Queue:

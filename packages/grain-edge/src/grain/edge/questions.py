@@ -30,7 +30,6 @@ from grain.edge.version import Versions, package_version
 from grain.eventlog.schema import encodable
 from grain.eventlog.usage import ProgramState as ProgramState
 from grain.facts.rows import AlternativeDemand as AlternativeDemand
-from grain.facts.rows import FunctionRow as FunctionRow
 from grain.facts.rows import Mission, Queue, Run, Worker
 from grain.facts.rows import MissionOutlook as MissionOutlook
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +17,7 @@ REQUESTS = 100
 
 _STEP = math.log(1.02)
 _SMALLEST = 1e-9  # anything below is shown as 0
+_FARTHEST = 709.0  # the logarithm of the largest number; a peer may state a bin beyond it
 
 
 class Histogram(msgspec.Struct, omit_defaults=True):
@@ -34,12 +36,15 @@ class Histogram(msgspec.Struct, omit_defaults=True):
 
     def add(self, amount: float, times: int = 1) -> None:
         """Count an amount, which is 0 or larger, so many times."""
-        self.least = min(self.least, amount) if self.count else amount
+        # Comparisons take half as long as `min` and `max`: a log has millions of amounts.
+        if amount < self.least or not self.count:
+            self.least = amount
+        if amount > self.most:
+            self.most = amount
         self.count += times
         self.total += amount * times
-        self.most = max(self.most, amount)
-        at = round(math.log(max(amount, _SMALLEST)) / _STEP)
-        self.counts[at] = self.counts.get(at, 0) + times
+        counts, at = self.counts, _bin(amount)
+        counts[at] = counts.get(at, 0) + times
 
     def merge(self, other: Histogram) -> None:
         """Count all amounts of another one."""
@@ -50,6 +55,17 @@ class Histogram(msgspec.Struct, omit_defaults=True):
         self.total += other.total
         for at, times in other.counts.items():
             self.counts[at] = self.counts.get(at, 0) + times
+
+    def thinned(self, median: float | None = None) -> Histogram:
+        """Return a copy that is small enough for a message: all of its quantiles are the median.
+
+        Args:
+            median: that of the copy; None for its own.
+        """
+        if not self.count:
+            return Histogram()
+        middle = self.quantile(0.5) if median is None else median
+        return replace(self, counts={_bin(middle): self.count})
 
     @property
     def mean(self) -> float:
@@ -70,7 +86,12 @@ class Histogram(msgspec.Struct, omit_defaults=True):
     def bins(self) -> Iterator[tuple[float, int]]:
         """Yield the middle of each bin that is not empty, and how many amounts are in it."""
         for at, number in sorted(self.counts.items()):
-            yield min(max(math.exp(at * _STEP), self.least), self.most), number
+            middle = math.exp(min(at * _STEP, _FARTHEST))
+            yield min(max(middle, self.least), self.most), number
+
+
+def _bin(amount: float) -> int:
+    return round(math.log(max(amount, _SMALLEST)) / _STEP)
 
 
 class AskedAmounts(msgspec.Struct, omit_defaults=True):

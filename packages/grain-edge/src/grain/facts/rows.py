@@ -401,6 +401,10 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
             had any.
         overtime: its runs that their time limit ended.
         time_limit: the longest of these limits, in seconds.
+
+    What a mission that goes on tells of a function is such a row, too. It has what the mission
+    counts, `seconds` are those of all runs whose times are known, with the median of the last ones,
+    and of other lengths and amounts only the median is kept, see `Histogram.thinned`.
     """
 
     name: str = ""
@@ -454,6 +458,22 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
         """The most memory that a task asked for, in GB; None if none did."""
         return self.asked["Memory"].most if "Memory" in self.asked else None
 
+    @property
+    def request(self) -> dict[str, float]:
+        """The amounts for which all tasks asked, without time limits; empty if these differ."""
+        tasks = sum(self.requests.values())
+        if any(one.tasks != tasks for one in self.asked.values()):
+            return {}  # some kinds were not in all requests
+        amounts = {kind: one for kind, one in self.asked.items() if kind != "WTime"}
+        if any(one.least != one.most for one in amounts.values()):
+            return {}
+        return {kind: one.most for kind, one in amounts.items()}
+
+    @property
+    def valued(self) -> int:
+        """The number of its runs that brought a value."""
+        return self.done - self.cached
+
     def ask(self, text: str, request: Amounts, tasks: int = 1) -> None:
         """Count tasks that ask for something."""
         if text not in self.requests and len(self.requests) >= REQUESTS:
@@ -465,16 +485,25 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
                 asked = self.asked[kind] = AskedAmounts()
             asked.add(amount, tasks)
 
-    def use(self, run: Run, usage: Usage) -> None:
-        """Count what the programs of a run have used."""
-        self.cpu_seconds += run.cpu
-        if run.seconds > 0 and usage.programs:  # what its tasklet computes is not measured
-            self.busy_cores.add(run.cpu / run.workers / run.seconds)
+    def use(self, usage: Usage, seconds: float, workers: int = 1, memory: float = 0.0) -> None:
+        """Count what the programs of a run have used.
+
+        Args:
+            seconds: for which it ran.
+            workers: how many it had at once; those that were not measured are like the first.
+            memory: for which it asked on each of them, in GB; 0 if it asked for none.
+        """
+        measured = usage.of_each
+        cpu = max(sum(used.cpu for used in measured), 0.0) / len(measured)
+        self.cpu_seconds += cpu * workers
+        if seconds > 0 and usage.programs:  # what its tasklet computes is not measured
+            self.busy_cores.add(cpu / seconds)
         if usage.measured_by == "none":
             return
-        self.memory.add(usage.peak_memory)
-        if asked := run.request.get("Memory", 0.0):
-            self.memory_shares.add(usage.peak_memory / asked)
+        peak = max(usage.peak_memory, 0.0)
+        self.memory.add(peak)
+        if memory:
+            self.memory_shares.add(peak / memory)
 
     def cut(self, run: Run) -> None:
         """Count a run that failed if its time limit has ended it."""
@@ -494,6 +523,12 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
             elif name == "asked":
                 for kind, asked in its.items():
                     own.setdefault(kind, AskedAmounts()).merge(asked)
+
+
+HISTOGRAMS = tuple(
+    field.name for field in msgspec.structs.fields(Function) if field.type is Histogram
+)
+"""The fields of a function that count lengths and amounts."""
 
 
 # ---- what is here
@@ -553,39 +588,6 @@ class Worker(_Row, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
 
 
-class FunctionRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The tasks of one function of a mission, as that counts them.
-
-    Attributes:
-        failed: how many failed for good, further attempts left aside.
-        waiting: how many wait, with those that fit no worker.
-        seconds: the median time of its last runs; None if none has ended.
-        memory: the largest peak of memory of a run's programs, in GB; None if none was measured.
-        memory_asked: the most memory that a task asked for, in GB; 0 if none asked for any.
-        request: the amounts for which all of them asked, by kind; empty if these differ.
-        measured: how many runs had programs whose CPU time is known.
-        busy: the cores that programs kept busy, in the median of the last of these runs.
-        busiest: those of the busiest.
-        core_seconds: the cores that its runs asked for, times their length.
-        peaks: how many runs had programs whose peak of memory is known.
-    """
-
-    function: str
-    done: int
-    failed: int
-    running: int
-    waiting: int
-    seconds: float | None
-    memory: float | None
-    memory_asked: float
-    request: dict[str, float]
-    measured: int
-    busy: float
-    busiest: float
-    core_seconds: float
-    peaks: int = 0
-
-
 class MissionOutlook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The progress of a mission, as it estimates itself.
 
@@ -600,7 +602,7 @@ class MissionOutlook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     left: float | None
     least: bool
     whole: bool
-    functions: tuple[FunctionRow, ...]
+    functions: tuple[Function, ...]
     more_functions: int
 
 

@@ -109,7 +109,8 @@ class Totals:
             function.wasted_core_seconds += run.core_seconds
             self._count_failure(run, function)
         if run.usage is not None:
-            function.use(run, run.usage)
+            memory = run.request.get("Memory", 0.0)
+            function.use(run.usage, run.seconds, run.workers, memory)
 
     def _function(self, name: str) -> Function:
         function = self.functions.get(name)

@@ -3,6 +3,7 @@
 Map:
 
 - ``trust``: code, logs and folders where other users may write
+- ``forms``: the form of the structs in a file, so that a file of another form is made again
 - ``whole``: files that appear whole or not at all
 - ``processes``: the identity of a process, by which files and greetings name it
 - ``batch_systems``: the table of batch systems

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from grain.files.forms import form_of
 from grain.queue.arrays import count_tasks, has_task, task_numbers
 from grain.queue.errors import Damaged, NoSuchJob, QueueError
 from grain.queue.folder import is_unreadable, parse_receipt, receipt_name
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from grain.queue.folder import Queue
 
 VIEW = "view"
-VIEW_VERSION = 1
+_RULES = 1  # grows when the same fields of a view come to mean something else
 _FEW = 100  # tasks of a wish that is found by these
 
 
@@ -70,7 +71,7 @@ class QueueView(msgspec.Struct, omit_defaults=True):
     """The content of the file ``view``.
 
     Attributes:
-        version: `VIEW_VERSION`; another one is not read.
+        version: its form, see `view_version`; one of another is not read.
         next_job: the first job that it does not know.
         next_wish: the first wish that it does not know.
         jobs: those that are not packed.
@@ -85,6 +86,11 @@ class QueueView(msgspec.Struct, omit_defaults=True):
     jobs: list[ListedJob]
     wishes: list[Wish]
     tickets: list[tuple[int, int | None, int, int]] = []
+
+
+def view_version() -> int:
+    """Return the version of views that this Grain writes and reads: it follows from the fields."""
+    return form_of(QueueView, _RULES)
 
 
 class _Tickets(msgspec.Struct):
@@ -104,7 +110,7 @@ def read_tickets(queue: Queue) -> dict[tuple[int, int | None, int], int]:
         content = queue.files.read(VIEW)
         if content is not None:
             view = msgspec.json.decode(content, type=_Tickets)
-            if view.version == VIEW_VERSION:
+            if view.version == view_version():
                 return {(number, task, attempt): one for number, task, attempt, one in view.tickets}
     return {}
 
@@ -302,7 +308,7 @@ class Book:
         # Wishes for packed jobs only have no effect any more, so the view need not have them.
         first = min(self.entries, default=self.next_job)
         view = QueueView(
-            version=VIEW_VERSION,
+            version=view_version(),
             next_job=self.next_job,
             next_wish=self.next_wish,
             jobs=[
@@ -495,7 +501,7 @@ class Book:
         return list(self._wishes)
 
     def _fill(self, view: QueueView) -> None:
-        if view.version != VIEW_VERSION:
+        if view.version != view_version():
             return
         for listed in view.jobs:
             number, job = listed.number, listed.job

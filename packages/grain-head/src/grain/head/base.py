@@ -15,6 +15,7 @@ import outcome
 import trio
 
 from grain.edge.machine.copies import ending_copies
+from grain.facts.rows import Function
 from grain.head.errors import ExecutorClosed
 from grain.head.events import Statistics
 from grain.head.scheduler.numbered import Numbered
@@ -76,7 +77,7 @@ class SubmittedTask(msgspec.Struct, eq=False):
     @property
     def name(self) -> str:
         """The name of its function."""
-        return self.kind.function
+        return self.kind.name
 
 
 # ---- the count of tasks by function and cores
@@ -117,56 +118,39 @@ _LAST = 101
 """Runs of a kind whose times are kept, for medians."""
 
 
-class CallKind(msgspec.Struct, eq=False):
+class CallKind(Function, eq=False):
     """The tasks of one function that ask for as many cores.
+
+    Of the lengths of all runs it keeps the number, the sum and the longest: a look for the bin of
+    each takes longer than all the rest.
 
     Attributes:
         cores: for which each of them asks.
         left: how many have no outcome.
-        done: how many have ended with a value.
-        failed: how many have failed, without those that were tried again.
-        timed: as in `CallKindNow`; so are seconds and longest.
         last: the times of the last runs.
-        request: what the first of them asked for.
+        first: what the first of them asked for.
         alike: False if another one has asked for something else.
-        memory: the most memory that one has asked for, in GB.
-        peak: the largest peak of memory of a run's programs, in GB; None if none was measured.
-        peaks: how many runs had programs whose peak is known.
-        measured: how many runs had programs whose CPU time is known.
-        busy: the cores that the programs of the last of these kept busy.
-        busiest: those of the busiest run.
+        memory_asked: the most memory that one has asked for, in GB.
     """
 
-    function: str
+    name: str
     cores: float
     left: int = 0
-    done: int = 0
-    failed: int = 0
-    timed: int = 0
-    seconds: float = 0.0
-    longest: float = 0.0
     last: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_LAST))
-    request: Resource | None = None
+    first: Resource | None = None
     alike: bool = True
-    memory: float = 0.0
-    peak: float | None = None
-    peaks: int = 0
-    measured: int = 0
-    busy: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_LAST))
-    busiest: float = 0.0
+    memory_asked: float = 0.0
 
-    def asked(self, request: Resource) -> None:
+    def asks(self, request: Resource) -> None:
         """Record what one of them asks for; of equal requests always the same object."""
-        if self.request is None:
-            self.request = request
-        elif request is self.request:
+        if self.first is None:
+            self.first = request
+        elif request is self.first:
             return
         else:
             self.alike = False
         for one in request.alternatives():
-            part = one.get(Memory)
-            if isinstance(part, Memory):
-                self.memory = max(self.memory, part.M)
+            self.memory_asked = max(self.memory_asked, _memory_of(one))
 
     def ended(self, seconds: float | None) -> None:
         """Count the end of a task.
@@ -176,22 +160,22 @@ class CallKind(msgspec.Struct, eq=False):
         """
         self.left -= 1
         if seconds is not None:
-            self.timed += 1
-            self.seconds += seconds
+            times = self.seconds
+            times.count += 1
+            times.total += seconds
             self.last.append(seconds)
-            if seconds > self.longest:
-                self.longest = seconds
+            if seconds > times.most:
+                times.most = seconds
 
-    def used(self, usage: Usage, seconds: float) -> None:
-        """Record what the programs of a run have used, which took so long."""
-        if usage.measured_by != "none":
-            self.peak = max(self.peak or 0.0, usage.peak_memory)
-            self.peaks += 1
-        if usage.programs and seconds > 0:
-            cores = max(usage.cpu, 0.0) / len(usage.of_each) / seconds
-            self.measured += 1
-            self.busy.append(cores)
-            self.busiest = max(self.busiest, cores)
+    def used(self, usage: Usage, seconds: float, request: Resource) -> None:
+        """Count what the programs of a run have used.
+
+        Args:
+            seconds: for which it ran.
+            request: the alternative of its request by which it ran.
+        """
+        workers = request.count if isinstance(request, Gang) else 1
+        self.use(usage, seconds, workers, _memory_of(request))
 
 
 NOTHING: Mapping[CallKind, int] = MappingProxyType({})
@@ -219,7 +203,7 @@ class Kinds:
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = CallKind(*key)
-        kind.asked(request)
+        kind.asks(request)
         self.function, self.request, self.last = function, request, kind
         return kind
 
@@ -246,14 +230,14 @@ class Kinds:
             waiting = max(kind.left - len(ran) - stuck, 0)
             kinds.append(
                 CallKindNow(
-                    kind.function,
+                    kind.name,
                     kind.cores,
                     waiting,
                     stuck,
                     ran,
-                    kind.timed,
-                    kind.seconds,
-                    kind.longest,
+                    kind.seconds.count,
+                    kind.seconds.total,
+                    kind.seconds.most,
                     kind,
                     min(ahead.get(kind, 0), waiting),
                 )
@@ -267,6 +251,12 @@ def cores_of(request: Resource) -> float:
     part = first.get(Cores)
     workers = first.count if isinstance(first, Gang) else 1
     return workers * part.amount if isinstance(part, Cores) else 0.0
+
+
+def _memory_of(request: Resource) -> float:
+    """Return the memory for which a request without alternatives asks on each worker, in GB."""
+    part = request.get(Memory)
+    return part.M if isinstance(part, Memory) else 0.0
 
 
 T = TypeVar("T", bound=SubmittedTask)
@@ -455,23 +445,24 @@ class ExecutorBase(ABC, Generic[T]):
         seconds: float | None = None,
     ) -> None:
         """Count a task's outcome and give it to its receiver; it is out of `_tasks` already."""
-        record.kind.ended(None if cancelled else seconds)
+        kind = record.kind
+        kind.ended(None if cancelled else seconds)
         if cancelled:
             self._cancelled += 1
             self._not_begun += not begun
         elif type(ended) is outcome.Error:
             self._failed += 1
-            record.kind.failed += 1
-            self._last_failed = task, record.kind
+            kind.failed += 1
+            self._last_failed = task, kind
             self.failed_by = record.asked_by
         else:
             self._done += 1
-            record.kind.done += 1
+            kind.done += 1
         if record.deliver is not None:
             record.deliver(ended)
         else:
             self._put_result.send_nowait(Result(task, ended))
-        if not record.kind.left and not self._tasks:  # the former takes less time
+        if not kind.left and not self._tasks:  # the former takes less time
             self._idle.set()
             if self._phase is ExecutorPhase.CLOSED:
                 self._put_result.close()

@@ -6,20 +6,21 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING
 
-from grain.edge.questions import FunctionRow
+from grain.facts.rows import HISTOGRAMS, Function
 from grain.head.log_words import amounts
 from grain.head.messages import KINDS
 from grain.resource import Either, Gang, to_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from grain.head.base import CallKindNow
+    from grain.facts.rows import Amounts
+    from grain.head.base import CallKind, CallKindNow
 
 _NAME = 256  # characters of a function's name
 
 
-def function_rows(kinds: Iterable[CallKindNow], most: int) -> tuple[tuple[FunctionRow, ...], int]:
+def function_rows(kinds: Iterable[CallKindNow], most: int) -> tuple[tuple[Function, ...], int]:
     """Return the functions that have the most tasks, in the order of their first calls.
 
     Args:
@@ -50,32 +51,41 @@ def _tasks(kinds: Sequence[CallKindNow]) -> int:
     )
 
 
-def _row(function: str, kinds: Sequence[CallKindNow]) -> FunctionRow:
-    counts = [one.of for one in kinds if one.of is not None]
-    seconds = [ran for count in counts for ran in count.last]
-    busy = [cores for count in counts for cores in count.busy]
-    peaks = [count.peak for count in counts if count.peak is not None]
-    request = counts[0].request if len(counts) == 1 and counts[0].alike else None
-    if isinstance(request, Either | Gang):
-        # Some have asked for one of them, some for another. Of a gang, what its programs use is
-        # measured on the root only.
-        request = None
-    return FunctionRow(
-        function=function[:_NAME],
-        done=sum(count.done for count in counts),
-        failed=sum(count.failed for count in counts),
+def _row(name: str, kinds: Sequence[CallKindNow]) -> Function:
+    row = Function(
+        name=name[:_NAME],
         running=sum(len(one.elapsed) for one in kinds),
         waiting=sum(one.waiting + one.blocked for one in kinds),
-        seconds=median(seconds) if seconds else None,
-        memory=max(peaks, default=None),
-        memory_asked=max((count.memory for count in counts), default=0.0),
-        request={} if request is None else _limited(amounts(to_data(request))),
-        measured=sum(count.measured for count in counts),
-        busy=median(busy) if busy else 0.0,
-        busiest=max((count.busiest for count in counts), default=0.0),
-        core_seconds=sum(one.cores * one.seconds for one in kinds),
-        peaks=sum(count.peaks for count in counts),
     )
+    last: list[float] = []
+    for kind in (one.of for one in kinds if one.of is not None):
+        row.add(kind)
+        row.core_seconds += kind.cores * kind.seconds.total
+        last += kind.last
+        for request in _requests(kind):
+            row.ask("", request)
+    if last:
+        row.seconds.least = min(last)
+        row.seconds = row.seconds.thinned(median(last))
+    for field in _MEASURED:
+        setattr(row, field, getattr(row, field).thinned())
+    return row
+
+
+_MEASURED = [name for name in HISTOGRAMS if name != "seconds"]
+
+
+def _requests(kind: CallKind) -> Iterator[Amounts]:
+    """Yield the amounts for which tasks asked; further ones without any where these differ."""
+    if kind.first is None:
+        return
+    # Of alternatives, some have asked for one, some for another. Of a gang, not all workers may be
+    # measured.
+    if kind.alike and not isinstance(kind.first, Either | Gang):
+        yield _limited(amounts(to_data(kind.first)))
+        return
+    yield {"Memory": kind.memory_asked} if kind.memory_asked else {}
+    yield {}
 
 
 def _limited(request: dict[str, float]) -> dict[str, float]:

@@ -13,10 +13,10 @@ import msgspec
 from grain.edge.messages import Codec, Message
 from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
-from grain.edge.questions import FunctionRow
 from grain.edge.version import Versions
 from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import Report
+from grain.facts.rows import Function
 from grain.worker.messages import (
     Attempt,
     BlockingCode,
@@ -230,7 +230,7 @@ class Outlook(Message, frozen=True):
     left: float | None = None
     least: bool = False
     whole: bool = False
-    functions: tuple[FunctionRow, ...] = ()
+    functions: tuple[Function, ...] = ()
     more_functions: int = 0
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from grain.head.errors import BadMessage
 from grain.head.messages import (
     AVOIDED,
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from grain.edge.messages import Message
-    from grain.edge.questions import FunctionRow
     from grain.edge.version import Versions
     from grain.worker.messages import Attempt, Outlived
 
@@ -285,22 +286,26 @@ def _check_outlook(message: Outlook) -> None:
     if len(message.functions) > FUNCTIONS or message.more_functions < 0:
         raise BadMessage(f"{len(message.functions)} functions; {FUNCTIONS} are the most")
     for row in message.functions:
-        _check_function_row(row)
+        _check_figures(row.name, row)
 
 
-def _check_function_row(row: FunctionRow) -> None:
-    _check_text("function", row.function)
-    if len(row.request) > KINDS:
-        raise BadMessage(f"a request of {len(row.request)} kinds; {KINDS} are the most")
-    for kind in row.request:
-        _check_text("kind of resource", kind)
-    amounts = (
-        *(row.done, row.failed, row.running, row.waiting, row.seconds or 0.0, row.memory or 0.0),
-        *(row.memory_asked, row.measured, row.busy, row.busiest, row.core_seconds, row.peaks),
-        *row.request.values(),
-    )
-    if not all(0 <= amount < math.inf for amount in amounts):
-        raise BadMessage(f"amounts of {row.function} that cannot be")
+def _check_figures(function: str, value: Any) -> None:
+    """Check the names and numbers of a row of sums, whatever its fields are."""
+    match value:
+        case str():
+            _check_text("function", value)
+        case msgspec.Struct():
+            for name in value.__struct_fields__:
+                _check_figures(function, getattr(value, name))
+        case dict():
+            if len(value) > KINDS:
+                raise BadMessage(f"{len(value)} sums of a kind; {KINDS} are the most")
+            for key, one in value.items():
+                if isinstance(key, str):
+                    _check_text("kind of resource", key)
+                _check_figures(function, one)
+        case _ if not 0 <= value < math.inf:
+            raise BadMessage(f"amounts of {function} that cannot be")
 
 
 def _check_lanes(message: LaneReport) -> None:

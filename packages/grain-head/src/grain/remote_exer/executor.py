@@ -746,7 +746,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         """Count what the programs of a run have used: it was not a brief one."""
         read = decode_report(report, now)
         if read is not None:
-            record.kind.used(read.usage, read.ended - read.started)
+            record.kind.used(read.usage, read.ended - read.started, record.asked_by)
 
     def _note_starts(self) -> None:
         """Note the runs that no message reports, as they follow others, for the event log."""

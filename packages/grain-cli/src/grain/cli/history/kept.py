@@ -1,9 +1,9 @@
 """Summaries of logs that have not changed since they were read, in the cache directory of the user.
 
 To list the missions of a month means to read up to a gigabyte; the summary of a log that has its
-end is made once. Nothing depends on it: what is missing, damaged or of another version of Grain is
-made again. Nothing is kept if the directory cannot be written to, or if another user could replace
-it, and no file of another user is read.
+end is made once. Nothing depends on it: what is missing, damaged or has other fields is made again.
+Nothing is kept if the directory cannot be written to, or if another user could replace it, and no
+file of another user is read.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from grain.cli.history.summary import LogSummary, Summariser
 from grain.eventlog.files import open_plain
 from grain.eventlog.names import home_folder, parse_folder
 from grain.eventlog.reader import LogReader
+from grain.files.forms import form_of
 from grain.files.trust import check_private, private_folder, remove_files
 from grain.files.whole import whole_name, write_whole
 
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
 
     from grain.eventlog.store import StoredLog
 
-_VERSION = 5  # of the summary: grows when the same log gives another one
+_RULES = 5  # grows when the same log gives another summary, though that has the same fields
 
 
 class _Kept(msgspec.Struct):
-    """A summary and what it was made of."""
+    """A summary and what it was made of.
+
+    Attributes:
+        version: the form of the summary; one of another is made again.
+    """
 
     version: int
     size: int
@@ -59,11 +64,11 @@ class KeptSummaries:
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
             check_private(self._folder)
             kept = _DECODER.decode(_own(file))
-            if (kept.version, kept.size, kept.modified) == (_VERSION, size, modified):
+            if (kept.version, kept.size, kept.modified) == (_version(), size, modified):
                 return kept.summary
         summary = read_summary(log)
         if summary.status:
-            self._keep(file, _Kept(_VERSION, size, modified, summary))
+            self._keep(file, _Kept(_version(), size, modified, summary))
         return summary
 
     def prune(self, logs: Iterable[StoredLog]) -> None:
@@ -80,6 +85,10 @@ class KeptSummaries:
         with suppress(OSError):
             private_folder(self._folder)
             write_whole(file, msgspec.json.encode(kept))
+
+
+def _version() -> int:
+    return form_of(_Kept, _RULES)
 
 
 def is_summary(name: str) -> bool:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from grain.eventlog.schema import LogEnded, LogStarted, Remark, WorkerJoined
 from grain.facts.fold import Fold
-from grain.facts.rows import Cause, Function
+from grain.facts.rows import HISTOGRAMS, Cause, Function
 from grain.facts.totals import Totals
 
 if TYPE_CHECKING:
@@ -130,11 +130,8 @@ def _kept_function(function: Function) -> Function:
         function,
         requests={},
         asked={kind: replace(one, counts={}) for kind, one in function.asked.items()},
-        **{name: replace(getattr(function, name), counts={}) for name in _AMOUNTS},
+        **{name: replace(getattr(function, name), counts={}) for name in HISTOGRAMS},
     )
-
-
-_AMOUNTS = ("seconds", "waited", "never_ran", "memory", "memory_shares", "busy_cores")
 
 
 def _kept(cause: Cause) -> Cause:

@@ -7,7 +7,7 @@ Map:
 - ``inputs``: the inputs of the tasks of an array: lines, rows of CSV, items of JSON
 - ``errors``: the error of a submission
 - ``listing``: ``grain jobs``
-- ``table``: the tasks of jobs as a table, with their inputs and outputs
+- ``csv_table``: the tasks of jobs as comma-separated values, with their inputs and outputs
 - ``wait``: ``grain wait``
 - ``change``: ``grain hold``, ``release`` and ``resubmit``
 - ``queue``: ``grain queue``

@@ -75,7 +75,7 @@ def jobs(
         hint = dispatcher_text(queue, chosen_config(ctx)) if waits else ""
         blocks = blocks_of(book, chosen_config(ctx))
         if as_csv:
-            from grain.cli.jobs.table import table_lines
+            from grain.cli.jobs.csv_table import table_lines
             from grain.cli.streams import write_data
 
             if as_json:

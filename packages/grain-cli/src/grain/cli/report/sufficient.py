@@ -12,7 +12,6 @@ from grain.resource.figures import span
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from grain.facts.amounts import Histogram
     from grain.facts.rows import Function
 
 _MUCH = 0.75  # of what was asked for: what sufficed is worth a remark if it is less
@@ -83,11 +82,11 @@ def _kinds(function: Function) -> Iterator[tuple[str, float, float]]:
         enough = asked.usual
         if kind == "Cores" and function.busy_cores.count:
             enough = busy_cores(function)
-            if not _is_whole(function.busy_cores, function):
+            if not is_whole(function.busy_cores, function):
                 enough = max(enough, asked.usual)
         elif kind == "Memory" and function.memory.count:
             enough = two_digits_up(function.memory.most)
-            if not _is_whole(function.memory, function):
+            if not is_whole(function.memory, function):
                 enough = max(enough, asked.usual)
         elif kind == "WTime" and function.seconds.count:
             longest = function.seconds.most
@@ -100,17 +99,13 @@ def _partly_measured(function: Function) -> Iterator[str]:
     """Yield sentences on what was measured in some runs only."""
     kinds: dict[int, list[str]] = {}
     for kind, measured in (("Cores", function.busy_cores), ("Memory", function.memory)):
-        if kind in function.asked and measured.count and not _is_whole(measured, function):
+        if kind in function.asked and measured.count and not is_whole(measured, function):
             kinds.setdefault(measured.count, []).append(kind.lower())
     for count, names in kinds.items():
         what = " and ".join(names)
         verb = "was" if names == ["memory"] else "were"
         known = f"{count:,} of {function.runs:,} runs"
         yield f"{what} {verb} measured in {known} only: the others may need what they asked for"
-
-
-def _is_whole(measured: Histogram, function: Function) -> bool:
-    return is_whole(measured.count, function.seconds.count)
 
 
 def busy_cores(function: Function) -> float:

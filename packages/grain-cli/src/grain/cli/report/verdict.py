@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.verdict.rules import (
     MOST,
-    FunctionUse,
     Lost,
     alike,
     lost_workers,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.cli.report.collecting import Report
-    from grain.facts.rows import Cause, Function
+    from grain.facts.rows import Cause
 
 CUT = 0.05
 """The part of the runs of a function: its time limit is worth a sentence if it ended so many."""
@@ -38,8 +37,6 @@ LATE_SECONDS, LATE = 10.0, 0.05
 
 WAITED = 0.5
 """The part of the whole time: waits of the critical path are worth a sentence if they take it."""
-
-_TIME = "WTime"  # a limit, which is not used up
 
 
 class Finding(NamedTuple):
@@ -129,31 +126,10 @@ def _cut_runs(report: Report) -> Iterator[Finding]:
 
 
 def _too_many_cores(report: Report) -> Iterator[Finding]:
-    functions = [
-        FunctionUse(
-            one.name,
-            one.core_seconds,
-            _only_request(one),
-            # Of some runs that brought a value, it is not known what they used.
-            0 if one.busy_cores.count < one.seconds.count else one.busy_cores.count,
-            one.busy_cores.quantile(0.5),
-            one.busy_cores.most,
-        )
-        for one in report.totals.functions.values()
-    ]
+    functions = report.totals.functions.values()
     found = too_many_cores(functions, [worker.resources for worker in report.workers])
     if found is not None:
         yield Finding(found[0], "requests")
-
-
-def _only_request(function: Function) -> dict[str, float]:
-    """Return what all tasks of a function asked for; nothing if that differs."""
-    if any(one.least != one.most for kind, one in function.asked.items() if kind != _TIME):
-        return {}
-    tasks = sum(function.requests.values())
-    if any(sum(one.counts.values()) != tasks for one in function.asked.values()):
-        return {}  # some kinds were not in all requests
-    return {kind: one.most for kind, one in function.asked.items() if kind != _TIME}
 
 
 def _waits(report: Report, *, running: bool) -> Iterator[Finding]:

@@ -16,7 +16,8 @@ from grain.resource.figures import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from grain.facts.rows import Cause
+    from grain.facts.amounts import Histogram
+    from grain.facts.rows import Cause, Function
 
 MOST = 3
 """Sentences of a verdict."""
@@ -71,28 +72,9 @@ def alike(
     return f"{share} are alike{where}: {how}{stop}", most
 
 
-class FunctionUse(NamedTuple):
-    """The request of a function's tasks, and the use of their programs.
-
-    Attributes:
-        core_seconds: the cores that its runs asked for, times their length.
-        request: the amounts for which all its tasks asked; empty if these differ.
-        measured: how many runs with programs were measured; 0 if some were not.
-        busy: the cores that programs kept busy in the median run, on average.
-        busiest: those of the busiest run.
-    """
-
-    name: str
-    core_seconds: float
-    request: Mapping[str, float]
-    measured: int
-    busy: float
-    busiest: float
-
-
 def too_many_cores(
-    functions: Iterable[FunctionUse], workers: Sequence[Mapping[str, float]], *, tense: str = "past"
-) -> tuple[str, FunctionUse] | None:
+    functions: Iterable[Function], workers: Sequence[Mapping[str, float]], *, tense: str = "past"
+) -> tuple[str, Function] | None:
     """Return a sentence on a function that asks for more cores than it uses, and the function.
 
     Args:
@@ -105,13 +87,14 @@ def too_many_cores(
     for one in functions:
         if not one.name or not whole or one.core_seconds < LARGE * whole:
             return None
-        asked = one.request.get("Cores", 0.0)
-        if one.measured < MEASURED or one.busy < BUSY:
+        busy, request = one.busy_cores, one.request
+        if not is_whole(busy, one) or busy.count < MEASURED or busy.quantile(0.5) < BUSY:
             continue
-        enough = enough_cores(one.busiest, asked)
+        asked = request.get("Cores", 0.0)
+        enough = enough_cores(busy.most, asked)
         if not 0 < enough < asked:
             continue
-        times = _more_room(one.request, {**one.request, "Cores": enough}, workers)
+        times = _more_room(request, {**request, "Cores": enough}, workers)
         if times >= TIMES:
             more = "twice" if times == 2 else f"{math.floor(10 * times) / 10:g} times"
             past = tense == "past"
@@ -125,16 +108,13 @@ def too_many_cores(
     return None
 
 
-def is_whole(measured: int, valued: int) -> bool:
-    """Return True if what the runs of a function used says something of all of them.
+def is_whole(measured: Histogram, function: Function) -> bool:
+    """Return True if what was measured of runs of a function says something of all of them.
 
-    With fewer, often only those that failed are known, which say nothing about the others.
-
-    Args:
-        measured: how many runs were measured.
-        valued: how many brought a value.
+    With fewer than those that brought a value, often only those that failed are known, which say
+    nothing about the others.
     """
-    return 0 < measured >= valued
+    return 0 < measured.count >= function.valued
 
 
 def enough_cores(busiest: float, asked: float) -> float:

@@ -89,6 +89,7 @@ class _Earlier(NamedTuple):
 
 
 _FIRST = _Earlier()
+_INVITATION = CallKind("", 0.0)  # of the tasks that ask for a lane: nothing shows their counts
 
 
 class MissionSession:
@@ -288,9 +289,7 @@ class MissionSession:
         self._lanes += 1
         if waits:
             self._waiting_lanes.add(max(self._last_task + 1, self._first))
-        return self.submit(
-            RemoteTask(LANE, ZERO, CallKind("", 0.0), arguments=invitation, asked=request)
-        )
+        return self.submit(RemoteTask(LANE, ZERO, _INVITATION, arguments=invitation, asked=request))
 
     def hold(self, record: RemoteTask) -> int:
         """Keep a task for a lane; return its number."""

@@ -16,8 +16,8 @@ from grain.resource.figures import clock, counted, moment, percent, rate
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from grain.edge.questions import FunctionRow, MissionOutlook, OverviewAnswer
-    from grain.facts.rows import Mission, Worker
+    from grain.edge.questions import MissionOutlook, OverviewAnswer
+    from grain.facts.rows import Function, Mission, Worker
 
 PANES = ("missions", "functions", "workers", "running", "waiting", "failures")
 """The names of the tables, in the order in which they are shown."""
@@ -305,38 +305,42 @@ def functions_table(answer: OverviewAnswer) -> Table:
     return Table("FUNCTIONS", columns, tuple(rows), nothing, more=more)
 
 
-def function_key(mission: Mission, row: FunctionRow) -> str:
+def function_key(mission: Mission, row: Function) -> str:
     """Return the key of the row of a function."""
-    return f"{mission.id}\0{row.function}"
+    return f"{mission.id}\0{row.name}"
 
 
-def _style(row: FunctionRow) -> str:
+def _style(row: Function) -> str:
     return "warn" if row.failed else "dim" if not (row.running or row.waiting) else ""
 
 
-def _computes(row: FunctionRow) -> Shown:
-    asked, known = row.request.get("Cores"), is_whole(row.measured, row.done)
-    of = "" if asked is None else f" of {asked:g}"
-    return Shown(f"{cores_text(row.busy) if known else '-'}{of}", row.busy if known else None)
+def _median(row: Function) -> float | None:
+    return row.seconds.quantile(0.5) if row.seconds.count else None
 
 
-_FUNCTIONS: tuple[Column[tuple[Mission, FunctionRow]], ...] = (
-    Column("FUNCTION", lambda one: one[1].function, least=12, tail=True),
+def _computes(row: Function) -> Shown:
+    asked, known = row.request.get("Cores"), is_whole(row.busy_cores, row)
+    of, busy = "" if asked is None else f" of {asked:g}", row.busy_cores.quantile(0.5)
+    return Shown(f"{cores_text(busy) if known else '-'}{of}", busy if known else None)
+
+
+_FUNCTIONS: tuple[Column[tuple[Mission, Function]], ...] = (
+    Column("FUNCTION", lambda one: one[1].name, least=12, tail=True),
     Column("MISSION", lambda one: one[0].label, rank=1, least=8, tail=True),
     Column("DONE", lambda one: one[1].done, rank=2, right=True),
     Column("RUNS", lambda one: one[1].running, rank=2, right=True),
     Column("WAITS", lambda one: one[1].waiting, rank=2, right=True),
     Column("FAILED", lambda one: one[1].failed, rank=1, right=True),
-    Column("MEDIAN", lambda one: one[1].seconds, clock, rank=3, right=True),
+    Column("MEDIAN", lambda one: _median(one[1]), clock, rank=3, right=True),
     Column("COMPUTING", lambda one: _computes(one[1]), rank=5, right=True),
     Column("MEMORY", lambda one: _memory(one[1]), rank=4, least=5),
 )
 
 
-def _memory(row: FunctionRow) -> Gauge:
+def _memory(row: Function) -> Gauge:
     """Return the largest memory of a run, of the memory that was asked for."""
-    used, asked = row.memory, row.memory_asked
-    if used is None or not is_whole(row.peaks, row.done):
+    used, asked = row.peak_memory, row.most_memory
+    if used is None or not is_whole(row.memory, row):
         return Gauge(None, f"?/{asked:g} GB" if asked else "-")
     if not asked:
         return Gauge(None, f"{gb_text(used)} GB")

@@ -22,11 +22,9 @@ from grain.cli.top.tables.overview import (
 from grain.cli.top.tables.tasks import TOO_FEW, cause_key, causes, queue_key
 from grain.cli.verdict.rules import (
     MOST,
-    FunctionUse,
     Lost,
     alike,
     cannot_start,
-    is_whole,
     lost_workers,
     too_many_cores,
 )
@@ -117,23 +115,19 @@ def _alike(answer: OverviewAnswer) -> Iterator[LiveFinding]:
 
 
 def _too_many(answer: OverviewAnswer) -> Iterator[LiveFinding]:
-    uses = []
-    for mission in answer.missions:
-        for row in () if mission.outlook is None else mission.outlook.functions:
-            measured = row.measured if is_whole(row.measured, row.done) else 0
-            use = FunctionUse(
-                *(clean(row.function), row.core_seconds, row.request, measured),
-                *(row.busy, row.busiest),
-            )
-            uses.append((use, function_key(mission, row)))
+    rows = [
+        (row, function_key(mission, row))
+        for mission in answer.missions
+        for row in (() if mission.outlook is None else mission.outlook.functions)
+    ]
     totals = [
         {kind: amount(part) or 0.0 for kind, part in worker.total.items()}
         for worker in answer.workers
     ]
-    found = too_many_cores([use for use, _ in uses], totals, tense="present")
+    found = too_many_cores([row for row, _ in rows], totals, tense="present")
     if found is not None:
         text, most = found
-        yield LiveFinding(text, "functions", next(key for use, key in uses if use is most))
+        yield LiveFinding(clean(text), "functions", next(key for row, key in rows if row is most))
 
 
 def _lost(answer: OverviewAnswer) -> Iterator[LiveFinding]:
