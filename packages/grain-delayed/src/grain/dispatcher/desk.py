@@ -67,11 +67,13 @@ class News(NamedTuple):
 
     Attributes:
         stops: attempts under way that are cancelled.
+        recalls: attempts that have not begun, and may not as they were handed over.
         in_charge: False if another dispatcher has taken over, or the folder was removed.
         busy: True if there are jobs that have not ended.
     """
 
     stops: list[TaskAttempt]
+    recalls: list[TaskAttempt]
     in_charge: bool
     busy: bool
 
@@ -180,7 +182,10 @@ class Desk:
             self._view_due = ended + max(1.0, _VIEW_SHARE * (ended - now))
         in_charge = self._is_in_charge()
         stops, self._stops = self._stops, []
-        return News(stops, in_charge, self.plan.has_jobs)
+        # By name, as a run that is called back after its program began would be lost. One that
+        # begins from now on sees the wish by itself.
+        recalls = [one for one in self.plan.take_recalls() if not self.has_begun(one)]
+        return News(stops, recalls, in_charge, self.plan.has_jobs)
 
     def _may_run_elsewhere(self, start: TaskAttempt, run: Run) -> bool:
         """Return True if another worker of an attempt that was handed back may not have ended it.

@@ -234,12 +234,36 @@ class TaskInput(NamedTuple):
         return cls(entry, tuple(values), tuple(command))
 
 
+class JobUpdate(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The properties of a job that a wish replaces; None leaves one as it is.
+
+    Attributes:
+        timeout, priority, after: as of `Job`. A task that runs only takes a shorter limit.
+        after_any: as of `Job`, with `after`.
+    """
+
+    timeout: float | None = None
+    priority: int | None = None
+    after: tuple[Dependency, ...] | None = None
+    after_any: bool = False
+
+    def applied(self, job: Job) -> Job:
+        """Return a job with these properties."""
+        return msgspec.structs.replace(
+            job,
+            timeout=job.timeout if self.timeout is None else self.timeout,
+            priority=job.priority if self.priority is None else self.priority,
+            after=job.after if self.after is None else self.after,
+            after_any=job.after_any if self.after is None else self.after_any,
+        )
+
+
 class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A request by a user for jobs that are in the queue.
 
     Attributes:
         what: ``"hold"``, ``"release"``, ``"cancel"``; ``"again"``: run again what has ended, or
-            only what has failed (`only_failed`), and end what runs; ``"signal"``.
+            only what has failed (`only_failed`), and end what runs; ``"signal"``; ``"update"``.
         jobs: first and last number of each range of jobs.
         tasks: ranges of tasks of the one job; empty for all.
         attempt: of ``"again"``: the attempt that may be made, so one more than the last; a task
@@ -251,9 +275,10 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         signal_to: which processes get it.
         step: the number of the step that gets it, and no other process; None for the job. SIGKILL
             ends a step as a cancellation does.
+        update: of ``"update"``: the new properties; for some tasks of an array only a time limit.
     """
 
-    what: Literal["hold", "release", "cancel", "again", "signal"]
+    what: Literal["hold", "release", "cancel", "again", "signal", "update"]
     jobs: tuple[tuple[int, int], ...]
     tasks: tuple[tuple[int, int], ...] = ()
     attempt: int = 0
@@ -264,6 +289,7 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     signal: int = 0
     signal_to: Receivers = "steps"
     step: int | None = None
+    update: JobUpdate | None = None
 
     def concerns(self, number: int, task: int | None) -> bool:
         """Return True if it is for a task of a job.
@@ -288,6 +314,15 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return self.concerns(number, task) and (
             self.what == "cancel" or (self.what == "again" and attempt < self.attempt)
         )
+
+    def recalls(self, number: int, task: int | None) -> bool:
+        """Return True if a task that was handed out, and has not begun, may not begin as it is.
+
+        Args:
+            number: the job's.
+            task: that of the task; None if the job is not an array.
+        """
+        return self.what in ("hold", "update") and self.concerns(number, task)
 
 
 class ProcessRecord(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):

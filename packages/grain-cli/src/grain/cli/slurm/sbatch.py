@@ -165,12 +165,11 @@ def _after_namesakes(queue: Queue, job: Job) -> Job:
     """Return a job that waits for all earlier ones of its name that have not ended."""
     from msgspec.structs import replace
 
+    from grain.cli.slurm.reading import after_namesakes
     from grain.queue.book import Book
-    from grain.queue.records import Dependency
 
-    entries = Book.read(queue).open_entries()
-    jobs = tuple(one.number for one in entries if one.job.name == job.name)
-    return replace(job, after=(*job.after, *[Dependency(jobs=jobs, until="any")] * bool(jobs)))
+    book = Book.read(queue)
+    return replace(job, after=(*job.after, *after_namesakes(book, job.name, book.next_job)))
 
 
 def around(here: Here) -> SubmittedFrom:

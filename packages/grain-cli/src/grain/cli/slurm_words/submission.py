@@ -397,8 +397,11 @@ def _begin(given: Mapping[str, str], now: float) -> float:
 
 
 def _nice(given: Mapping[str, str]) -> int:
-    text = given.get("nice", "0") or "100"
-    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else 0
+    try:
+        return values.nice_value(given.get("nice", "0"))
+    except ValueError:
+        text = f"Invalid --nice value, out of range (+/- {values.MOST_NICE})"
+        raise BadUse(f"sbatch: error: {text}", 255) from None
 
 
 def _open_mode(given: Mapping[str, str]) -> str:
