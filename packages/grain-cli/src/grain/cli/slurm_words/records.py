@@ -44,7 +44,7 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
         f"AccrueTime={facts.time(facts.eligible)}",
         f"StartTime={facts.time(start)} EndTime={facts.time(end)} Deadline=N/A",
         f"Partition={facts.partition} AllocNode:Sid={job.host}:0",
-        "ReqNodeList=(null) ExcNodeList=(null)",
+        f"ReqNodeList={facts.option('nodelist')} ExcNodeList={facts.option('exclude')}",
         f"NodeList={facts.nodelist or '(null)' if facts.state != 'PENDING' else ''}",
         *([f"BatchHost={node}"] * bool(node)),
         f"NumNodes={facts.nodes} {numbers} ReqB:S:C:T=0:0:*:*",

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _SHOWN = (
     "account", "partition", "qos", "comment", "wckey", "dependency", "nice", "gres", "constraint",
-    "licenses",
+    "licenses", "nodelist", "exclude",
 )  # fmt: skip
 # Kept for the variables of the job.
 _TOLD = (
@@ -48,10 +48,8 @@ _REFUSED = {
     "container": ("Unsupported option", "containers are not started here: do so in the script"),
     "deadline": ("Requested time limit is invalid (missing or exceeds some limit)",
                  "--deadline is not supported"),
-    "exclude": ("Invalid node name specified", "jobs cannot choose their nodes"),
     "export-file": ("Unsupported option", "--export-file is not supported: use --export"),
-    "nodefile": ("Invalid node name specified", "jobs cannot choose their nodes"),
-    "nodelist": ("Invalid node name specified", "jobs cannot choose their nodes"),
+    "nodefile": ("Invalid node name specified", "no file of hosts is read: use --nodelist"),
     "reboot": ("Access/permission denied", "nodes are not rebooted"),
     "reservation": ("Requested reservation is invalid", "Grain has no reservations"),
 }  # fmt: skip
@@ -268,7 +266,38 @@ def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> di
         request["Licences"] = _licences(given["licenses"])
     if "constraint" in given:
         request["Token"] = _feature(given["constraint"])
+    if "nodelist" in given or "exclude" in given:
+        request["Host"] = _hosts(given, nodes)
     return request
+
+
+def _hosts(given: Mapping[str, str], nodes: int) -> object:
+    """Return the host that is wanted, or those that are not.
+
+    Raises:
+        JobRefused: it is written otherwise, or it asks for several hosts.
+    """
+    named: dict[str, list[str]] = {}
+    for option in ("nodelist", "exclude"):
+        try:
+            found = values.hosts(given.get(option, ""))
+        except BadUse as error:
+            raise JobRefused("Invalid node name specified", str(error)) from None
+        named[option] = [name.partition(".")[0] for name in found]
+        if option in given and not (found and all(re.fullmatch(r"[\w.-]+", one) for one in found)):
+            why = f"--{option}={given[option]}: write hosts, as n1 or n[1-4]"
+            raise JobRefused("Invalid node name specified", why)
+    wanted, avoided = named["nodelist"], named["exclude"]
+    if set(wanted) & set(avoided):
+        why = "a host is in --nodelist and in --exclude"
+        raise JobRefused("Invalid node name specified", why)
+    if len(wanted) > 1 or (wanted and nodes > 1):
+        raise JobRefused(
+            "Requested node configuration is not available",
+            "a job on several workers takes any that fit: name one host in --nodelist, for a job on "
+            "one, or in --exclude those that it does not take",
+        )
+    return wanted[0] if wanted else {"exclude": avoided}
 
 
 def _is_exclusive(given: Mapping[str, str]) -> bool:
