@@ -19,6 +19,7 @@ from grain.queue.book import Book
 from grain.queue.errors import CannotWrite
 from grain.queue.folder import Queue
 from grain.queue.notes.steps import StepRecord, note_steps
+from grain.queue.records import Begun
 from grain_testkit.programs import run
 
 if TYPE_CHECKING:
@@ -385,6 +386,53 @@ def test_updates_that_make_no_sense_are_refused_as_by_slurm(site: SlurmSite) -> 
     }.items():
         assert ("", text, 1) == site.answer("scontrol", "update", *words.split()), words
     assert ("", "", 1) == site.answer("scontrol", "-Q", "update", "JobId=99", "Nice=5")
+
+
+def test_a_job_has_a_deadline(site: SlurmSite) -> None:
+    at = time.time() + 3600
+    site.submit("--deadline=now+1hour", "--wrap=x")
+    site.submit("--deadline=now+1hour", "-t", "30", "--begin=now+10", "--wrap=x")
+    deadlines = [site.queue.job(number).deadline for number in (1, 2)]
+    assert all(at <= one <= time.time() + 3600 for one in deadlines)
+    shown = time.strftime("Deadline=%Y-%m-%dT%H:%M:%S\n", time.localtime(deadlines[0]))
+    assert shown in site.out("scontrol", "show", "job", "1")
+    # As the dispatcher cancels it.
+    cancelled = Begun(at=time.time(), host="h", cancelled="--deadline")
+    assert site.queue.cancel_waiting(2, [(None, 1)], cancelled)
+    asked = ("-h", "-t", "all", "-o", "%i %T %t %r %N")
+    assert "2 DEADLINE DL DeadLine \n" in site.out("squeue", *asked)
+    assert "" == site.out("squeue", *asked[:1], "-t", "CA")
+    assert "2 " in site.out("squeue", *asked[:1], "-t", "DL")
+    assert "2|DEADLINE|0:0\n" == site.out(
+        "sacct", "-n", "-P", "-X", "-j", "2", "-o", "JobID,State,ExitCode"
+    )
+    # Without a limit, it has the time until then.
+    begun = Begun(at=deadlines[0] - 90.5, host="n7", worker="w", pid=1)
+    assert site.queue.begin(1, None, 1, begun)
+    assert "1 R 1:30\n" == site.out("squeue", "-h", "-t", "R", "-o", "%i %t %l")
+    site.end(1, how="timeout")
+    assert "1 DEADLINE DeadLine\n" == site.out("squeue", "-h", "-t", "DL", "-o", "%i %T %r", "-j1")
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "status"),
+    [
+        ("--deadline=now-1hour", "sbatch: error: Batch job submission failed: Requested time limit "
+         "is invalid (missing or exceeds some limit)\n"
+         "sbatch: (Grain) --deadline=now-1hour is over", 1),
+        ("--deadline=garbage", "Invalid time specification (pos=0): garbage\n"
+         "sbatch: error: Invalid --deadline specification", 255),
+        ("--deadline=", "sbatch: error: Invalid --deadline specification", 255),
+        ("--deadline=now+1hour --begin=now+2hour",
+         "sbatch: error: Incompatible begin and deadline time specification", 1),
+    ],
+)  # fmt: skip
+def test_wrong_deadlines_are_refused_as_by_slurm(
+    site: SlurmSite, words: str, text: str, status: int
+) -> None:
+    found = site.answer("sbatch", *words.split(), "--wrap=x")
+    assert ("", status) == (found.out, found.status)
+    assert text == found.err.partition("; the system's sbatch")[0]
 
 
 def test_tasks_in_brackets_stand_in_lists(site: SlurmSite) -> None:

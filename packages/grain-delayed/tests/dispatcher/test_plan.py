@@ -379,6 +379,30 @@ def test_a_kind_of_request_without_room_leaves_the_others_alone() -> None:
     assert [one.number for one in plan.starts(0.0, lambda _: 1)] == [1]
 
 
+def test_what_cannot_end_by_its_deadline_is_overdue_also_when_it_was_handed_over() -> None:
+    job = Job(name="opt", at=0.0, host="h", user="ann", directory="/", deadline=100.0)
+    model = Model()
+    limits = {1: 0.0, 2: 30.0, 3: 30.0, 4: 0.0}
+    model.jobs = {one: msgspec.structs.replace(job, timeout=limit) for one, limit in limits.items()}
+    model.jobs[4] = msgspec.structs.replace(model.jobs[4], held=True)
+    book, plan = model.read()
+    assert (100.0 - 60.0, 100.0 - 30.0) == (model.jobs[1].latest_begin, model.jobs[2].latest_begin)
+    assert 40.0 == plan.next_time()
+    assert [1, 2] == [one.number for one in plan.starts(39.0, lambda kind: 1)]
+    assert set() == plan.overdue
+    plan.starts(40.0, lambda _: 0)
+    assert {1, 4} == plan.overdue
+    plan.overdue.clear()
+    assert [] == plan.starts(70.0, lambda _: 5)
+    assert {2, 3} == plan.overdue
+    plan.overdue.clear()
+    wish = Wish(what="release", jobs=((4, 4),))
+    book.entries[4].add_wish(wish)
+    plan.wish(wish)
+    assert [] == plan.starts(70.0, lambda _: 5)
+    assert 4 in plan.overdue
+
+
 def test_a_job_that_is_updated_waits_among_those_of_its_new_kind() -> None:
     job = Job(name="opt", at=0.0, host="h", user="ann", directory="/", timeout=60.0)
     model = Model()

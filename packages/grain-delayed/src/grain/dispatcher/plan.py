@@ -61,6 +61,9 @@ class Plan:
         # Attempts that were handed over and have not begun as far as is known, and may not as they
         # are: their task is held, or updated.
         self._recalls: list[TaskAttempt] = []
+        # Jobs with tasks that may wait and cannot end by their deadline any more; whoever has
+        # cancelled them takes the job out.
+        self.overdue: set[int] = set()
         # Tasks to be cancelled, as they can never begin; None for all of a job.
         self._invalid: list[tuple[int, int | None]] = []
         # Jobs of which a task may wait that is cancelled: by a wish, or since its attempt came to
@@ -96,6 +99,7 @@ class Plan:
             return
         turn = self._jobs[entry.number] = _Turn(entry, self._kind_of(entry.job))
         self._note_dependencies(turn)
+        self._note_deadline(turn)
         if any(wish.what == "cancel" for wish in entry.wishes):
             self._cancelled.add(entry.number)
         self._reopen(turn)
@@ -110,6 +114,10 @@ class Plan:
                     self._by_task[other].add(turn.entry.number)
                 elif dependency.task is not None:
                     self._of_one[other].add(turn.entry.number)
+
+    def _note_deadline(self, turn: _Turn) -> None:
+        if turn.job.deadline:
+            heapq.heappush(self._at, (turn.job.latest_begin, turn.entry.number))
 
     def wish(self, wish: Wish) -> list[TaskAttempt]:
         """Handle a wish; return the attempts that are under way and are to end."""
@@ -150,6 +158,7 @@ class Plan:
         self._forget_dependencies(turn)
         turn.job, turn.kind = turn.entry.job, self._kind_of(turn.entry.job)
         self._note_dependencies(turn)
+        self._note_deadline(turn)
 
     def take_recalls(self) -> list[TaskAttempt]:
         """Return attempts that were handed over and may not begin as they are."""
@@ -210,6 +219,8 @@ class Plan:
             number = heapq.heappop(self._at)[1]
             if number in self._jobs:
                 self._reopen(self._jobs[number])
+                if self._jobs[number].job.latest_begin <= now:
+                    self.overdue.add(number)  # also those that were handed over
         starts: list[TaskAttempt] = []
         left = {kind: room(kind) for kind, jobs in self._open.items() if jobs}
         while firsts := [(self._open[kind][0], kind) for kind in left if left[kind] > 0]:
@@ -269,6 +280,10 @@ class Plan:
             standing = entry.standing(task, now, dependency, len(turn.active))
             if standing.state != "PENDING":
                 continue
+            if standing.reason != "held" and entry.job_of(task).latest_begin <= now:
+                self.overdue.add(entry.number)
+                turn.put_back(task)
+                return None
             if not standing.reason:
                 turn.active[task] = standing.attempt
                 return TaskAttempt(entry.number, task, standing.attempt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -12,8 +13,13 @@ from grain.eventlog.usage import Usage
 VERSION = 1
 """The version of the format; a folder of another one is refused."""
 
+_LEAST = 60.0  # seconds that a job without a time limit has before its deadline, as in Slurm
+
 UNREADABLE = (msgspec.MsgspecError, ValueError)
 """The errors of a file that this Grain cannot decode; ValueError: of text that is not UTF-8."""
+
+DEADLINE = "--deadline"
+"""Who has cancelled a task that could not end in time any more."""
 
 KILL = "kill-on-invalid-dep"
 """The option of a job that is cancelled if what it waits for can never be."""
@@ -125,6 +131,8 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         after: all must hold before a task of it begins.
         after_any: True if one of `after` is enough.
         not_before: Unix seconds before which it does not begin; 0 for none.
+        deadline: Unix seconds by which it ends; it is cancelled if its time limit is longer than
+            what is left, and a job without one gets what is left as its limit. 0 for none.
         held: True if it is submitted on hold.
         retries: how often a task that failed runs again.
         halt: the number of failed tasks after which the others are cancelled; 0 for any number.
@@ -167,6 +175,7 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     after: tuple[Dependency, ...] = ()
     after_any: bool = False
     not_before: float = 0.0
+    deadline: float = 0.0
     held: bool = False
     retries: int = 0
     halt: int = 0
@@ -184,6 +193,11 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     def first_choice(self) -> dict[str, object]:
         """The resources that it asks for on each node; of alternatives those of the first one."""
         return first_choice(self.request)[1]
+
+    @property
+    def latest_begin(self) -> float:
+        """Unix seconds from which on it may not begin, as it could not end in time."""
+        return self.deadline - (self.timeout or _LEAST) if self.deadline else math.inf
 
     @property
     def nodes(self) -> int:

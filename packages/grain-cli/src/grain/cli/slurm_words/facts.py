@@ -5,6 +5,8 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from grain.cli.queue.tasks import TaskRow
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
@@ -60,6 +62,12 @@ class SlurmTask(TaskRow):
         cancelled = standing.state == "RUNNING" and entry.asked(task).cancelled is not None
         self.state = state_of(standing, cancelled=cancelled)
         self.reason = reason_of(standing, dispatched=dispatched, block=block)
+        if self.job.deadline and not self.job.timeout and self.run is not None:
+            # It has had the time until then as its limit.
+            left = self.job.deadline - self.run.began
+            self.job = msgspec.structs.replace(self.job, timeout=left)
+            if self.state == "TIMEOUT":
+                self.state, self.reason = "DEADLINE", "DeadLine"
         self.steps: Sequence[SlurmStep] = ()
 
     @property

@@ -42,7 +42,8 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
         f"RunTime={long_span(facts.elapsed)} TimeLimit={limit} TimeMin=N/A",
         f"SubmitTime={facts.time(job.at)} EligibleTime={facts.time(facts.eligible)}",
         f"AccrueTime={facts.time(facts.eligible)}",
-        f"StartTime={facts.time(start)} EndTime={facts.time(end)} Deadline=N/A",
+        f"StartTime={facts.time(start)} EndTime={facts.time(end)} "
+        f"Deadline={facts.time(job.deadline, 'N/A')}",
         f"Partition={facts.partition} AllocNode:Sid={job.host}:0",
         f"ReqNodeList={facts.option('nodelist')} ExcNodeList={facts.option('exclude')}",
         f"NodeList={facts.nodelist or '(null)' if facts.state != 'PENDING' else ''}",

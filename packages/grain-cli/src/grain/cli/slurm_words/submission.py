@@ -46,8 +46,6 @@ _REFUSED = {
     "bbf": ("Burst Buffer request invalid", "Grain has no burst buffers"),
     "cluster-constraint": ("Invalid feature specification", "Grain has one cluster"),
     "container": ("Unsupported option", "containers are not started here: do so in the script"),
-    "deadline": ("Requested time limit is invalid (missing or exceeds some limit)",
-                 "--deadline is not supported"),
     "export-file": ("Unsupported option", "--export-file is not supported: use --export"),
     "nodefile": ("Invalid node name specified", "no file of hosts is read: use --nodelist"),
     "reboot": ("Access/permission denied", "nodes are not rebooted"),
@@ -126,6 +124,7 @@ def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOpt
         after=after.after or None if after else None,
         after_any=(after.any_of or None) if after else None,
         not_before=_begin(given, around.now) or None,
+        deadline=_deadline(given, around.now) or None,
         held=hold or None,
         priority=-_nice(given) or None,
         requeue=False if "no-requeue" in given else None,
@@ -412,17 +411,33 @@ def _after(text: str) -> values.DependencyList:
 
 
 def _begin(given: Mapping[str, str], now: float) -> float:
-    if "begin" not in given:
+    at = _moment(given, "begin", now)
+    return at if at > now else 0.0
+
+
+def _deadline(given: Mapping[str, str], now: float) -> float:
+    at = _moment(given, "deadline", now)
+    if at and at <= now:
+        raise JobRefused(
+            "Requested time limit is invalid (missing or exceeds some limit)",
+            f"--deadline={given['deadline']} is over",
+        )
+    if at and _begin(given, now) > at:
+        raise BadUse("sbatch: error: Incompatible begin and deadline time specification", 1)
+    return at
+
+
+def _moment(given: Mapping[str, str], option: str, now: float) -> float:
+    """Return the time that an option gives, in Unix seconds; 0 for none."""
+    if option not in given:
         return 0.0
     try:
-        at = values.begin_time(given["begin"], now)
+        return values.begin_time(given[option], now)
     except ValueError:
-        raise BadUse(
-            f"Invalid time specification (pos=0): {given['begin']}\n"
-            "sbatch: error: Invalid --begin specification",
-            255,
-        ) from None
-    return at if at > now else 0.0
+        text = f"sbatch: error: Invalid --{option} specification"
+        if given[option]:
+            text = f"Invalid time specification (pos=0): {given[option]}\n{text}"
+        raise BadUse(text, 255) from None
 
 
 def _nice(given: Mapping[str, str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
 import trio
 
 from grain import GVAR
@@ -154,7 +156,7 @@ class NotRun(Exception):
 
 
 class _Recalled(Exception):
-    """The error of an attempt whose task was held or updated since it was handed out."""
+    """The error of an attempt that may not begin as it was handed out; the text says why."""
 
 
 class AttemptEnd(NamedTuple):
@@ -210,8 +212,8 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
         if not await trio.to_thread.run_sync(runner.begin):
             return AttemptEnd("taken")
         _OPENED.set(runner.opened)
-    except _Recalled:
-        return AttemptEnd("not begun", "it was held or updated meanwhile", passing=True)
+    except _Recalled as error:
+        return AttemptEnd("not begun", str(error), passing=True)
     except NotSynced:
         # It has begun for all others, and must not run: the host may forget that in a crash.
         await runner.end(runner.returned())
@@ -300,7 +302,12 @@ class _Runner:
         self._timeout = self._job.timeout if self._what.timeout is None else self._what.timeout
         self._look()
         if self._recall is not None:
-            raise _Recalled
+            raise _Recalled("it was held or updated meanwhile")
+        if self._job.deadline:
+            now = time.time()
+            if msgspec.structs.replace(self._job, timeout=self._timeout).latest_begin <= now:
+                raise _Recalled("it could not end in time")
+            self._timeout = min(self._timeout or math.inf, self._job.deadline - now)
         # Before the receipt: if it cannot be written now, the attempt has not begun.
         self._script = self._queue.script(self._job)
         me = this_process()
