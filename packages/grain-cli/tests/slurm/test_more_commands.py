@@ -18,7 +18,7 @@ from grain.eventlog.usage import Usage
 from grain.queue.book import Book
 from grain.queue.errors import CannotWrite
 from grain.queue.folder import Queue
-from grain.queue.notes.steps import StepRecord, note_steps
+from grain.queue.notes.steps import SCRIPT, StepRecord, note_steps
 from grain.queue.records import Begun
 from grain_testkit.programs import run
 
@@ -200,7 +200,7 @@ def test_words_of_scontrol_may_be_short_and_in_any_case(
     assert site.out("scontrol", *words.split()) == site.out("scontrol", *long.split()) != ""
 
 
-@pytest.mark.parametrize("command", ["sstat", "sattach", "sbcast", "sprio", "sreport"])
+@pytest.mark.parametrize("command", ["sattach", "sbcast", "sprio", "sreport"])
 def test_commands_that_there_are_not_say_so(site: SlurmSite, command: str) -> None:
     found = site.answer(command, "-j", "1")
     assert found.status == 1
@@ -386,6 +386,60 @@ def test_updates_that_make_no_sense_are_refused_as_by_slurm(site: SlurmSite) -> 
     }.items():
         assert ("", text, 1) == site.answer("scontrol", "update", *words.split()), words
     assert ("", "", 1) == site.answer("scontrol", "-Q", "update", "JobId=99", "Nice=5")
+
+
+def test_what_steps_use_that_run(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    site.submit("-a1-2", "--wrap=x")
+    site.begin(1)
+    site.begin(2, 1)
+    step = StepRecord(0, "xtb", 2, 2, ("n7",), 1.0, cpu=130.0, memory=0.053358592)
+    other = StepRecord(1, "y", 1, 1, ("n7",), 1.0)
+    ended = StepRecord(2, "z", 1, 1, ("n7",), 1.0, ended=2.0)
+    script = StepRecord(SCRIPT, "batch", 1, 1, ("n7",), 1.0, cpu=140.0, memory=0.1)
+    note_steps(site.queue, 1, None, 1, [step, other, ended, script])
+    note_steps(site.queue, 2, 1, 1, [step])
+    assert site.out("sstat", "-j", "1").splitlines() == [
+        "JobID            MaxRSS MaxRSSNode     AveRSS     AveCPU   NTasks ",
+        "------------ ---------- ---------- ---------- ---------- -------- ",
+        "1.0              52108K         n7     52108K   00:01:05        2 ",
+    ]
+    form = ("-P", "-n", "-o", "JobID,maxrss,avecpu")
+    assert "1.0|52108K|00:01:05\n" == site.out("sstat", "1.0", *form)
+    assert "1.batch|97656K|00:02:20\n1.0|52108K|00:01:05\n1.1|0|00:00:00\n" == site.out(
+        "sstat", "-a", "-j", "1", *form
+    )
+    assert "1.batch|97656K|00:02:20\n" == site.out("sstat", "-j", "1.batch", *form)
+    assert "2_1.0|52108K|00:01:05\n" == site.out("sstat", "-j", "2", *form)
+    assert "1.0|53358592|\n" == site.out("sstat", "-np", "--noconvert", "-j1", "-oJobID,MaxRSS")
+    # The script is no step of srun.
+    assert ["1.0", "1.1", "2_1.0", "1.batch", "2_1.batch"] == sorted(
+        (line.split()[0] for line in site.out("squeue", "-hs").splitlines()),
+        key=lambda name: ("batch" in name, name),
+    )
+    assert "1|1.batch|1.0|1.1|1.2" == "|".join(
+        site.out("sacct", "-nP", "-j", "1", "-o", "JobID").split()
+    )
+    assert "TRESUsageInAve" in site.out("sstat", "-e")
+
+
+def test_what_does_not_run_has_nothing_for_sstat(site: SlurmSite) -> None:
+    """Such is success to Slurm."""
+    site.submit("--wrap=x")
+    for words, text in {
+        "-j 1": "sstat: error: No steps running for job 1",
+        "-j 1.7": "sstat: error: StepId=1.7 not found running.",
+        "-j 99": "sstat: error: couldn't get steps for job 99",
+    }.items():
+        assert ("", text, 0) == site.answer("sstat", "-n", *words.split())
+    for words, text in {
+        "": "sstat: error: You didn't give me any jobs to stat.",
+        "-j abc": "sstat: fatal: Bad job/step specified: abc",
+        "-j 1 -o foo": 'sstat: error: Invalid field requested: "foo"',
+        "-j 1 -o State": 'sstat: error: Invalid field requested: "State"',
+        "-i -j 1": "sstat: error: (Grain) --pidformat is not supported",
+    }.items():
+        assert ("", text, 1) == site.answer("sstat", *words.split())
 
 
 def test_a_job_has_a_deadline(site: SlurmSite) -> None:

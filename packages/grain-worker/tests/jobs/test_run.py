@@ -29,6 +29,7 @@ from grain.queue.book import Book
 from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
+from grain.queue.notes.steps import SCRIPT, steps_of
 from grain.queue.records import ArraySpec, Begun, Ended, Job, JobUpdate, TaskInput, Wish
 from grain.queue.selectors import plain_number
 from grain.resource import ZERO, Cores, GPUs, Identities, Member, Memory, RootAllocation
@@ -227,6 +228,24 @@ async def test_a_job_without_a_limit_ends_at_its_deadline(
     ended = queue.ended(number, None, 1)
     assert ended is not None
     assert "timeout" == ended.how
+
+
+async def test_what_a_script_uses_is_noted_while_it_runs(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grain.worker.jobs.run._MEASURE", 0.05)
+    number = submit(queue, work, "sh", "-c", "until [ -e go ]; do sleep 0.02; done")
+
+    async def see() -> None:
+        while not (found := steps_of(queue, number, None, 1)):
+            await trio.sleep(0.02)
+        assert (SCRIPT, "batch", 0.0) == (found[0].step, found[0].name, found[0].ended)
+        assert 0 < found[0].memory < 1
+        (work / "go").touch()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(see)
+        assert 0 == (await ran(queue, number)).status
 
 
 async def test_the_limit_with_which_an_attempt_was_handed_out_counts(

@@ -109,6 +109,23 @@ async def test_a_signal_that_finds_nothing_is_sent_again_for_ten_seconds(
     assert 29.9 < times[-1] < 30.3
 
 
+async def test_what_a_job_uses_is_looked_at_ever_more_rarely(
+    attempt: Attempt, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = list[float]()
+    began = trio.current_time()
+
+    def look(_: object) -> list[None]:
+        times.append(trio.current_time() - began)
+        return []
+
+    monkeypatch.setattr(run, "usages_now", look)
+    await attempt.run(14400.0)
+    assert [30.0, 60.0, 90.0] == pytest.approx(times[:3])
+    assert 600 < times[-1] - times[-2] < 720  # a twentieth of four hours
+    assert len(times) < 100
+
+
 async def test_an_end_that_cannot_be_noted_is_tried_again_ever_more_rarely(
     attempt: Attempt, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

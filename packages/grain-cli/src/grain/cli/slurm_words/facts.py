@@ -293,11 +293,18 @@ class SlurmStep(NamedTuple):
     state: str
 
     @classmethod
-    def of_script(cls, task: SlurmTask, run: Run) -> SlurmStep:
-        """Return the step that is the script of a task, in an attempt that has begun."""
+    def of_script(
+        cls, task: SlurmTask, run: Run, measured: StepRecord | None = None
+    ) -> SlurmStep:
+        """Return the step that is the script of a task, in an attempt that has begun.
+
+        Args:
+            measured: what it has used so far, if that was noted.
+        """
+        used = run if measured is None or run.how else measured
         noted = StepRecord(
-            0, "batch", 1, task.cores_each, (task.node,), run.began, task.ended, cpu=run.cpu,
-            memory=run.memory,
+            0, "batch", 1, task.cores_each, (task.node,), run.began, task.ended, cpu=used.cpu,
+            memory=used.memory,
         )  # fmt: skip
         ended = run.how in ("cancelled", "timeout")
         return cls(task, "batch", noted, "0:15" if ended else task.exit_code, task.accounted_state)

@@ -23,7 +23,7 @@ from grain.inputs.warning import STOPPED_SOFTLY, parse_warning
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue, read_format
-from grain.queue.notes.steps import StepRecord, note_steps
+from grain.queue.notes.steps import SCRIPT, StepRecord, note_steps
 from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
 from grain.resource import SLOTS, THREADS
@@ -49,8 +49,10 @@ from grain.worker.jobs.variables import (
 )
 from grain.worker.processes.account import RunAccount, attempt_of
 from grain.worker.processes.environment import allocated
+from grain.worker.processes.fork_server_client import ForkServerClient
 from grain.worker.processes.mpi import members
 from grain.worker.processes.sweep import own_mark
+from grain.worker.processes.usage_now import usages_now
 from grain.worker.processes.warning import EarlyWarning, send
 from grain.worker.runner.runner import signal_behind
 from grain.worker.runner.services import programs_were_told_to_end, worker_ends
@@ -73,6 +75,7 @@ _LOOK = 5.0  # seconds between two looks for wishes
 _TRUSTED = 5.0  # seconds for which the way to a queue is not checked again
 _SEND_AGAIN = 0.2  # seconds until a signal that found nothing is sent again
 _SENT_FOR = 10.0  # seconds for which it is
+_MEASURE = 30.0  # seconds between two looks at what a job uses, at least, as in Slurm
 _NOTED_AFTER = 0.2  # seconds until what a step does is noted
 _RETRY = 1.0  # seconds until a receipt is tried again, at first
 _RETRY_LATER = 60.0  # after some time
@@ -387,6 +390,7 @@ class _Runner:
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(self._watch, call, desk, nursery, scope)
+            nursery.start_soon(self._measure, call, desk, note)
             try:
                 if warning is None:
                     done = await run_program_call(call, timeout, check=True, scope=scope)
@@ -553,6 +557,28 @@ class _Runner:
         """Note steps, for display; without effect if that is not possible."""
         with suppress(OSError):
             note_steps(self._queue, *self._key, steps)
+
+    async def _measure(
+        self, call: ProgramCall, desk: StepDesk, note: Callable[[StepRecord], object]
+    ) -> None:
+        """Note now and then what the script and its steps use, ever more rarely."""
+        began, most = trio.current_time(), 0.0
+        host, cpus = socket.gethostname().partition(".")[0], len(allocated(GVAR.res))
+        while True:
+            # Each time is a line in a file.
+            await trio.sleep(max(_MEASURE, (trio.current_time() - began) / 20))
+            programs = ForkServerClient.programs_of_this_run()
+            pids = [one.supervisor.pid for one in programs if one.request is call.request]
+            for usage in await trio.to_thread.run_sync(usages_now, pids):
+                if usage is not None:
+                    most = max(most, usage.memory)
+                    note(
+                        StepRecord(
+                            SCRIPT, "batch", 1, cpus, (host,), self._began, cpu=usage.cpu,
+                            memory=most,
+                        )
+                    )  # fmt: skip
+            await desk.measure()
 
     async def _watch(
         self, call: ProgramCall, desk: StepDesk, nursery: trio.Nursery, scope: trio.CancelScope
