@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from grain.resource import Capacity, Cores, Host, Insufficient, Memory, Resource, Token, resource_kind
+from grain.resource import (
+    Capacity,
+    Cores,
+    Host,
+    Insufficient,
+    Memory,
+    Resource,
+    Token,
+    resource_kind,
+)
 from grain.resource.testing import check_kind
 from grain_testkit.seats import Seats
 

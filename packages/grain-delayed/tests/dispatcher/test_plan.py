@@ -388,7 +388,7 @@ def test_what_cannot_end_by_its_deadline_is_overdue_also_when_it_was_handed_over
     book, plan = model.read()
     assert (100.0 - 60.0, 100.0 - 30.0) == (model.jobs[1].latest_begin, model.jobs[2].latest_begin)
     assert 40.0 == plan.next_time()
-    assert [1, 2] == [one.number for one in plan.starts(39.0, lambda kind: 1)]
+    assert [1, 2] == [one.number for one in plan.starts(39.0, lambda _: 1)]
     assert set() == plan.overdue
     plan.starts(40.0, lambda _: 0)
     assert {1, 4} == plan.overdue

@@ -136,8 +136,7 @@ class Plan:
                 self._recalls += [
                     TaskAttempt(number, task, attempt)
                     for task, attempt in turn.active.items()
-                    if wish.recalls(number, task)
-                    and len(turn.entry.runs.get(task, ())) < attempt
+                    if wish.recalls(number, task) and len(turn.entry.runs.get(task, ())) < attempt
                 ]
                 if wish.what == "cancel":
                     self._cancelled.add(number)

@@ -19,7 +19,7 @@ UNREADABLE = (msgspec.MsgspecError, ValueError)
 """The errors of a file that this Grain cannot decode; ValueError: of text that is not UTF-8."""
 
 DEADLINE = "--deadline"
-"""Who has cancelled a task that could not end in time any more."""
+"""The name in which a task is cancelled that could not end in time any more."""
 
 KILL = "kill-on-invalid-dep"
 """The option of a job that is cancelled if what it waits for can never be."""

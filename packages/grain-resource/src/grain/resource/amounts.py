@@ -505,7 +505,7 @@ class Host(_Label):
 
     Attributes:
         names: the hosts.
-        exclude: those that are no good.
+        exclude: the hosts that it does not take.
 
     Raises:
         TypeError: a name is not a str.

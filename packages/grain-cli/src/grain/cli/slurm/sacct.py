@@ -132,9 +132,7 @@ def _separator(parsed: Parsed) -> str:
     return ""
 
 
-def _ended(
-    columns: list[Column[accounts.Line]], parsed: Parsed
-) -> list[Column[accounts.Line]]:
+def _ended(columns: list[Column[accounts.Line]], parsed: Parsed) -> list[Column[accounts.Line]]:
     """Return columns of which the last one has nothing behind it, if that is asked for."""
     if not parsed.has("parsable2"):
         return columns
@@ -255,29 +253,38 @@ def sstat(words: list[str], here: Here) -> SlurmAnswer:
     steps: list[SlurmStep] = []
     errors = []
     for word in named:
-        try:
-            meant = listing.meant(word)
-        except ValueError:
-            raise CommandFailed(f"sstat: fatal: Bad job/step specified: {word}") from None
-        entry = None if listing.book is None else listing.book.entries.get(meant.job)
-        if entry is None:
-            errors.append(f"sstat: error: couldn't get steps for job {word}")
-            continue
-        found: list[SlurmStep] = []
-        for facts in listing.tasks([entry], meant.has):
-            running = listing.running_steps([facts], [meant])
-            if not meant.step:
-                # The script is last here, and first in Slurm, which shows it only with all steps.
-                script, first = running[-1:], running[:-1][:1]
-                running = [*script, *running[:-1]] if parsed.has("allsteps") else first
-            found += running
-        if not found and meant.step:
-            errors.append(f"sstat: error: StepId={word} not found running.")
-        elif not found:
-            errors.append(f"sstat: error: No steps running for job {word}")
+        found, none = _running(listing, word, every=parsed.has("allsteps"))
         steps += found
+        errors += [f"sstat: error: {none}"] * bool(none)
     text = fields(columns, steps, heads=not parsed.has("noheader"), rule=not separator)
     return SlurmAnswer("".join(f"{line}\n" for line in text), "\n".join(errors))
+
+
+def _running(listing: Listing, word: str, *, every: bool) -> tuple[list[SlurmStep], str]:
+    """Return the steps that run and that a word means, and why there are none.
+
+    Args:
+        every: True for all steps of a job, False for the first one of srun.
+
+    Raises:
+        CommandFailed: the word makes no sense.
+    """
+    try:
+        meant = listing.meant(word)
+    except ValueError:
+        raise CommandFailed(f"sstat: fatal: Bad job/step specified: {word}") from None
+    entry = None if listing.book is None else listing.book.entries.get(meant.job)
+    if entry is None:
+        return [], f"couldn't get steps for job {word}"
+    found: list[SlurmStep] = []
+    for facts in listing.tasks([entry], meant.has):
+        running = listing.running_steps([facts], [meant])
+        if not meant.step:
+            # The script is last here, and first in Slurm, which shows it only with all steps.
+            running = [*running[-1:], *running[:-1]] if every else running[:-1][:1]
+        found += running
+    none = f"StepId={word} not found running." if meant.step else f"No steps running for job {word}"
+    return found, "" if found else none
 
 
 def seff(words: list[str], here: Here) -> SlurmAnswer:

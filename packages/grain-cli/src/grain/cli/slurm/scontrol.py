@@ -67,8 +67,8 @@ _OTHER_ENTITIES = {
     "nodename": 1, "partitionname": 1, "reservationname": 1, "stepid": 2, "slurmctlddebug": 1,
 }  # fmt: skip
 _NO_ENTITY = (
-    "No valid entity in update command\nInput line must include \"NodeName\", "
-    "\"PartitionName\", \"Reservation\", \"JobId\", or \"SlurmctldDebug\""
+    'No valid entity in update command\nInput line must include "NodeName", '
+    '"PartitionName", "Reservation", "JobId", or "SlurmctldDebug"'
 )
 
 

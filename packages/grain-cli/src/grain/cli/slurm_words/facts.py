@@ -293,9 +293,7 @@ class SlurmStep(NamedTuple):
     state: str
 
     @classmethod
-    def of_script(
-        cls, task: SlurmTask, run: Run, measured: StepRecord | None = None
-    ) -> SlurmStep:
+    def of_script(cls, task: SlurmTask, run: Run, measured: StepRecord | None = None) -> SlurmStep:
         """Return the step that is the script of a task, in an attempt that has begun.
 
         Args:

@@ -293,8 +293,8 @@ def _hosts(given: Mapping[str, str], nodes: int) -> object:
     if len(wanted) > 1 or (wanted and nodes > 1):
         raise JobRefused(
             "Requested node configuration is not available",
-            "a job on several workers takes any that fit: name one host in --nodelist, for a job on "
-            "one, or in --exclude those that it does not take",
+            "a job on several workers takes any that fit: name in --nodelist the one host of a job "
+            "on one, or in --exclude those that it does not take",
         )
     return wanted[0] if wanted else {"exclude": avoided}
 
