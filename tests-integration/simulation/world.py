@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from simulation.peers import SimulatedPeer, SimulatedRun
 
-MOST_STEPS = 20_000  # twice what the busiest seeds need
+MOST_STEPS = 50_000  # twice what the busiest seeds need
 
 PATIENCE = 30 * GRACE
 """Seconds without an outcome, from the calm on, within which everything has to come to its end.

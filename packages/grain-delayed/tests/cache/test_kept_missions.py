@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from grain.delayed import delayed, each, mission
+from grain.head import TaskCancelled
 from grain.resource import Cores
 from grain_testkit.kept_calls import CALLS, again, square
 
@@ -135,3 +136,32 @@ async def test_on_other_workers(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         async with mission() as second:
             assert Result(2) == await (remote @ Cores(1))([], "b")
             assert 0 == second.executor.statistics().done
+
+
+async def test_a_call_of_a_shielded_clean_up_is_cancelled_as_others_are(tmp_path: Path) -> None:
+    """Another call was not resolved when the mission was cancelled."""
+
+    @delayed(cache_hfn="args")
+    async def forever(_: int) -> None:
+        await trio.sleep_forever()
+
+    @delayed(cache_hfn="args")
+    async def tidy(x: int) -> int:
+        return x
+
+    cancelled = []
+    with trio.fail_after(60), trio.CancelScope() as scope:
+        async with mission(Cores(2), config_file=False, cache=str(tmp_path / "cache")):
+            (forever @ Cores(1))(1)
+            try:
+                scope.cancel()
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.testing.wait_all_tasks_blocked()
+                    try:
+                        await (tidy @ Cores(1))(2)
+                    except TaskCancelled:
+                        cancelled.append(True)
+
+    assert [True] == cancelled

@@ -311,17 +311,19 @@ def test_successes_and_retries_are_no_failures(queue: Queue) -> None:
     assert cancelled_tasks(queue) == list(range(3, 11))
 
 
-def test_what_a_user_runs_again_counts_anew(queue: Queue, halting_job: Job) -> None:
+@pytest.mark.parametrize("later", [1.0, -2.0])
+def test_what_a_user_runs_again_counts_anew(queue: Queue, halting_job: Job, later: float) -> None:
+    """Also if the clocks of workers are behind that of the user."""
     desk = Desk(queue)
     desk.read_all([fail(queue, 1, at=1.0), fail(queue, 2, at=2.0)])
     desk.look()
     wish = Wish(what="again", jobs=((1, 1),), attempt=2, at=3.0)
     queue.wish(msgspec.structs.replace(wish, tasks=((1, 1), (3, 9))))
     desk.look()
-    desk.read_all([fail(queue, 1, 2, at=4.0)])
+    desk.read_all([fail(queue, 1, 2, at=3.0 + later)])
     desk.look()
     assert [TaskAttempt(1, 3, 2)] == desk.plan.starts(now=0.0, room=lambda _: 1)
-    desk.read_all([fail(queue, 3, 2, at=5.0)])
+    desk.read_all([fail(queue, 3, 2, at=3.5 + later)])
     desk.look()
     for task in range(4, 10):
         assert queue.attempts(1, task)[1].begun.cancelled == "--halt fail=2"

@@ -44,6 +44,24 @@ async def test_objects_come_when_they_can_be_awaited_without_waiting(
             assert given is expected
 
 
+async def test_tasks_that_share_an_iterator_have_each_object_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with mission(Cores(9), config_file=False):
+        completed = as_completed((sleep @ Cores(1))(seconds) for seconds in range(1, 6))
+        seen: list[float] = []
+
+        async def consume() -> None:
+            async for r_ in completed:
+                seen.append(await r_)
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(consume)
+        assert [1, 2, 3, 4, 5] == seen
+
+
 async def test_a_failed_object_is_yielded_and_raises_when_awaited(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

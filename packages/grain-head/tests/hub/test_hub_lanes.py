@@ -192,6 +192,20 @@ def test_a_task_whose_number_need_not_ascend_comes_once(harness: HubHarness) -> 
     assert [7] == [lease.task for lease in harness.sent("w", Lease)]
 
 
+def test_a_task_whose_number_need_not_ascend_leaves_smaller_numbers_to_come(
+    harness: HubHarness,
+) -> None:
+    """A loop that submits faster than they leave has some that are yet to leave."""
+    harness.worker("w", 4)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, 9)
+    harness.send(mission, Submit(12, 0, F, late=1), payload=b"")
+    harness.submit(mission, 10, 11)
+
+    assert [9, 12, 10, 11] == [lease.task for lease in harness.sent("w", Lease)]
+
+
 def test_a_lane_whose_worker_runs_out_of_its_time_does_not_outlive_it(
     harness: HubHarness,
 ) -> None:
@@ -261,6 +275,22 @@ def test_one_lane_ends_for_each_task_that_waits_the_longest_served_first(
     assert [] == harness.sent("w", Recall)
 
 
+def test_nothing_is_due_when_the_last_lane_has_ended_within_its_slice(
+    harness: HubHarness,
+) -> None:
+    """Who decides again when it is due would do so without end."""
+    mission, other = two_missions(harness)
+    wait_for(harness, mission, 1)
+    [lane] = harness.sent("w", Lease)
+    harness.submit(other, 1)
+    assert harness.now + SLICE == pytest.approx(harness.hub.lanes.due)
+
+    harness.send("w", harness.ended(lane), payload=b"")
+
+    assert [1] == [lease.task for lease in harness.sent("w", Lease)]
+    assert math.inf == harness.hub.lanes.due
+
+
 def test_a_task_of_the_same_request_ends_a_lane_and_another_lane_of_it_does_not(
     harness: HubHarness,
 ) -> None:
@@ -271,6 +301,28 @@ def test_a_task_of_the_same_request_ends_a_lane_and_another_lane_of_it_does_not(
     assert [] == harness.sent("w", Recall)
     harness.submit(mission, 3)
     assert [Recall(lane.attempt)] == harness.sent("w", Recall)
+
+
+def test_a_lane_beside_what_is_reserved_has_its_slice() -> None:
+    """Else it would end before it has had a call, and the next one would take its place."""
+    harness = HubHarness(max_overtakes=2)
+    mission, other = two_missions(harness, 4)
+    harness.send(mission, Request(1, {"Cores": 2}, 0))
+    harness.send(other, Request(1, {"Cores": 3}, 0))
+    harness.send(mission, Submit(1, 1, F), payload=b"")
+    harness.send(other, Submit(1, 1, F), payload=b"")
+    harness.submit(mission, 2, 3)
+    [_, *brief] = harness.sent("w", Lease)
+    [worker] = harness.hub.scheduler.workers.values()
+    assert worker.reservation is not None
+    for lease in brief:
+        harness.send("w", harness.ended(lease), payload=b"")
+
+    wait_for(harness, mission, 4, 5)
+    [lane] = harness.sent("w", Lease)
+    harness.wait(SLICE / 2)
+    assert (lane.task, []) == (4, harness.sent("w", Recall))
+    assert harness.now + SLICE / 2 == pytest.approx(harness.hub.lanes.due)
 
 
 def test_a_higher_priority_waits_for_no_slice(harness: HubHarness) -> None:

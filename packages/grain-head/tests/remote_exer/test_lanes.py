@@ -323,7 +323,7 @@ def test_a_runner_that_cannot_connect_has_the_mission_listen_for_others_and_then
     for _ in range(60):
         mission.traffic.on_ended(0.001)
     assert not mission.lanes.far
-    for now, pause in ((0.0, 0.1), (10.0, 600.0)):
+    for now, pause in ((0.0, 0.0), (10.0, 600.0)):
         number = mission.ask(now)
         mission.start(number, now)
         payload = msgspec.msgpack.encode(LaneOutcome(unreachable=True))
@@ -331,7 +331,7 @@ def test_a_runner_that_cannot_connect_has_the_mission_listen_for_others_and_then
         mission.lanes.on_news(now)
         assert mission.lanes.far
         submit_alone(mission.traffic, ALONE)
-        assert not mission.traffic.wants_lane(now + 0.9 * pause)
+        assert mission.traffic.wants_lane(now + 0.9 * pause) == (not pause)
         assert mission.traffic.wants_lane(now + pause)
 
 
@@ -692,9 +692,9 @@ def test_lanes_that_wait_are_retracted_when_nothing_is_held(mission: Mission) ->
 def test_held_calls_go_to_the_scheduler_if_there_are_no_lanes_for_them(
     mission: Mission, why: str
 ) -> None:
+    mission.lanes.far = True
     tasks = flood(mission, 3)
     [asked] = mission.mail(Submit)
-    mission.lanes.far = True
     if why == "they are long":
         for _ in range(60):
             mission.traffic.on_ended(1.0)
@@ -710,6 +710,40 @@ def test_held_calls_go_to_the_scheduler_if_there_are_no_lanes_for_them(
     assert [(n, late) for late, n in enumerate(tasks, 1)] == [
         (one.task, one.late) for one in mission.mail(Submit)
     ]
+
+
+def test_calls_stay_held_until_runners_have_had_all_ways(mission: Mission) -> None:
+    """However many lanes were asked for by the first way, which is within the kernel."""
+    mission.traffic.on_ended(0.02, 60)
+    tasks = flood(mission, 200)
+    mission.lanes.take_back(0.0)
+    lanes = [one.task for one in mission.mail(Submit)]
+    assert len(lanes) > 1
+    unreachable = msgspec.msgpack.encode(LaneOutcome(unreachable=True))
+    for lane in lanes:
+        mission.start(lane)
+        mission.session.on_message(Resolved(lane, "value"), unreachable)
+        mission.lanes.on_news(0.0)
+
+    assert {0} == {mission.session.aboard[task] for task in tasks}
+    [again, *_] = mission.mail(Submit)
+    assert (again.function, again.waits) == (LANE, True)
+    mission.start(again.task)
+    mission.session.on_message(Resolved(again.task, "value"), unreachable)
+    mission.lanes.on_news(0.0)
+    assert set(tasks) == {one.task for one in mission.mail(Submit)}
+
+
+def test_what_is_reported_of_held_calls_covers_them_whatever_their_urgency() -> None:
+    traffic = CallTraffic()
+    for task, urgency in ((3, 0.0), (4, -1.0), (5, 2.0), (6, -3.0)):
+        traffic.hold(task, urgency)
+        assert traffic.first_held <= 3
+        assert traffic.last_held == task
+
+    traffic.held.clear()
+    traffic.hold(9, 0.0)
+    assert (traffic.first_held, traffic.last_held) == (9, 9)
 
 
 def test_held_calls_are_no_tasks_of_the_next_scheduler_and_ask_it_for_lanes(

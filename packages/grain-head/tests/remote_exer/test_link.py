@@ -59,7 +59,7 @@ from grain.remote_exer import MissionSession, RemoteExecutor
 from grain.remote_exer.session import taken
 from grain.resource import Cores
 from grain.worker import Call
-from grain.worker.messages import TIME_OVER, Disconnect, Outlived
+from grain.worker.messages import LANE, TIME_OVER, Disconnect, Outlived
 from grain.worker.payload import Payloads
 from grain_testkit.kept_lines import KeptLines
 from grain_testkit.submitted_tasks import remote_task
@@ -130,6 +130,47 @@ def sent_so_far(head: FramedChannel, end: socket.socket) -> list[int]:
         while wire := end.recv(1 << 20, socket.MSG_DONTWAIT):
             sent += [m.task for m, _ in head._decoder.feed(wire) if isinstance(m, Submit)]
     return sent
+
+
+async def test_lanes_that_end_with_a_connection_are_asked_for_again_at_the_next_one() -> None:
+    """Before the scheduler has said anything on it, and so before any look at the lanes."""
+    heads_send, heads = trio.open_memory_channel[FramedChannel](9)
+
+    @asynccontextmanager
+    async def connect(_: str) -> AsyncGenerator[WireChannel]:
+        ours, theirs = socket.socketpair()
+        heads_send.send_nowait(channel_over(theirs))
+        async with channel_over(ours) as channel:
+            yield channel
+
+    async def lanes_until_synced(head: FramedChannel) -> list[int]:
+        numbers: list[int] = []
+        while True:
+            for message, _ in await head.receive():
+                if isinstance(message, Submit) and message.function == LANE:
+                    numbers.append(message.task)
+                    if message.waits:
+                        return numbers
+
+    with trio.fail_after(60):
+        async with RemoteExecutor(connect=connect) as executor:
+            executor.submit(Cores(1), nothing)
+            lanes = executor._lanes
+            lanes.invitation = lambda: b"the way"
+            lanes.traffic[0].on_ended(0.001, 10)
+            async with await heads.receive() as head:
+                held = lanes.hold(lanes.traffic[0], remote_task(0, b"f", b""), 0.0)
+                executor._link.wake()
+                [lane] = await lanes_until_synced(head)
+            async with await heads.receive() as head:
+                [another] = await lanes_until_synced(head)
+                lanes.look(trio.current_time())
+                assert [another] == list(lanes.traffic[0].lanes)
+                head.post([(Retracted(task), None) for task in (1, another)])
+                assert lanes.cancel(held)
+                executor._on_lanes()
+
+    assert another > lane
 
 
 async def test_a_mission_that_is_cancelled_while_it_is_entered_ends() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from grain.head.scheduler.apart import FIRST, LEFT_OUT, ApartWorkers
 from grain.head.testing import Cluster
@@ -84,6 +88,49 @@ def test_a_gang_starts_where_most_of_the_workers_have_failed_with_two_others(due
 
     assert 3 in members(cluster, gang)
     assert 2 == len(members(cluster, gang))
+
+
+_PAIRS = st.sets(st.sampled_from([*combinations(range(7), 2)]))
+
+
+@given(before=_PAIRS, failed=_PAIRS, order=st.permutations(range(7)), count=st.integers(2, 6))
+@example(
+    before={(1, 2), (0, 3)},
+    failed={(0, 1), (1, 3), (4, 5), (4, 6), (5, 6)},
+    order=[1, 0, 2, 3, 4, 5, 6],
+    count=4,
+)
+def test_as_many_are_chosen_as_can_be_together_whatever_their_order(
+    before: set[tuple[int, int]], failed: set[tuple[int, int]], order: list[int], count: int
+) -> None:
+    """Those that failed before go last, and may be together again."""
+    apart = ApartWorkers()
+    for one, other in before:
+        apart.on_failed(one, other, "", 0.0)
+    for one, other in failed:
+        apart.on_failed(one, other, "", FIRST / 2)
+    apart.on_time(FIRST)
+    most = max(
+        size
+        for size in range(count + 1)
+        for some in combinations(range(7), size)
+        if failed.isdisjoint(combinations(some, 2))
+    )
+
+    members = apart.choose(order, count, lambda one: one, order)
+
+    assert most == len(members)
+    assert failed.isdisjoint(combinations(sorted(members), 2))
+
+
+def test_workers_of_two_networks_are_together_with_those_of_their_own() -> None:
+    apart = ApartWorkers()
+    for one, other in product(range(0, 24, 2), range(1, 24, 2)):
+        apart.on_failed(one, other, "", 0.0)
+
+    members = apart.choose(range(24), 12, lambda one: one, range(24))
+
+    assert members in ([*range(0, 24, 2)], [*range(1, 24, 2)])
 
 
 def test_a_worker_is_not_alone_any_more_when_one_of_the_others_has_left() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import marshal
+import math
 import os
 import pickle
 import re
@@ -323,6 +324,8 @@ async def test_the_error_of_a_failed_start_has_the_reason(
         (["true"], {"threads": 0}, "threads must be"),
         (["true"], {"grace": -1}, "grace must be"),
         (["true"], {"stdout": STDOUT}, "only stderr"),
+        (["true"], {"timeout": -1}, "timeout=-1: write a number"),
+        (["true"], {"timeout": math.nan}, "timeout=nan: write a number"),
     ],
 )
 async def test_arguments_that_no_program_can_have_are_refused(

@@ -36,11 +36,13 @@ def halting(entry: Entry) -> Wish | None:
     if cancelled:
         return None
     if since:
-        failed = sum(
-            runs[-1].ended > since and outcome(runs[-1]) not in ("COMPLETED", "CANCELLED")
-            for task, runs in entry.runs.items()
-            if entry.standing(task, 0.0).state not in ("PENDING", "RUNNING")
-        )
+        failed = 0
+        for task, runs in entry.runs.items():
+            last, granted = runs[-1], entry.asked(task).granted
+            # By the attempt that the user has asked for, where there is one, as clocks differ.
+            again = last.attempt >= granted if granted else last.ended > since
+            ended = entry.standing(task, 0.0).state not in ("PENDING", "RUNNING")
+            failed += again and ended and outcome(last) not in ("COMPLETED", "CANCELLED")
         if failed < most:
             return None
     have = "has" if failed == 1 else "have"

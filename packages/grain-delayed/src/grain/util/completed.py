@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class AsCompleted(Generic[T]):
-    """The async iterator that `as_completed` returns; it can be iterated once."""
+    """The async iterator that `as_completed` returns; it can be iterated once.
+
+    Several tasks may iterate it together: each object comes to one of them.
+    """
 
     def __init__(self, dos: list[Delayed[T]]) -> None:
         self._left = len(dos)
@@ -52,9 +55,12 @@ class AsCompleted(Generic[T]):
             self._checked = True
         waits = not self._ready.items
         while not self._ready.items:
-            self._ready.event = event_here()
-            await self._ready.event.wait()
+            if not self._left:  # another task has had the last one meanwhile
+                raise StopAsyncIteration
+            await self._ready.wait()
         self._left -= 1
+        if not self._left:
+            self._ready.wake()
         do = self._ready.items.popleft()
         if waits and (tasks := tasks_behind([do._node])):
             waited_for(max(tasks, key=lambda task: task.number))
@@ -73,12 +79,25 @@ class _Ready(Generic[T]):
 
     def __init__(self) -> None:
         self.items: deque[Delayed[T]] = deque()
-        self.event: trio.Event | asyncio.Event | None = None
+        self._waiters: list[trio.Event | asyncio.Event] = []
 
     def add(self, do: Delayed[T]) -> None:
         self.items.append(do)
-        if self.event is not None:
-            self.event.set()
+        self.wake()
+
+    async def wait(self) -> None:
+        """Wait until one more is ready, or none is left; it may be another task's by then."""
+        event = event_here()
+        self._waiters.append(event)
+        try:
+            await event.wait()
+        finally:
+            self._waiters.remove(event)
+
+    def wake(self) -> None:
+        """Wake all that wait."""
+        for event in self._waiters:
+            event.set()
 
 
 @overload

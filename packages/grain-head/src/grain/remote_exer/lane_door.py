@@ -112,6 +112,8 @@ class LaneDoor:
                 while True:
                     await nursery.start(self._serve, door)
         except OSError as error:
+            if self._far == far:  # else another one has its place
+                self._door = None
             _log.info("no lanes: this host cannot listen: %s", error.strerror)
             self._lanes.on_no_way(trio.current_time())
             self._on_change()

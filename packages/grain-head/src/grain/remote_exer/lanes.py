@@ -127,8 +127,8 @@ class CallTraffic:
     """
 
     __slots__ = (
-        "_alone", "_ended", "_not_before", "_pause", "_span", "held", "holding", "idle", "lanes",
-        "last_held", "pace", "plain", "refused",
+        "_alone", "_ended", "_not_before", "_pause", "_span", "_urgent", "held", "holding", "idle",
+        "lanes", "last_held", "pace", "plain", "refused",
     )  # fmt: skip
 
     def __init__(self, *, plain: bool = True) -> None:
@@ -143,6 +143,7 @@ class CallTraffic:
         self.lanes: dict[int, Lane] = {}
         self.idle: list[Lane] = []
         self.held: list[tuple[float, int]] = []
+        self._urgent = False
         self.last_held = 0
 
     def on_submitted(self, waiting: int, running: int) -> None:
@@ -163,11 +164,18 @@ class CallTraffic:
         self._span = seconds if span is None else span + (seconds - span) * _WEIGHT
         self._ended += count
 
+    def hold(self, task: int, urgency: float) -> None:
+        """Record that a call is held."""
+        if not self.held:
+            self._urgent = False
+        self._urgent = self._urgent or urgency != 0
+        heappush(self.held, (-urgency, task))
+        self.holding, self.last_held = True, max(self.last_held, task)
+
     @property
     def first_held(self) -> int:
-        """A number that none of the calls that are held is less than, if none is urgent."""
-        urgency, first = self.held[0]
-        return first if not urgency else 1
+        """A lower bound for the numbers of the calls that are held."""
+        return 1 if self._urgent else self.held[0][1]
 
     @property
     def brief(self) -> bool:
@@ -207,9 +215,9 @@ class CallTraffic:
         self._not_before = now + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
-    def on_unreachable(self, now: float, *, far: bool) -> None:
-        """Ask for no lane, until runners have another way; for long if they have had all ways."""
-        self._not_before = now + (_UNREACHABLE if far else self._pause)
+    def on_unreachable(self, now: float) -> None:
+        """Ask for no lane for long: runners have had all ways."""
+        self._not_before = now + _UNREACHABLE
 
     def on_open(self) -> None:
         """Ask again soon when a lane is refused: this one was not."""
@@ -228,6 +236,7 @@ class Lane:
 
     Args:
         waits: True for one that waits for room, False for one that is lent.
+        far: as `MissionLanes.far`, when it was asked for: by which way its runner tries to come.
 
     Attributes:
         calls: the calls that it has, in their order, each with the bytes of its arguments; the
@@ -243,16 +252,23 @@ class Lane:
     """
 
     __slots__ = (
-        "_functions", "bytes", "calls", "connection", "crashes", "idle_since", "number", "open",
-        "over", "paused", "since", "traffic", "unconfirmed", "waits",
+        "_functions", "bytes", "calls", "connection", "crashes", "far", "idle_since", "number",
+        "open", "over", "paused", "since", "traffic", "unconfirmed", "waits",
     )  # fmt: skip
 
     def __init__(
-        self, number: int, traffic: CallTraffic, now: float, *, waits: bool = False
+        self,
+        number: int,
+        traffic: CallTraffic,
+        now: float,
+        *,
+        waits: bool = False,
+        far: bool = False,
     ) -> None:
         self.number = number
         self.traffic = traffic
         self.waits = waits
+        self.far = far
         self.connection: Connection | None = None
         self._functions: set[bytes] = set()
         self.calls: dict[int, int] = {}
@@ -360,8 +376,7 @@ class MissionLanes:
     def hold(self, traffic: CallTraffic, record: RemoteTask, now: float) -> int:
         """Keep a call for a lane; return the number of the task."""
         task = self._session.hold(record)
-        heappush(traffic.held, (-record.urgency, task))
-        traffic.holding, traffic.last_held = True, task
+        traffic.hold(task, record.urgency)
         if traffic.idle or len(traffic.held) <= 1 or not len(traffic.held) % _AT_ONCE:
             self.tend(traffic, now)
         return task
@@ -394,7 +409,8 @@ class MissionLanes:
         traffic = self.traffic[request]
         traffic.on_asked()
         number = self._session.open_lane(request, invitation, waits=waits)
-        self._lanes[number] = traffic.lanes[number] = Lane(number, traffic, now, waits=waits)
+        lane = Lane(number, traffic, now, waits=waits, far=self.far)
+        self._lanes[number] = traffic.lanes[number] = lane
         return number
 
     def ask_for(self, record: RemoteTask, invitation: bytes, now: float) -> int:
@@ -501,10 +517,7 @@ class MissionLanes:
             self._session.end_held(task)
             return
         self._session.leave(task)
-        traffic = lane.traffic
-        traffic.last_held = max(traffic.last_held, task)
-        heappush(traffic.held, (-record.urgency, task))
-        traffic.holding = True
+        lane.traffic.hold(task, record.urgency)
 
     # ---- connections
 
@@ -606,7 +619,7 @@ class MissionLanes:
     def on_no_way(self, now: float) -> None:
         """Record that no runner can connect to this process."""
         for traffic in self.traffic:
-            traffic.on_unreachable(now, far=True)
+            traffic.on_unreachable(now)
             self.tend(traffic, now)
 
     def report(self, now: float) -> None:
@@ -639,8 +652,10 @@ class MissionLanes:
             self._on_ended(lane, ended, payload, now)
         if not lane.open:
             if outcome.unreachable:
-                # If it cannot connect within this kernel, it may from elsewhere.
-                lane.traffic.on_unreachable(now, far=self.far)
+                # If it cannot connect within this kernel, it may from elsewhere: calls stay held
+                # for the next lanes, which have another invitation. Many may have had the first.
+                if lane.far:
+                    lane.traffic.on_unreachable(now)
                 self.far = True
             elif over.ending == "crashed" and not (lane.waits and over.crashes):
                 lane.traffic.on_refused(now)

@@ -224,6 +224,7 @@ class SchedulerLink:
             )
         if disconnect.because == "replaced":
             self._session.rename(secrets.token_hex(8))
+            self._take([])  # see `_serve`
             self._on_event(Remark(_REPLACED))
             return _AGAIN
         self._report(disconnect.why)
@@ -258,6 +259,9 @@ class SchedulerLink:
 
     async def _serve(self, channel: WireChannel) -> None:
         self._session.on_connected()
+        # What that has ended is handed over at once: until then others take lanes for open, or for
+        # waiting, of which the session has no record any more.
+        self._take([])
         self._channel = channel
         self.state = LinkState.CONNECTED
         self.joined.set()

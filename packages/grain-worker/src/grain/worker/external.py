@@ -229,8 +229,7 @@ async def run_external(
     it left running in the background is ended likewise, and a cancellation meanwhile does not
     take its result away. When the calling process is killed, so are the programs.
     """
-    if timeout is not None and not isinstance(timeout, Real):
-        raise TypeError(f"timeout={timeout!r}: write a number of seconds, as in timeout=60")
+    _check_timeout(timeout)
     if isinstance(memory_signs, str):
         raise TypeError(f"memory_signs={memory_signs!r}: write a list of texts")
     call = ProgramCall(
@@ -297,8 +296,7 @@ async def run_on_members(
             output. Subclasses as of `run_external`.
         ValueError, TypeError: for arguments that no program can have.
     """
-    if timeout is not None and not isinstance(timeout, Real):
-        raise TypeError(f"timeout={timeout!r}: write a number of seconds, as in timeout=60")
+    _check_timeout(timeout)
     if output is not None and not callable(output):
         raise TypeError(
             f"output={output!r}: write a function of the member's number, as members may share "
@@ -518,6 +516,15 @@ def _check_types(
         raise TypeError(f"grace={grace!r}: write a number of seconds, as in grace=10")
     if threads is not None and not isinstance(threads, Integral):
         raise TypeError(f"threads={threads!r}: write a number, as in threads=1")
+
+
+def _check_timeout(timeout: object) -> None:
+    if timeout is None:
+        return
+    if not isinstance(timeout, Real):
+        raise TypeError(f"timeout={timeout!r}: write a number of seconds, as in timeout=60")
+    if not float(timeout) >= 0:  # nor a number at all
+        raise ValueError(f"timeout={timeout!r}: write a number of seconds that is not negative")
 
 
 class ProgramCall:

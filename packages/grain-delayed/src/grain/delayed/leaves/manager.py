@@ -437,8 +437,9 @@ class LeafManager:
                 await self._all_resolved.wait()
             self._all_resolved = None
         except trio.Cancelled:
-            # The executor resolves the leaves that it has; nothing else resolves the others.
-            self._cancelled = True
+            # The executor resolves the leaves that it has; nothing else resolves the others. The
+            # next leaf, of a clean-up that is shielded, has another task, which ends like this one.
+            self._cancelled, self._all_resolved = True, None
             for leaf in list(self._backing_off):
                 error = TaskCancelled(f"{name_of(leaf.call.fn)} was cancelled")
                 error.__cause__ = leaf.error

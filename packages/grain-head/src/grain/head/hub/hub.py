@@ -314,8 +314,7 @@ class Hub:
         for link, others in seated:
             self._outgoing.post(link, others)
         self.runs.send_prefetched()
-        if self.lanes.leases:
-            self.lanes.recall(now)
+        self.lanes.recall(now)
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
         """Return the messages to be sent, by link, and to be sent in this order.

@@ -271,7 +271,8 @@ class Missions:
             function = LANE, None  # the same object for all, as records are looked at often
         if message.request not in mission.on_link.requests or function is None:
             raise BadMessage(f"task {message.task} refers to an undefined request or function")
-        if message.task > mission.on_link.last_submitted:
+        # Not by one that is late: tasks of smaller numbers may be on their way.
+        if not message.late and message.task > mission.on_link.last_submitted:
             mission.on_link.last_submitted = message.task
         if mission.retracted:
             mission.retracted.discard(message.task)

@@ -143,7 +143,7 @@ class MissionOnLink:
 
     Attributes:
         requests: the queues for its requests, by number; `Scheduler.current` has what follows one.
-        last_submitted: the largest number of a task that has come.
+        last_submitted: the largest number of a task that has come, of those whose numbers ascend.
         last_late: how many tasks have come whose numbers need not ascend.
         outlook: how far the mission is, as it estimates itself; None if it has not said so.
         unschedulable: the requests that were looked at, each with the last message about it.

@@ -16,7 +16,8 @@ import math
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
 T = TypeVar("T")
 
@@ -25,6 +26,8 @@ FIRST, MOST = 10.0, 3600.0
 
 LEFT_OUT = 600.0
 """Seconds for which a worker is left out that has failed with two others."""
+
+_TRIES = 100  # of which each looks at all that are apart from others
 
 
 class _Failed(NamedTuple):
@@ -119,15 +122,18 @@ class ApartWorkers:
         left_out: Container[int],
     ) -> list[T]:
         partners = self._partners
-        chosen: list[T] = []
-        numbers: set[int] = set()
-        for one in sorted(workers, key=lambda one: len(partners.get(number(one), ()))):
-            own = number(one)
-            apart = own in left_out or not numbers.isdisjoint(self._apart.get(own, ()))
-            if len(chosen) < count and not apart:
-                chosen.append(one)
-                numbers.add(own)
-        return chosen
+        able = sorted(
+            (one for one in workers if number(one) not in left_out),
+            key=lambda one: len(partners.get(number(one), ())),
+        )
+        order = {number(one): one for one in able}
+        foes = {own: self._apart[own] & order.keys() for own in order if own in self._apart}
+        chosen = [own for own in order if not foes.get(own)]
+        if len(chosen) < count:
+            chosen += _independent(
+                [own for own in order if foes.get(own)], count - len(chosen), foes
+            )
+        return [order[own] for own in chosen[:count]]
 
     def reasons(self, now: float) -> list[str]:
         """Return why gangs avoid workers, and for how many more seconds."""
@@ -171,3 +177,39 @@ class ApartWorkers:
         }
         ends = [one.until for one in self._failed.values() if one.until > self._now]
         self.next_end = min([*ends, *self._left_out.values()], default=math.inf)
+
+
+def _independent(
+    workers: Sequence[int], count: int, foes: Mapping[int, AbstractSet[int]]
+) -> list[int]:
+    """Return so many workers of which no two are apart, or the most that there are.
+
+    One after the other would not do: whoever comes first may be apart from two that could be
+    together. So the one with most foes is tried last, and either with it or without. That takes
+    exponential time, but most pairs share no worker, and a worker that has failed with many, as
+    one behind a firewall, settles all of these at once; beyond `_TRIES` the first that can go
+    together have to do.
+    """
+    tries = 0
+
+    def most(left: Sequence[int], wanted: int) -> list[int]:
+        nonlocal tries
+        tries += 1
+        here = set(left)
+        worst = max(left, key=lambda one: len(foes[one] & here), default=None)
+        if worst is None or len(foes[worst] & here) < 2 or tries > _TRIES:
+            # Pairs that share no worker: the first of each.
+            together: list[int] = []
+            for one in left:
+                if foes[one].isdisjoint(together):
+                    together.append(one)
+            return together
+        without = most([one for one in left if one != worst], wanted)
+        if len(without) >= wanted:
+            return without
+        others = [one for one in left if one != worst and one not in foes[worst]]
+        with_it = [worst, *most(others, wanted - 1)]
+        return max(without, with_it, key=len)
+
+    chosen = set(most(workers, count))
+    return [one for one in workers if one in chosen][:count]

@@ -14,8 +14,8 @@ Here a lane is a task like any other, but for these rules:
 3.  While anything waits, all that are lent are recalled: each ends when the call that it has is
     over. One that has waited has a *slice*. When that is over, it is recalled as soon as something
     waits that its worker could serve, but for lanes of its own queue: the longest served first, and
-    one lane for each that waits. What has a higher priority waits for no slice, nor does a task for
-    which the worker is reserved.
+    one lane for each that waits; or for a task for which the worker is reserved. What has a higher
+    priority waits for no slice.
 4.  It is not a task of the user: it does not count as done or failed. Nothing is learned of its
     time, and nothing is sent ahead behind it. Its mission reports the calls that have ended in it,
     and a call that lasts. Displays show a lane as the call that lasts in it. Without one, they show
@@ -149,7 +149,10 @@ class LaneTable:
 
     def recall(self, now: float) -> None:
         """Recall lanes, as far as what waits could have what they hold."""
+        # Also without lanes: one that has ended in its slice has left its end as `due`.
         self.due = math.inf
+        if not self.leases:
+            return
         if not self._anything_waits():
             return
         claims = [
@@ -163,18 +166,32 @@ class LaneTable:
         for lease in self.leases:
             if lease.recalled or lease.revoked:
                 continue
-            task = lease.task
-            if (
-                task is None
-                or not task.course.slices
-                or lease.worker.reserved
-                or self._scheduler.workers[lease.worker.number].reservation is not None
-                or self._settle(lease, claims, now)
-            ):
+            if self._is_to_end(lease, claims, now):
                 # Once on a connection: `Runs.confirm` forgets that when the worker is back, as the
                 # message may be lost.
                 lease.recalled = True
                 self._outgoing.post(lease.worker.link, Recall(lease.attempt))
+
+    def _is_to_end(self, lease: LeaseRecord, claims: list[list[Any]], now: float) -> bool:
+        task = lease.task
+        if task is None or not task.course.slices or lease.worker.reserved:
+            return True
+        reservation = self._scheduler.workers[lease.worker.number].reservation
+        assert lease.scheduler_id is not None
+        # Not at once, as the scheduler lets lanes start that keep no one from the reserved room: if
+        # these ended, others would take their places, and end before they have had a call.
+        if reservation is not None and lease.scheduler_id not in reservation.beside:
+            return self._slice_is_over(lease, reservation.queue, now)
+        return self._settle(lease, claims, now)
+
+    def _slice_is_over(self, lease: LeaseRecord, queue: TaskQueue, now: float) -> bool:
+        """Return True if a lane has had its slice, or need not have it beside what waits."""
+        assert lease.scheduler_id is not None
+        over = lease.began + SLICE
+        if now >= over or queue.priority > self._scheduler.tasks[lease.scheduler_id].queue.priority:
+            return True
+        self.due = min(self.due, over)
+        return False
 
     def _settle(self, lease: LeaseRecord, claims: list[list[Any]], now: float) -> bool:
         """Return True if a lane is to end for something that waits, which is settled with that."""
@@ -188,9 +205,7 @@ class LaneTable:
                 count -= self.waiting[queue]
             if count <= 0 or not queue.open & mask:
                 continue
-            over = lease.began + SLICE
-            if now < over and queue.priority <= own.priority:
-                self.due = min(self.due, over)
+            if not self._slice_is_over(lease, queue, now):
                 continue
             claim[1] -= 1
             return True
