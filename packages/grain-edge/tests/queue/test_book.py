@@ -418,3 +418,18 @@ def test_an_update_has_no_job_wait_for_itself_or_a_later_one(queue: Queue, numbe
     with pytest.raises(BadInput):
         queue.wish(Wish(what="update", jobs=((1, 2),), update=update))
     assert [] == list(queue.wishes_from(1))
+
+
+def test_an_update_holds_for_a_job_that_the_writer_of_the_view_could_not_read(
+    queue: Queue, server: Server
+) -> None:
+    queue.submit(make_job("x", timeout=60.0))
+    queue.wish(Wish(what="update", jobs=((1, 1),), update=JobUpdate(timeout=90.0)))
+    disk = queue.files.disk
+    content = disk.read("jobs/0/1")
+    for there in b"{", content:
+        disk.remove("jobs/0/1")
+        disk.create("jobs/0/1", there)
+        book = Book.read(opened(server))
+        book.write_view()
+    assert ("x", 90.0) == (book.entries[1].job.name, book.entries[1].job.timeout)
