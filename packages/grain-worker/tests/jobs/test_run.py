@@ -211,23 +211,12 @@ async def test_a_time_limit_that_becomes_shorter_ends_what_runs(
 
 
 async def test_what_cannot_end_by_its_deadline_does_not_begin(queue: Queue, work: Path) -> None:
-    late = submit(queue, work, "true", deadline=time.time() + 3600.0, timeout=3700.0)
+    late = submit(queue, work, "true", deadline=time.time() + 1e6, timeout=1.1e6)
     soon = submit(queue, work, "true", deadline=time.time() + 50.0)
     for number in late, soon:
         assert ("not begun", True) == (await run_job(call(queue, number)))[:3:2]
         assert queue.begun(number, None, 1) is None
-    assert "ended" == (await run_job(call(queue, late)._replace(timeout=3500.0))).what
-
-
-async def test_a_job_without_a_limit_ends_at_its_deadline(
-    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("grain.queue.records._LEAST", 0.0)
-    number = submit(queue, work, "sleep", "1000", deadline=time.time() + 0.5)
-    await run_job(call(queue, number))
-    ended = queue.ended(number, None, 1)
-    assert ended is not None
-    assert "timeout" == ended.how
+    assert "ended" == (await run_job(call(queue, late)._replace(timeout=1e5))).what
 
 
 async def test_what_a_script_uses_is_noted_while_it_runs(
