@@ -1,12 +1,12 @@
 """A member of a gang, as a program: ``seat FILE`` or ``root FILES WORDS``; settings are variables.
 
-``GANG_CPUS`` has the CPUs of this member, ``GANG_SILENCE`` the seconds after which one is lost,
-``GANG_LIMIT`` those of a call and ``GANG_SPAN`` those of the whole run, ``GANG_OUTPUT`` a file, and
-``GANG_LAUNCHER`` an MPI flavour and its launcher. Without, the words are the program itself. If it
-is ``members``, they are one on each member, where {number} and {host} stand for its number and the
-address of the root; if it is ``function``, they are a file of Python, a delayed function in it, and
-its arguments. With ``GANG_LEFT``, the root says which processes of that program are left when its
-call has returned.
+``GANG_CPUS`` has the CPUs of this member, ``GANG_MEMORY`` its GB if they are learned,
+``GANG_SILENCE`` the seconds after which one is lost, ``GANG_LIMIT`` those of a call and
+``GANG_SPAN`` those of the whole run, ``GANG_OUTPUT`` a file, and ``GANG_LAUNCHER`` an MPI flavour
+and its launcher. Without, the words are the program itself. If it is ``members``, they are one on
+each member, where {number} and {host} stand for its number and the address of the root; if it is
+``function``, they are a file of Python, a delayed function in it, and its arguments. With
+``GANG_LEFT``, the root says which processes of that program are left when its call has returned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import trio
 
 from grain import GVAR
-from grain.resource import Cores
+from grain.resource import Cores, Memory, Resource
 from grain.worker.call import Call, run_call
 from grain.worker.external import (
     STDOUT,
@@ -37,6 +37,9 @@ from grain.worker.runner.runner import lost_worker
 from grain_testkit.local_processes import process_folders
 
 CPUS = json.loads(os.environ["GANG_CPUS"])
+RES: Resource = Cores(CPUS)
+if "GANG_MEMORY" in os.environ:
+    RES = RES & Memory(float(os.environ["GANG_MEMORY"]), group="learned")
 SILENCE = float(os.environ["GANG_SILENCE"])
 
 
@@ -112,10 +115,10 @@ async def main(*arguments: str) -> None:
         for path in map(Path, place.split(",")):
             while not path.exists():
                 await trio.sleep(0.02)
-            seats.append(Seat(path.name, path.name, Cores(CPUS), path.read_bytes()))
+            seats.append(Seat(path.name, path.name, RES, path.read_bytes()))
         call = Call(lead, (seats, partial(body, words)), {"silence": SILENCE})
     span = float(os.environ.get("GANG_SPAN") or math.inf) if part == "root" else math.inf
-    ended = await run_call(call, Cores(CPUS), part, span, None)
+    ended = await run_call(call, RES, part, span, None)
     assert ended is not None
     error = getattr(ended, "error", "")
     lost = lost_worker(error) if isinstance(error, BaseException) else ""

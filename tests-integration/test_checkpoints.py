@@ -223,6 +223,48 @@ async def interrupted(meeting: Path, call: Call, begun: Callable[[], bool]) -> s
     return str(log)
 
 
+WAITS = "echo $0 > new; mv new begun; until test -e STOP; do sleep 0.05; done"
+
+
+async def on_two_workers(folder: str) -> tuple[int, str, list[str]]:
+    """Run a program that goes on until it is warned; at the second attempt it has nothing to do."""
+    names = [node.name for node in GVAR.res.nodes]
+    if GVAR.last is None:
+        await run_external(["sh", "-c", WAITS, " ".join(names)], cwd=folder, warn="STOP")
+        return 1, "", names
+    return GVAR.attempt, GVAR.last.end, names
+
+
+async def test_a_program_stops_softly_when_the_worker_of_any_member_of_its_gang_ends(
+    tmp_path: Path,
+) -> None:
+    meeting, begun = tmp_path / "edge", tmp_path / "begun"
+    meeting.mkdir(mode=0o700)
+    address = f"edge://{meeting}/meeting"
+
+    def worker(name: str) -> AbstractContextManager[Process]:
+        offer = '{"Cores": 1}'
+        return running("grain.worker", "--url", address, "--res", offer, "--name", name)
+
+    connect = GnawConnector(address, start=False).connect
+    with running("grain.head", "--address", address), trio.fail_after(120):
+        async with RemoteExecutor(address, connect=connect) as executor:
+            executor.submit(2 * Cores(1), on_two_workers, str(tmp_path))
+            with worker("first") as first, worker("second") as second:
+                while not begun.exists():
+                    await trio.sleep(0.05)
+                root, other = begun.read_text().split()
+                ends = {"first": first, "second": second}[other]
+                ends.send_signal(signal.SIGUSR1)
+                while ends.poll() is None:
+                    await trio.sleep(0.05)
+                executor.close()
+                with worker("third"):
+                    [ended] = [ended.unwrap() async for _, ended in executor.results]
+    attempt, how, members = ended
+    assert (2, "stopped", {root, "third"}) == (attempt, how, {*members})
+
+
 def has(text: str, output: Path, count: int) -> bool:
     """Return True if an output has a text so often."""
     return output.exists() and output.read_text().count(text) >= count

@@ -37,7 +37,7 @@ from grain.eventlog.schema import (
     TaskStarted,
     TaskSubmitted,
 )
-from grain.eventlog.usage import RunMember, Usage
+from grain.eventlog.usage import MemberUsage, RunMember, Usage
 from grain.head.gnaw.metrics import Exposition
 from grain.head.messages import AckTasks, Request, Submit, Synced
 from grain.queue.book import Blocks, Book
@@ -84,7 +84,10 @@ def campaign_lines() -> Iterator[AnyLine]:
     yield TaskStarted(time=now + 1, task=9001, worker="n01", members=("n01", "n03"))
     yield RunEnded(
         time=now + 31, task=9001, outcome="value", worker="n01", host="node1", started=now + 1,
-        ended=now + 31, cpus=(0, 1), usage=Usage(user=55.0, peak_memory=1.5, measured_by="cgroup"),
+        ended=now + 31, cpus=(0, 1), usage=Usage(
+            user=100.0, peak_memory=1.5, measured_by="cgroup", programs=2, members=(
+                MemberUsage(user=55.0, peak_memory=0.9, measured_by="cgroup", programs=1),
+                MemberUsage(user=45.0, peak_memory=1.5, measured_by="cgroup", programs=1))),
         members=(RunMember(worker="n01", host="node1", cpus=(0, 1)),
                  RunMember(worker="n03", host="node3", cpus=(2, 3))),
     )  # fmt: skip

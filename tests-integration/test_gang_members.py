@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from gang_hosts import Members, gang_of, on_hosts
+from gang_hosts import MPICH, OPENMPI, Members, gang_of, on_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,77 @@ def test_each_member_may_write_a_file_of_its_own(members: Members) -> None:
     assert [f"a{number} 10.99.0.{number}: " for number in (1, 2, 3)] == printed.splitlines()
     written = [(members.folder / f"out.{number}").read_text() for number in range(3)]
     assert ["a1\n0\n", "a2\n1\n", "a3\n2\n"] == written
+
+
+USED = """
+import sys
+
+from grain import GVAR
+from grain.delayed import delayed
+from grain.worker.external import mpi_prefix, run_external, run_on_members
+
+@delayed
+async def by_members(*_):
+    fill = "kept = b'x' * (10**8 * {})"
+    done = await run_on_members(lambda number: [sys.executable, "-c", fill.format(number)])
+    return usage_of(done=[one.peak_memory for one in done])
+
+@delayed
+async def by_mpirun(flavour, launcher):
+    words = [*mpi_prefix(flavour, launcher=launcher), "true"]
+    done = await run_external(words, threads=1)
+    return usage_of(done=[one.peak_memory for one in done.usage.members])
+
+def usage_of(done):
+    usage = GVAR.usage
+    each = [one.peak_memory for one in usage.members]
+    assert each == done, (each, done)
+    assert all(one.programs and one.cpu for one in usage.members), usage
+    assert round(usage.cpu, 6) == round(sum(one.cpu for one in usage.members), 6), usage
+    assert not usage.outputs, usage
+    assert usage.peak_memory == max(each), usage
+    return [int(10 * peak) for peak in each]
+"""
+
+
+def test_each_member_has_what_its_own_programs_have_used(members: Members) -> None:
+    (members.folder / "used.py").write_text(USED)
+    members.start("used.py", "by_members", launcher="function")
+
+    assert "[0, 1, 2]\n" == members.ended()
+
+
+@pytest.mark.parametrize("launcher", [OPENMPI, MPICH], ids=["openmpi", "mpich"])
+def test_each_member_has_what_its_ranks_have_used(members: Members, launcher: str) -> None:
+    if launcher.endswith(":"):
+        pytest.skip("it is not installed")
+    (members.folder / "used.py").write_text(USED)
+    members.start("used.py", "by_mpirun", *launcher.split(":"), launcher="function")
+
+    assert "[0, 0, 0]\n" == members.ended()
+
+
+FILLS = """
+import os, sys, time
+kept = b"x" * (300_000_000 if os.uname().nodename == "a2" else 1)
+time.sleep(600)  # 777
+"""
+
+
+@pytest.mark.parametrize("launcher", ["members", OPENMPI], ids=["members", "openmpi"])
+def test_a_member_that_has_more_memory_than_its_group_has_learned_ends_the_call_and_says_so(
+    members: Members, launcher: str
+) -> None:
+    if launcher.endswith(":"):
+        pytest.skip("it is not installed")
+    members.start(sys.executable, "-c", FILLS, launcher=launcher, GANG_MEMORY="0.1")
+
+    printed = members.ended()
+
+    assert printed.startswith("ExternalMemoryError: "), printed
+    assert "GB of 0.1 and was ended" in printed
+    assert "on member 1, host a2" in printed
+    members.nothing_is_left()
 
 
 def test_the_first_program_that_fails_ends_all_others_and_is_named(members: Members) -> None:

@@ -41,6 +41,8 @@ def test_the_options_of_a_worker_are_explained_with_their_defaults() -> None:
     options = dict(rows(TABLES["the options of grain-worker"]()))
 
     assert "seconds without a scheduler after which to leave (600)" == options["--give-up S"]
+    graces = "1.8 under PBS, 4.5 under Slurm and Flux, 9 under LSF, else 10"
+    assert f"seconds between SIGTERM and SIGKILL ({graces})" == options["--term-grace S"]
     assert all(options.values())
 
 

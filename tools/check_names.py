@@ -24,6 +24,7 @@ IN_TWO_ROOMS = {
     "Run": "a run of a task, as displays have it, and of a job, as files of the queue have it",
     "RunEnded": "the end of a run, as a message and as a line of a log",
     "Shape": "workers that are alike, as configured and as the scheduler has them",
+    "System": "a batch system, opened by the name of its module: each one has this class",
     "Task": "a task as displays have it, and as the scheduler has it",
     "TasksPrinted": "lines that tasks have printed, as a message and as an event",
     "Worker": "a worker as displays have it, and the settings of one",

@@ -32,9 +32,11 @@ from grain.cli.batch import (
     open_system,
     worker_job,
 )
+from grain.cli.batch.opening import commands_of
 from grain.cli.batch.tracked import SETTLED, UNSEEN, Tracked
 from grain.cli.workers.submission import recorded
 from grain.config import load
+from grain.files.batch_systems import BATCH_SYSTEMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,8 +155,7 @@ class Site:
 
 QUEUE = 'queue = "nope"', "Set script.queue to a "
 SLURM_STUCK = 'queue = "short"'
-SITES = ("slurm", "real slurm", "pbs", "sge", "real sge", "lsf", "htcondor", "flux", "oar", "ssh",
-         "custom")  # fmt: skip
+SITES = (*BATCH_SYSTEMS, "real slurm", "real sge", "ssh", "custom")
 
 
 def different(env: dict[str, str]) -> dict[str, str]:
@@ -270,7 +271,7 @@ def start(site: Site, worker: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..
         (tmp_path / "grain.toml").write_text(text)
         config = load(tmp_path / "grain.toml")
         job = worker_job(config, now=NOW, folder=str(tmp_path), path=str(tmp_path / "bin"))
-        system = open_system(config, folder=tmp_path / "state/grain", now=NOW)
+        system = open_system(config, now=NOW)
         return system, replace(job, **replaced)  # type: ignore[arg-type]
 
     return open_with
@@ -479,10 +480,6 @@ def test_no_answer_is_no_end(site: Site, start: Callable[..., Start], tmp_path: 
     until(lambda: phase(system, one) is JobPhase.GONE)
 
 
-COMMANDS = {
-    "slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub", "htcondor": "condor_submit",
-    "flux": "flux", "oar": "oarsub", "ssh": "ssh", "custom": "bsub",
-}  # fmt: skip
 # Hangs without end where it is to submit, before or after it has done so.
 HANGS = """\
 #!/bin/sh
@@ -500,7 +497,7 @@ exec sleep 100000
 @contextlib.contextmanager
 def hanging(site: Site, folder: Path, when: str, patch: pytest.MonkeyPatch) -> Iterator[None]:
     """The command that submits hangs, and its time is over as soon as it does."""
-    name = COMMANDS[site.system]
+    name, *_ = commands_of("lsf" if site.system == "custom" else site.system).names
     path = folder / "bin" / name
     real_one = shutil.which(name, path=site.env.get("PATH", os.environ["PATH"]))
     path.write_text(HANGS.format(real=real_one, folder=folder, system=site.system, when=when))

@@ -50,7 +50,7 @@ def opened(tmp_path: Path, text: str, *extra_args: str) -> tuple[BatchSystem, Ba
     file.write_text(text)
     config = load(file)
     job = worker_job(config, now=NOW, folder=str(tmp_path), extra_args=extra_args)
-    return open_system(config, folder=tmp_path / "state", now=NOW), job
+    return open_system(config, now=NOW), job
 
 
 def log(tmp_path: Path, name: str) -> str:

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 
-from fake_small.jobs import NODE, Job, Refused, everything, order, read, submit
+from fake_small.jobs import NODE, Job, Refused, everything, order, read, root, submit
 
 DEAF = "ERROR: Can't find address of local schedd"
 STATES = {"waiting": 1, "running": 2, "ending": 3, "held": 5}
@@ -35,7 +35,10 @@ def condor_submit(argv: list[str]) -> tuple[str, int]:
     quoted = re.findall(r"'((?:[^']|'')*)'", whole[1].replace('""', '"'))
     argv = [given["executable"], *(word.replace("''", "'") for word in quoted)]
     ends = [(0.0, "TERM", False), (20.0, "KILL", True)]
-    env = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": given.get("request_cpus", "1")}
+    env = {
+        "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": given.get("request_cpus", "1"),
+        "_CONDOR_MACHINE_AD": str(root() / "{number}/machine.ad"), "_CONDOR_SLOT": "slot1_{number}",
+    }  # fmt: skip
     cwd = given["initialdir"]
     job = Job("htcondor", given["batch_name"], argv, given["output"], cwd, env, ends, append=False)
     number = submit(job)

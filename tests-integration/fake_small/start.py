@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import subprocess
@@ -18,26 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NAMES = {
-    "sge": ("qsub", "qstat", "qdel", "qconf"),
-    "lsf": ("bsub", "bjobs", "bkill", "bqueues"),
-    "htcondor": ("condor_submit", "condor_q", "condor_rm"),
-    "flux": ("flux",),
-    "oar": ("oarsub", "oarstat", "oardel"),
-}
-
 
 @contextlib.contextmanager
 def small(system: str, folder: Path) -> Iterator[Batch]:
     """A small fake; its commands stand in ``folder/bin/SYSTEM``.
 
     Args:
-        system: ``sge``, ``lsf``, ``htcondor``, ``flux`` or ``oar``.
+        system: the name of a module beside this one.
         folder: For its state; made.
     """
     commands = folder / "bin" / system
     commands.mkdir(parents=True)
-    for name in NAMES[system]:
+    for name in importlib.import_module(f"fake_small.{system}").COMMANDS:
         write_command(commands / name, HERE / "fake_small/client.py", system)
     jobs = folder / "jobs"
     jobs.mkdir()

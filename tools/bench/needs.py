@@ -28,11 +28,12 @@ from grain_testkit.virtual_runs import VirtualJob, play
 from tools.bench import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from grain.resource import Resource
 
 TASKS = 20_000
+SIZES = 100
 ROUNDS = 5
 WORKERS, CORES, MEMORY = 4, 32, 128
 
@@ -47,14 +48,14 @@ class TracedTask(NamedTuple):
     seconds: float
 
 
-def cost(request: Resource) -> float:
-    """Return the microseconds of CPU time for a task of a request, by only a scheduler."""
+def cost(requests: Sequence[Resource]) -> float:
+    """Return the microseconds of CPU time for a task of some requests, by only a scheduler."""
     decisions, use = Scheduler(), MemoryUse(1.9)
     decisions.on_worker_joined(0, "w", Cores(2) & Memory(8), 0.0)
     gc.collect()
     began = time.process_time()
     for task in range(TASKS):
-        decisions.on_submitted(task, decisions.queue(request))
+        decisions.on_submitted(task, decisions.queue(requests[task % len(requests)]))
     now = 0.0
     while starts := decisions.dispatch(now):
         now += 10.0
@@ -115,10 +116,12 @@ def replay(name: str, tasks: list[TracedTask]) -> dict[str, tuple[float, float, 
 
 def main() -> None:
     """Report the cost as the median of alternated rounds, then the traces."""
-    rounds = [
-        (cost(Cores(1) & Memory(4)), cost(Cores(1) & Memory(group="g"))) for _ in range(ROUNDS)
-    ]
-    say("needs: learning", statistics.median(b - a for a, b in rounds), "us", budget=1.0)
+    plain, learns = [Cores(1) & Memory(4)], [Cores(1) & Memory(group="g")]
+    rounds = [cost(learns) - cost(plain) for _ in range(ROUNDS)]
+    say("needs: learning", statistics.median(rounds), "us", budget=1.0)
+    plain = [Cores(1) & Memory(4 - size / 1000) for size in range(SIZES)]
+    learns = [Cores(1) & Memory(group="g", size=1 + size) for size in range(SIZES)]
+    say("needs: learning, with sizes", cost(learns) - cost(plain), "us", sizes=SIZES)
     if not (folder := os.environ.get("GRAIN_TRACES")):
         return
     found = [replay(path.stem, tasks_of(path)) for path in sorted(Path(folder).glob("*.csv"))]

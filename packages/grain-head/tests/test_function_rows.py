@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grain.eventlog.usage import Usage
+from grain.eventlog.usage import MemberUsage, Usage
 from grain.head.base import Kinds
 from grain.head.functions import function_rows
 from grain.resource import Cores, GPUs, Memory, WTime
@@ -48,16 +48,19 @@ def test_of_a_function_whose_tasks_ask_for_different_things_there_is_no_request(
 
 
 def test_a_function_on_several_workers_has_the_cores_of_all_and_no_request() -> None:
-    """What its programs use is measured on one of them, which says nothing of the others."""
+    """So what its programs use is that of one worker in the mean, where all were measured."""
     kinds = Kinds()
     several, either = kinds.of("a", 4 * Cores(8)), kinds.of("b", 2 * Cores(8) | Cores(16))
     for kind in (several, either):
         kind.ended(10.0)
         kind.used(Usage(user=10.0, programs=1), 10.0)
+        each = MemberUsage(user=5.0), MemberUsage(user=35.0)
+        kind.used(Usage(user=40.0, programs=2, members=each), 10.0)
     rows, _ = function_rows(kinds.now([], {}, 0.0), 20)
 
     assert [320.0, 160.0] == [row.core_seconds for row in rows]
     assert [{}, {}] == [row.request for row in rows]
+    assert [2.0, 2.0] == [row.busiest for row in rows]
 
 
 def test_nothing_is_known_of_a_function_that_has_not_run() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MissionEnd(LaneEnd):
-    """A mission's end of the connection of a lane, as `grain.remote_exer.lane_door` has it."""
+    """A mission's end of the connection of a lane, as `grain.remote_exer.lanes.door` has it."""
 
     def __init__(self, mission: SimulatedMission) -> None:
         super().__init__(mission)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.batch import BatchError, JobPhase, JobState
-from grain.cli.batch.ended import JobQuestion, answers, end_of
+from grain.cli.batch.ended import answers, end_of
+from grain.files.batch_jobs import WorkerJob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,10 +74,10 @@ def test_each_batch_system_is_asked_once_for_many_jobs() -> None:
     """A job with two attempts is asked for once, too; the answers are in the order of questions."""
     systems = {"slurm": Listing(), "flux": Listing()}
     questions = [
-        JobQuestion("slurm", "8", "n17"),
-        JobQuestion("flux", "f1", "n17"),
-        JobQuestion("slurm", "7", "n18"),
-        JobQuestion("slurm", "8", "n17"),
+        WorkerJob("slurm", "8", "n17"),
+        WorkerJob("flux", "f1", "n17"),
+        WorkerJob("slurm", "7", "n18"),
+        WorkerJob("slurm", "8", "n17"),
     ]
 
     assert ["TIMEOUT", "TIMEOUT", None, "TIMEOUT"] == answers(
@@ -88,7 +89,7 @@ def test_each_batch_system_is_asked_once_for_many_jobs() -> None:
 def test_a_question_names_a_few_hundred_jobs_at_most() -> None:
     """A command line has an end."""
     systems = {"slurm": Listing()}
-    questions = [JobQuestion("slurm", str(number), "n17") for number in range(450)]
+    questions = [WorkerJob("slurm", str(number), "n17") for number in range(450)]
     answers(questions, lambda name: opened(systems, name))
     assert [200, 200, 50] == [len(one) for one in systems["slurm"].asked]
 
@@ -96,7 +97,7 @@ def test_a_question_names_a_few_hundred_jobs_at_most() -> None:
 def test_a_batch_system_that_fails_proves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """The others are asked all the same."""
     systems = {"slurm": Listing(), "flux": Listing(BatchError("flux jobs failed"))}
-    questions = [JobQuestion("flux", "f1", "n17"), JobQuestion("slurm", "8", "n17")]
+    questions = [WorkerJob("flux", "f1", "n17"), WorkerJob("slurm", "8", "n17")]
 
     found = answers(questions, lambda name: opened(systems, name))
     assert [None, "TIMEOUT"] == found

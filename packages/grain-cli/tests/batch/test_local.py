@@ -142,14 +142,15 @@ def test_cpus_of_living_workers_are_taken(
 
 
 def test_a_worker_whose_command_was_killed_before_it_started_takes_no_cpus(
-    job: BatchJob, tmp_path: Path, started: list[SubmittedJob]
+    job: BatchJob, started: list[SubmittedJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is left of that is a record with a mark, which stands for no process."""
-    records = JobRecords(tmp_path / "jobs")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    records = JobRecords(tmp_path / "grain/jobs")
     left = JobRecord(mark_of("w-0"), "local", "w-0", "", "edge:///x", "", time.time())
     records.add(records.new_file(), left)
 
-    started += open_local(tmp_path).submit(job, len(os.sched_getaffinity(0)))
+    started += open_local().submit(job, len(os.sched_getaffinity(0)))
 
     assert len(os.sched_getaffinity(0)) == len({one.cpus for one in started})
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from grain.cli import main
 from grain.edge.questions import CallAnswer, ProgramsAnswer, WhyAnswer
 from grain.eventlog.schema import BriefTasks, RunEnded, TaskStarted, TaskSubmitted
-from grain.eventlog.usage import RunMember
+from grain.eventlog.usage import MemberUsage, RunMember, Usage
 from grain_testkit.small_log import BEGAN, END, HEADER, body, write
 
 if TYPE_CHECKING:
@@ -190,3 +190,33 @@ def test_a_task_on_several_workers_names_all_of_them(address: str) -> None:
 
     assert any("ran on workers w[0-2] from" in line for line in lines("opt:77"))
     assert any("it ran on workers w[0-2] since" in line for line in lines("opt:78"))
+
+
+@pytest.mark.parametrize("count", [2, 10])
+def test_a_task_on_several_workers_shows_what_it_used_on_each(address: str, count: int) -> None:
+    members = tuple(
+        RunMember(worker=f"w{one}", host=f"n{one}", cpus=(0, 1, one + 4)) for one in range(count)
+    )
+    each = tuple(
+        MemberUsage(user=10.0 * one, peak_memory=0.5 * one, measured_by="polling", programs=1)
+        for one in range(count)
+    )
+    run = RunEnded(
+        time=BEGAN + 70, task=77, outcome="value", worker="w0", started=BEGAN + 61,
+        ended=BEGAN + 69, members=members,
+        usage=Usage(user=99.0, peak_memory=4.5, measured_by="polling", programs=2, members=each),
+    )  # fmt: skip
+    write(HEADER, [*body(), TaskSubmitted(time=BEGAN + 60, task=77, function="f"), run, END])
+
+    said = [line.strip() for line in lines("opt:77") if "it used" in line]
+
+    total = "it used 1 min 39 s of CPU time and at most 4.5 GB of memory on one worker"
+    assert f"{total}, in 2 programs" == said[0]
+    second = "on w1 (host n1, CPUs 0-1,5) it used 10 s of CPU time and at most 0.5 GB of memory"
+    if count == 2:
+        assert ("on w0 (host n0, CPUs 0-1,4) it used 0 s of CPU time", second) == (
+            said[1].partition(" and")[0], said[2]
+        )  # fmt: skip
+    else:  # those with the most
+        assert ["w9", "w2"] == [said[1].split()[1], said[8].split()[1]]
+        assert "on 2 other workers it used less memory" == said[9]

@@ -16,6 +16,7 @@ from grain.cli.init.command import _choices
 from grain.cli.init.document import document
 from grain.cli.init.site import Queue, Site, preferred
 from grain.config import load
+from grain.files.batch_systems import BATCH_SYSTEMS
 
 Put = Callable[[str, str], Path]
 
@@ -226,7 +227,7 @@ def test_the_configuration_is_commented_and_has_what_was_found(tmp_path: Path) -
     load(tmp_path / "x.toml")
 
 
-@pytest.mark.parametrize("system", ["lsf", "htcondor", "flux", "oar"])
+@pytest.mark.parametrize("system", BATCH_SYSTEMS)
 def test_of_other_systems_a_file_with_what_is_known_loads(tmp_path: Path, system: str) -> None:
     (tmp_path / "x.toml").write_text(document(Site(system), None))
 

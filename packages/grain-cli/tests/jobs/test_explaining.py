@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from grain.cli import main
 from grain.cli.mission_records import End, MissionStart, make, missions_folder, write
+from grain.eventlog.soft_stops import MANY, STOPPED_SOFTLY, soft_stop_text
 from grain.files.processes import start_time
-from grain.inputs.warning import MANY, STOPPED_SOFTLY, soft_stop_text
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.records import Begun, Dependency, Ended
@@ -50,7 +50,7 @@ def test_a_job_names_its_earlier_attempts_and_how_they_ended(jobs: JobCommands) 
     lines = jobs.done("why", "1").splitlines()
     ran = "ran on worker w1, for 1 min 30 s"
     assert [f"  attempt {n} {ran}: {soft_stop_text(n)}" for n in (8, 9, 10)] == lines[1:4]
-    assert "it never ends" in lines[3]
+    assert "it fails after 100 of these in a row" in lines[3]
     assert lines[4].startswith("  attempt 11 runs on worker w1 (n17)")
 
 

@@ -20,7 +20,7 @@ from grain.eventlog.schema import (
     TaskSubmitted,
     WorkerJoined,
 )
-from grain.eventlog.usage import RunMember
+from grain.eventlog.usage import MemberUsage, RunMember, Usage
 from grain.facts.clocks import clocks_of
 from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
@@ -73,7 +73,10 @@ def test_a_task_on_several_workers_is_on_the_cpus_of_each_also_while_it_runs() -
         TaskStarted(time=1003.0, task=7, worker="a", members=("a", "b")),
         RunEnded(time=1005.0, task=7, outcome="error", worker="a", started=1003.5, ended=1004.5,
                  cpus=(2,), members=(RunMember(worker="a", cpus=(2,)),
-                                     RunMember(worker="b", cpus=(5, 6)))),
+                                     RunMember(worker="b", cpus=(5, 6))),
+                 usage=Usage(user=3.0, programs=2, members=(
+                     MemberUsage(user=1.0), MemberUsage(user=2.0, peak_memory=4.0,
+                                                        measured_by="cgroup")))),
         TaskStarted(time=1006.0, task=8, worker="b", members=("b", "a")),
         LogEnded(time=1007.0, status="done"),
     ])  # fmt: skip
@@ -81,6 +84,8 @@ def test_a_task_on_several_workers_is_on_the_cpus_of_each_also_while_it_runs() -
     slices = [event for event in got if event["ph"] == "X"]
     ended = [(e["pid"], e["tid"]) for e in slices if e["args"]["task"] == 7]
     assert [(1, 2), (2, 5), (2, 6)] == ended
+    used = [e["args"].get("CPU time, s") for e in slices if e["args"]["task"] == 7]
+    assert [1.0, 2.0, None] == used  # of each worker, on its first CPU
     assert {1, 2} == {e["pid"] for e in slices if e["args"]["task"] == 8}
 
 

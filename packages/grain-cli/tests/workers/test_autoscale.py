@@ -17,10 +17,10 @@ from grain.cli.scaling.configured import with_shape, worker_shape
 from grain.cli.status.ls_text import scaling_text
 from grain.cli.workers.autoscale import default_most
 from grain.cli.workers.scaling_state import ScalingState, read_state
-from grain.cli.workers.shapes import avoiding
 from grain.config import Config
 from grain.edge.questions import DemandAnswer
 from grain.facts.rows import Queue, Worker
+from grain.files.batch_systems import facts_of
 from grain.resource import Cores, GPUs, Memory, from_data
 from grain_testkit.scale_command import line, scaling, slurm
 
@@ -229,9 +229,11 @@ def test_the_workers_of_a_job_of_several_nodes_are_let_go_together(
 
 def test_nodes_are_avoided_where_the_batch_system_can() -> None:
     nodes = ("n1", "n2")
-    assert ("--exclude=n1,n2",) == avoiding("slurm", nodes)
-    assert ("-l", "h=!(n1|n2)") == avoiding("sge", nodes)
-    assert () == avoiding("pbs", nodes) == avoiding("slurm", ())
+    assert ("--exclude=n1,n2",) == facts_of("slurm").avoiding(nodes)
+    assert ("-l", "h=!(n1|n2)") == facts_of("sge").avoiding(nodes)
+    assert ("--requires=-host:n1,n2",) == facts_of("flux").avoiding(nodes)
+    assert ("-R", "select[hname!='n1' && hname!='n2']") == facts_of("lsf").avoiding(nodes)
+    assert () == facts_of("pbs").avoiding(nodes) == facts_of("slurm").avoiding(())
 
 
 def test_ls_shows_shapes_decisions_and_impossible_tasks(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.config.errors import ConfigError, Mistake
+from grain.files.batch_systems import BATCH_SYSTEMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 SPAN = "a span of time: '[d-]hh:mm:ss', a number with units as '30m', or seconds as a whole number"
 
 
+SYSTEMS = "expected one of 'local', {}, 'ssh', 'custom' or '' (local)".format(
+    ", ".join(map(repr, BATCH_SYSTEMS))
+)
 HOSTS = "expected an array of hosts, each with its number of workers, such as ['n1', 'n2:2']"
 
 
@@ -127,19 +131,12 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
     [
         (
             "system = 'pjm'",
-            (
-                "system: found the string 'pjm', expected one of 'local', 'slurm', 'pbs', 'sge', "
-                "'lsf', 'htcondor', 'flux', 'oar', 'ssh', 'custom' or '' (local)"
-            ),
+            f"system: found the string 'pjm', {SYSTEMS}",
         ),
         *(
             (
                 f"system = '{name}'",
-                (
-                    f"system: found the string '{name}', expected one of 'local', 'slurm', 'pbs', "
-                    "'sge', 'lsf', 'htcondor', 'flux', 'oar', 'ssh', 'custom' or '' (local) "
-                    f"(did you mean '{meant}'?)"
-                ),
+                f"system: found the string '{name}', {SYSTEMS} (did you mean '{meant}'?)",
             )
             for name, meant in [("SLURM", "slurm"), ("Grid Engine", "sge"), ("condor", "htcondor")]
         ),

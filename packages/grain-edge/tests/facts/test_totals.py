@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from grain.eventlog.causes import pattern_of
 from grain.eventlog.schema import RunEnded, TaskSubmitted
-from grain.eventlog.usage import Usage
+from grain.eventlog.usage import MemberUsage, Usage
 from grain.facts.amounts import Histogram
 from grain.facts.fold import Fold
 from grain.facts.totals import Totals
@@ -208,6 +208,23 @@ def test_a_task_on_several_workers_has_the_cores_of_all() -> None:
     assert (60.0, 30.0) == (totals.core_seconds, totals.cpu_seconds)
     # As much as is asked for on each of them, which is what a user states.
     assert (2.0, 1.0) == (function.asked["Cores"].most, function.busy_cores.most)
+
+
+def test_a_task_on_several_workers_has_used_what_was_measured_on_each() -> None:
+    task = TaskSubmitted(time=0.0, task=1, function="f", request={"Memory": 8.0}, members=(2,))
+    each = MemberUsage(user=10.0, peak_memory=2.0), MemberUsage(user=30.0, peak_memory=6.0)
+    used = Usage(user=40.0, peak_memory=6.0, measured_by="polling", programs=2, members=each)
+    fold = Fold()
+    assert fold.feed(task) is None
+    run = fold.feed(ended(1, "value", usage=used))
+    assert run is not None
+    assert (40.0, 8.0) == (run.cpu, run.memory)
+
+    [function] = totals_of([task, ended(1, "value", usage=used)]).functions.values()
+    assert (40.0, 6.0, 0.75) == (
+        function.cpu_seconds, function.memory.most, function.memory_shares.most
+    )  # fmt: skip
+    assert 20.0 / run.seconds == function.busy_cores.most
 
 
 def test_a_task_that_asks_for_all_cores_has_those_of_its_worker() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.queue.records import ArraySpec, Dependency, Job, Until, Wish
 from grain.queue.states import (
     Asked,
@@ -134,6 +135,24 @@ def test_a_task_that_is_handed_back_at_once_again_and_again_does_not_run_for_eve
     runs: list[Run], following: int
 ) -> None:
     assert following == next_attempt(JOB, runs, NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("runs", "next_one"),
+    [(99, 100), (100, 0)],
+)
+def test_a_task_whose_program_stops_softly_runs_a_hundred_times_in_a_row(
+    runs: int, next_one: int
+) -> None:
+    """As often again after any other end, or if a user asks for it."""
+    soft = [replace(one, message=STOPPED_SOFTLY) for one in handed_back(runs, seconds=3600.0)]
+
+    assert next_one == next_attempt(JOB, soft, Asked())
+    again = [replace(one, attempt=runs + 1 + one.attempt) for one in soft]
+    other = replace(run(runs + 1, "returned"), elapsed=60.0)
+    expected = next_one and 2 * runs + 2
+    assert expected == next_attempt(JOB, [*soft, other, *again], Asked())
+    assert runs + 1 == next_attempt(JOB, soft, Asked(granted=runs + 1))
 
 
 def test_a_user_may_have_it_run_all_the_same() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.edge.questions import OverviewAnswer, pack, unpack
+from grain.eventlog.usage import MemberUsage, RunReport, encode_report
 from grain.facts.rows import Worker
 from grain.head.hub.answers.demand import demand
 from grain.head.messages import (
@@ -23,7 +24,7 @@ from grain.head.messages import (
     Synced,
     WorkerFacts,
 )
-from grain.resource import Cores, to_data
+from grain.resource import Cores, Memory, to_data
 from grain.worker.messages import (
     AckRuns,
     Draining,
@@ -35,6 +36,7 @@ from grain.worker.messages import (
     RunEnded,
     SeatOpen,
 )
+from grain.worker.processes.account import of_members
 from grain_testkit.hub_harness import F, HubHarness, held
 
 if TYPE_CHECKING:
@@ -42,15 +44,18 @@ if TYPE_CHECKING:
     from grain.resource import Resource
 
 
+TWO = Cores(2)
+
+
 class Gang(HubHarness):
     """A hub with three workers, and a task on all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, each: Resource = TWO, memory: float | None = None) -> None:
         super().__init__()
         for name in ("a", "b", "c"):
-            self.worker(name)
+            self.worker(name, memory=memory)
         self.mission()
-        self.send("m", Request(1, to_data(3 * Cores(2))))
+        self.send("m", Request(1, to_data(3 * each)))
         self.send("m", Submit(1, 1, F), Synced(), payload=b"args")
 
     def leases(self) -> dict[str, Lease]:
@@ -116,6 +121,24 @@ def test_the_outcome_of_the_root_resolves_the_task_and_ends_the_seats() -> None:
         assert [AckRuns((leases[seat].attempt,))] == hub.sent(seat, AckRuns)
     hub.send("m", AckTasks((1,)))
     assert 0 == hub.hub.scheduler.running
+
+
+def test_the_group_of_a_gang_learns_the_largest_peak_of_a_member() -> None:
+    hub = Gang(TWO & Memory(3, group="opt"), memory=4)
+    leases = hub.leases()
+    root, _ = parts(leases)
+
+    used = of_members(
+        [
+            MemberUsage(peak_memory=peak, measured_by="polling", programs=1)
+            for peak in (0.5, 2.0, 1.0)
+        ]
+    )
+    report = encode_report(RunReport(started=0.0, ended=10.0, usage=used))
+    hub.send(root, hub.ended(leases[root], report=report), payload=b"value")
+
+    [run] = hub.hub.scheduler.needs.groups["opt"].runs
+    assert 2.0 == run.peak
 
 
 @pytest.mark.parametrize("how", ["crashed", "returned", "cancelled"])

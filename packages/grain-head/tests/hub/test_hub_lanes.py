@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from grain.head.hub.answers.demand import demand
 from grain.head.messages import (
     SLICE,
     AckTasks,
@@ -393,9 +394,16 @@ def test_a_call_that_a_mission_holds_waits_can_be_explained_and_cancelled(
     wait_for(harness, mission, 1, 2)
     harness.send(mission, LaneReport(last=9, held=(HeldCalls(0, 5, 3, 9),)))
 
-    assert 5 == harness.hub.counts().waiting
+    state, overview = harness.hub.snapshot(harness.now), harness.hub.overview.state(harness.now)
+    assert 5 == harness.hub.counts().waiting == sum(one.waiting for one in state.queues)
+    assert [5, 0] == [one.waiting for one in state.missions]
+    assert ([5, 0], 5) == ([one.left for one in overview.missions], overview.queues[0].waiting)
+    [demanded] = demand(harness.hub.registry, harness.hub.waiting, harness.now).classes
+    assert (5, 0) == (demanded.waiting, demanded.running)
     why = harness.hub.why("m", 4, harness.now)
     assert ("waiting", True) == (why.state, "holds it" in why.reasons[0])
+    assert "it asks for Cores(1)" == why.reasons[1]
+    assert len(why.reasons) > 2
     assert "unknown" == harness.hub.why("m", 10, harness.now).state
     assert "waiting" == harness.hub.cancel("m", 4, "eve").state
     harness.dispatch()

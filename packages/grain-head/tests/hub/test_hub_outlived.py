@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from grain.eventlog.soft_stops import MANY, SOFT_STOPS, STOPPED_SOFTLY
 from grain.head.errors import BadMessage
 from grain.head.hub.answers.demand import demand
 from grain.head.messages import Crash, Crashed, Resolved, Started, Synced
 from grain.head.scheduler.outlived import RUNS, RUNS_IN_ALL
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.testing import Cluster
-from grain.inputs.warning import MANY, STOPPED_SOFTLY
 from grain.resource import Cores, WTime
 from grain.worker.messages import (
     TIME_OVER,
@@ -300,6 +300,23 @@ def test_a_run_that_stopped_softly_does_not_count_as_one_that_outlived_its_worke
         handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
     assert [] == harness.sent(mission, Resolved)
     assert [] == harness.sent(mission, Crashed)
+
+
+@pytest.mark.parametrize("other", ["returned", "crashed"])
+def test_a_task_fails_after_very_many_soft_stops_in_a_row(harness: HubHarness, other: str) -> None:
+    mission = submitted(harness)
+    for number in range(2 * SOFT_STOPS - 1):
+        if number == SOFT_STOPS - 1:  # any other end has the count begin again
+            handed_back(harness, other, report=b"ran")
+        assert [] == harness.sent(mission, Resolved)
+        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
+
+    (resolved,) = harness.sent(mission, Resolved)
+    *_, last = resolved.crashes
+    assert ("crashed", STOPPED_SOFTLY, False) == (resolved.ending, last.how, last.blamed)
+    facts = harness.hub.answer_why("m", 1, harness.now)
+    why = f"TaskOutlivesWorkers: {SOFT_STOPS} times in a row, {STOPPED_SOFTLY}"
+    assert ("error", why) == (facts.ended, facts.why)
 
 
 def test_why_tells_of_soft_stops_and_doubts_when_they_are_many(harness: HubHarness) -> None:

@@ -174,9 +174,95 @@ def test_needs_grow_with_size() -> None:
     assert group.amount(TERMS) < 1.2 * 16
 
 
+def test_the_power_by_which_needs_grow_follows_the_last_runs() -> None:
+    group = LearningGroup("opt")
+    for power in (2, 1):
+        for size in (10, 20, 40, 80) * 8:
+            group.on_finished(FinishedRun((size / 20) ** power, 32, 60, size), 32)
+        assert group.power == pytest.approx(power)
+
+
 def test_sizes_that_explain_nothing_play_no_part() -> None:
     group = LearningGroup("opt")
     for size, peak in ((10, 3.0), (20, 1.0), (40, 3.1), (80, 1.1), (15, 1.0)):
         group.on_finished(FinishedRun(peak, 32, 60, size), 32)
     assert group.power == 0
     assert group.amount(TERMS._replace(size=1000)) == group.amount(TERMS)
+
+
+class PlainGroup(LearningGroup):
+    """The same rules without what makes them cheap: each end looks at everything."""
+
+    def on_finished(self, run: FinishedRun, maximum: float, after: float = 0.0) -> bool:
+        if after:
+            self._forget(after)
+            run = FinishedRun(run.peak, run.amount, run.seconds, run.size, first=False)
+        guarded = self.guarded
+        self.runs.append(run)
+        self.finished += 1
+        self.spent += run.amount * run.seconds
+        self.fixed += maximum * run.seconds
+        changed = self._is_anew(max(SELDOM, self.finished // PART)) or guarded != self.guarded
+        if changed:
+            self.obeys = self.obeys or self._use_what_they_get()
+        return changed
+
+    def on_exceeded(
+        self, amount: float, seconds: float, size: float = 0.0, after: float = 0.0
+    ) -> bool:
+        if after:
+            self._forget(after)
+        guarded = self.guarded
+        self._failed.append(FinishedRun(2 * amount, amount, seconds, size))
+        self.exceeded += 1
+        self.spent += amount * seconds
+        return self._is_anew(SELDOM) or guarded != self.guarded
+
+    def _is_anew(self, ends: int) -> bool:
+        self._since += 1
+        if self.finished > LAST and self._since < ends:
+            return False
+        self._since = 0
+        self._rungs.clear()
+        self._power = None
+        self._known = 0
+        return True
+
+
+ENDS = st.tuples(
+    st.booleans(),  # True if it had enough
+    st.sampled_from([0.5, 1.0, 1.01, 3.0, 20.0, 40.0]),  # its peak, or what was too little
+    st.sampled_from([1.0, 4.0, 31.0, 32.0, 33.0]),  # what it had
+    st.sampled_from([1.0, 60.0, 1e4]),
+    st.sampled_from([0.0, 0.0, 10.0, 20.0, 40.0, 80.0]),
+    st.sampled_from([0.0, 0.0, 0.0, 4.0]),
+)
+
+
+@given(
+    st.integers(0, 700), st.sampled_from([4.0, 32.0, 33.0]), st.booleans(),
+    st.lists(ENDS, max_size=60),
+)  # fmt: skip
+def test_what_is_cheap_asks_for_the_same_as_what_looks_at_everything_at_each_end(
+    before: int,
+    amount: float,
+    sized: bool,
+    ends: list[tuple[bool, float, float, float, float, float]],
+) -> None:
+    cheap, plain = LearningGroup("opt"), PlainGroup("opt")
+    first = [(1.0 + k % 4, 10.0 * (1 + k % 4) if sized else 0.0) for k in range(before)]
+    ends = [(True, peak, amount, 10.0 + peak, size, 0.0) for peak, size in first] + ends
+    for number, (enough, peak, amount, seconds, size, after) in enumerate(ends):
+        if enough:
+            run = FinishedRun(peak, amount, seconds, size)
+            changed = [one.on_finished(run, TERMS.maximum, after) for one in (cheap, plain)]
+        else:
+            changed = [one.on_exceeded(amount, seconds, size, after) for one in (cheap, plain)]
+        assert changed[0] == changed[1]
+        if number < before - 1:
+            continue
+        for terms in (TERMS, TERMS._replace(size=30.0, worker=64.0)):
+            assert plain.amount(terms) == cheap.amount(terms)
+            assert plain.amount_after(terms, 2.0, 2) == cheap.amount_after(terms, 2.0, 2)
+        assert (plain.guarded, plain.obeys) == (cheap.guarded, cheap.obeys)
+        assert (plain.spent, plain.fixed) == (cheap.spent, cheap.fixed)

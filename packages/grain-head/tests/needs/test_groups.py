@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grain.head.needs.groups import MemoryUse, Needs
+from grain.head.needs.groups import LearnedMemory, MemoryUse, Needs
 from grain.resource import Cores, Memory
 from grain_testkit.memory_groups import after
 
@@ -26,22 +26,40 @@ def test_an_attempt_counts_as_too_little_until_its_task_comes_again() -> None:
     needs = Needs()
     needs.on_workers([Cores(1) & Memory(64)])
     for request, amount in ((OPT, 4.0), (after(OPT, 4.0), 8.0)):
-        assert "opt" == needs.on_ended(request, request.given(amount), MemoryUse(amount, True), 9.0)
+        memory = LearnedMemory(needs, request, request)
+        assert memory.on_ended(request.given(amount), MemoryUse(amount, True), 9.0)
     assert "1 task had too little" in needs.explain(OPT)
-    assert "opt" == needs.on_ended(after(OPT, 4.0, 8.0), OPT.given(16.0), MemoryUse(9.0), 9.0)
+    last = after(OPT, 4.0, 8.0)
+    assert LearnedMemory(needs, last, last).on_ended(OPT.given(16.0), MemoryUse(9.0), 9.0)
     assert "too little" not in needs.explain(OPT)
     assert "opt asks for 21.6 GB in attempt 3, as 8 GB were too little" == needs.explain(
         after(OPT, 4.0, 8.0)
     )
 
 
+def test_a_run_counts_with_the_memory_that_it_had() -> None:
+    needs = Needs()
+    needs.on_workers([Cores(4) & Memory(8)])
+    memory = LearnedMemory(needs, Cores(1) & OPT, OPT)
+    before = memory.memory
+    for had, counted in ((before, [2.0]), (OPT.given(3.0), [2.0, 3.0]), (None, [2.0, 3.0])):
+        memory.on_ended(had, MemoryUse(1.0), 9.0)
+        assert counted == [run.amount for run in needs.groups["opt"].runs]
+    assert 2.0 == memory.amount
+    assert memory.renew()
+    assert 2.4 == memory.amount == memory.memory.M
+    memory.on_ended(before, MemoryUse(1.0), 9.0)
+    memory.on_ended(memory.memory, MemoryUse(1.0), 9.0)
+    assert [2.0, 3.0, 2.0, 2.4] == [run.amount for run in needs.groups["opt"].runs]
+
+
 def test_whatever_is_learned_or_forgotten_is_a_change() -> None:
     needs = Needs()
-    assert needs.on_ended(Memory(4), Memory(4), MemoryUse(1.0), 9.0) is None
     needs.forget("opt")
     assert 0 == needs.changes
-    needs.on_ended(OPT, OPT.given(4.0), MemoryUse(1.0), 9.0)
-    needs.on_ended(OPT, OPT.given(4.0), MemoryUse(4.0, True), 9.0)
+    memory = LearnedMemory(needs, OPT, OPT)
+    memory.on_ended(OPT.given(4.0), MemoryUse(1.0), 9.0)
+    memory.on_ended(OPT.given(4.0), MemoryUse(4.0, True), 9.0)
     assert 2 == needs.changes
     needs.forget("opt")
     assert 3 == needs.changes

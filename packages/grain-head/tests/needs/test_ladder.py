@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.head.needs.ladder import MOST_NEEDS, RunNeed, ladder, next_amount
+from grain.head.needs.ladder import MOST_NEEDS, ladder, next_amount
 from grain.resource import LAST_ATTEMPT
+
+
+class RunNeed(NamedTuple):
+    """The need of one run: an amount in GB, for some seconds."""
+
+    amount: float
+    seconds: float
+
 
 AMOUNTS = st.floats(0.01, 500)
 NEEDS = st.lists(st.builds(RunNeed, AMOUNTS, st.floats(0.1, 1e5)), min_size=1, max_size=80)

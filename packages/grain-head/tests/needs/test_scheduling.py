@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import ceil
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from grain.head.needs.group import FinishedRun, LearningGroup
+from grain.head.needs.groups import MemoryUse
 from grain.head.scheduler.explain import explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.testing import check_scheduler
@@ -25,13 +28,13 @@ def uniform(request: Callable[[float], Resource]) -> list[VirtualJob]:
 
 
 def test_a_thousand_tasks_with_no_figures_take_little_longer_than_with_the_maximum_known() -> None:
-    """On a worker of 8 GB, beside one for whom each need is known. None is ended within its amount,
-    as `play` has it, and what runs at a time asks for no more than there is."""
+    """On a worker of 8 GB, beside one for whom each need is known to 0.1 GB. None is ended within
+    its amount, as `play` has it, and what runs at a time asks for no more than there is."""
     workers = [Cores(16) & Memory(8)]
     learned = play(workers, uniform(lambda _: Cores(1) & Memory(group="opt")))
     fixed = play(workers, uniform(lambda _: Cores(1) & Memory(4)))
     whole = play(workers, uniform(lambda _: Cores(1) & Memory(8)))
-    oracle = play(workers, uniform(lambda peak: Cores(1) & Memory(peak + 1e-5)))
+    oracle = play(workers, uniform(lambda peak: Cores(1) & Memory(ceil(10 * peak) / 10)))
     assert learned.makespan < 1.9 * oracle.makespan
     assert learned.makespan < 1.1 * fixed.makespan
     assert learned.makespan < 0.6 * whole.makespan
@@ -114,3 +117,63 @@ def test_what_is_forgotten_is_learned_anew() -> None:
     scheduler.forget_needs(["opt"])
     check_scheduler(scheduler, dispatched=1e6)
     assert queue.alternatives[0].space.get(Memory) == Memory(8, group="opt")
+
+
+def filled(requests: list[Resource]) -> tuple[Scheduler, list[int]]:
+    """A worker on which four of 200 tasks run, which are by turns of each request."""
+    scheduler = Scheduler()
+    scheduler.on_worker_joined(1, "w", Cores(4) & Memory(8), 0.0)
+    for number in range(200):
+        scheduler.on_submitted(number, scheduler.queue(requests[number % len(requests)]))
+    starts = scheduler.dispatch(0.0)
+    assert [2.0] * 4 == [start.allocation.M for start in starts]
+    return scheduler, [start.task for start in starts]
+
+
+def test_what_a_run_had_before_its_group_learned_is_not_handed_over() -> None:
+    scheduler, running = filled([Cores(1) & Memory(group="opt")])
+    scheduler.on_finished(running[0], 9.0)  # before it learns; of its memory nothing is known
+    scheduler.on_finished(running[1], 9.0, use=MemoryUse(1.0))
+    assert [2.4] == [start.allocation.M for start in scheduler.dispatch(9.0)]
+    scheduler.on_finished(running[2], 10.0)  # after it
+    assert [2.4] == [start.allocation.M for start in scheduler.dispatch(10.0)]
+    check_scheduler(scheduler, dispatched=10.0)
+
+
+def test_each_end_of_a_run_renews_one_request_of_its_group_in_turn() -> None:
+    """So a group with a hundred sizes costs a scheduler no more than a group without them."""
+    scheduler, running = filled([Cores(1) & Memory(group="opt", size=1.0 + k) for k in range(10)])
+    ways = [queue.alternatives[0] for queue in scheduler.queues.values()]
+    assert 10 == len(ways)
+    before = [one.space for one in ways]
+    for ended in range(1, 11):
+        scheduler.on_finished(running.pop(0), 9.0 * ended, use=MemoryUse(0.5))
+        renewed = [one.space != space for one, space in zip(ways, before, strict=True)]
+        assert [k < ended for k in range(10)] == renewed
+        check_scheduler(scheduler)
+        running += [start.task for start in scheduler.dispatch(9.0 * ended)]
+        check_scheduler(scheduler, dispatched=9.0 * ended)
+
+
+def test_all_requests_of_a_group_ask_for_the_maximum_at_once_when_its_guard_begins() -> None:
+    scheduler, running = filled(
+        [Cores(1) & Memory(4, group="opt", size=1.0 + k) for k in range(10)]
+    )
+    group = scheduler.needs.groups["opt"]
+    group.finished, group.spent, group.fixed = 100, 1000.0, 1001.0
+    scheduler.on_finished(running[0], 9.0, use=MemoryUse(2.0, exceeded=True))
+    assert group.guarded
+    amounts = [queue.alternatives[0].space.get(Memory) for queue in scheduler.queues.values()]
+    assert [Memory(4).M] * 10 == [one.M for one in amounts if isinstance(one, Memory)]
+
+
+def test_what_was_read_holds_for_the_requests_that_are_here_already() -> None:
+    scheduler, running = filled([Cores(1) & Memory(group="opt")])
+    read = LearningGroup("opt")
+    read.on_finished(FinishedRun(3.0, 4.0, 60.0), 8.0)
+    scheduler.needs.groups["opt"] = read
+    scheduler.on_needs_read()
+    scheduler.on_finished(running[0], 9.0)
+    scheduler.on_finished(running[1], 9.0, use=MemoryUse(1.0))
+    assert [3.6] == [start.allocation.M for start in scheduler.dispatch(9.0)]
+    assert [3.0, 1.0] == [run.peak for run in read.runs]

@@ -10,8 +10,7 @@ import trio
 
 from grain.head.needs import store
 from grain.head.needs.group import FinishedRun, Terms
-from grain.head.needs.groups import MemoryUse, Needs
-from grain.resource import Memory
+from grain.head.needs.groups import Needs
 from grain_testkit.blocking import call_in_place
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ async def test_its_directory_is_made(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.keep, path, needs)
         await trio.sleep(store.EACH)
-        needs.on_ended(Memory(group="opt"), Memory(4, group="opt"), MemoryUse(1.0), 60)
+        needs.group("opt").on_finished(FinishedRun(1.0, 4, 60), 32)
         nursery.cancel_scope.cancel()
     assert path.exists()
     assert 0o700 == path.parent.stat().st_mode & 0o777
@@ -145,12 +144,10 @@ async def test_what_is_learned_while_it_is_written_is_written_the_next_time(
             learn(needs)
 
     monkeypatch.setattr(trio.to_thread, "run_sync", slowly)
-    learn(needs)
-    needs.changes = 0
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.keep, path, needs)
         await trio.sleep(1.0)
-        needs.changes += 1
+        learn(needs)
         await trio.sleep(25.0)
         assert 2 == finished(path)
         nursery.cancel_scope.cancel()
@@ -178,7 +175,7 @@ async def test_a_full_disk_is_said_once_and_what_was_learned_is_written_later(
 
 
 def learn(needs: Needs) -> None:
-    needs.on_ended(Memory(group="opt"), Memory(4, group="opt"), MemoryUse(1.0), 60)
+    needs.group("opt").on_finished(FinishedRun(1.0, 4, 60), 32)
 
 
 def finished(path: Path) -> int:

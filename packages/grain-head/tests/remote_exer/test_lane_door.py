@@ -10,8 +10,8 @@ import trio.testing
 
 from grain.edge.invitation import accept
 from grain.head.messages import Resolved, Started
-from grain.remote_exer.lane_door import _GREETING, LaneDoor
 from grain.remote_exer.lanes import ALONE, LINGER, MissionLanes
+from grain.remote_exer.lanes.door import _GREETING, LaneDoor
 from grain.remote_exer.session import MissionSession
 from grain.worker.messages import LANE_CODEC, LaneOpen, LaneOutcome, Recall
 from grain.worker.payload import whole

@@ -688,6 +688,22 @@ def test_lanes_that_wait_are_retracted_when_nothing_is_held(mission: Mission) ->
     assert mission.traffic.may_hold(0.0)
 
 
+def test_a_lane_that_was_retracted_gets_no_call_if_it_starts_all_the_same(
+    mission: Mission,
+) -> None:
+    """It would be ended with its call, which would run again, and its crash would not count."""
+    [task] = flood(mission, 1)
+    [asked] = mission.mail(Submit)
+    mission.lanes.cancel(task)
+    mission.lanes.take_back(0.0)
+    [another] = flood(mission, 1)
+
+    mission.start(asked.task)
+
+    assert mission.lanes.connect(asked.task, Sent(), 0.0) is None
+    assert 0 == mission.session.aboard[another]
+
+
 @pytest.mark.parametrize("why", ["they are long", "runners cannot connect", "lanes are refused"])
 def test_held_calls_go_to_the_scheduler_if_there_are_no_lanes_for_them(
     mission: Mission, why: str

@@ -19,6 +19,7 @@ from grain.edge.errors import ChannelBroken, NotServed, RemoteProtocolError
 from grain.edge.messages import MAX_MESSAGE, Payload
 from grain.edge.questions import LoadAnswer, pack
 from grain.eventlog.schema import BriefTasks, RunEnded, TaskSubmitted
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.head.errors import TaskCrashed, TaskOutlivesWorkers
 from grain.head.events import (
     CancelRequested,
@@ -874,6 +875,20 @@ async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> 
     assert "on w: its worker's time was over after 110 s" in str(error)
     ended = [line.outcome for line in lines.lines if isinstance(line, RunEnded) and line.task == 1]
     assert ["returned", "returned", "error"] == ended
+
+
+async def test_a_task_that_has_stopped_softly_too_often_says_what_to_do() -> None:
+    run = Crash((1, 1), "w", STOPPED_SOFTLY, 0.0)
+    async with listened_to() as (executor, head, _):
+        head.post([(Resolved(1, "crashed", (run,)), None)])
+        result = await executor.results.receive()
+
+    assert isinstance(result.outcome, outcome.Error)
+    error = result.outcome.error
+    assert isinstance(error, TaskOutlivesWorkers)
+    assert (run,) == error.runs
+    assert "100 times in a row, its program stopped softly as its worker ended" in str(error)
+    assert f"on w: {STOPPED_SOFTLY}" in str(error)
 
 
 async def test_workers_that_do_not_reach_each_other_are_reported_once_and_named_in_the_error() -> (

@@ -90,6 +90,23 @@ def test_a_gang_starts_where_most_of_the_workers_have_failed_with_two_others(due
     assert 2 == len(members(cluster, gang))
 
 
+def test_a_gang_looks_again_when_a_worker_drains_without_which_too_few_are_left() -> None:
+    cluster = Cluster(*(Cores(1),) * 4)
+    for pair in ((0, 1), (1, 2)):
+        cluster.scheduler.on_apart(*pair, "", cluster.now)
+    cluster.wait(FIRST)
+    runs = cluster.submit_many(*(Cores(1),) * 4)
+    for run in runs:
+        if cluster.starts[run].worker != 3:
+            cluster.finish(run)
+    gang = cluster.submit(3 * Cores(1))
+    assert gang not in cluster.starts
+
+    cluster.drain(3)
+
+    assert {0, 1, 2} == members(cluster, gang)
+
+
 _PAIRS = st.sets(st.sampled_from([*combinations(range(7), 2)]))
 
 

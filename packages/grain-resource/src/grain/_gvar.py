@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from contextvars import Context
 
     from grain.resource import Resource
@@ -37,8 +37,8 @@ class PlainSurroundings(NamedTuple):
     env: Mapping[str, str | None] = _NONE
 
 
-class RunUsage(Protocol):
-    """The use of the external programs of a run; on a worker a `grain.eventlog.usage.Usage`."""
+class UsageOnWorker(Protocol):
+    """The use of the external programs of a run on one worker."""
 
     @property
     def user(self) -> float:
@@ -81,6 +81,14 @@ class RunUsage(Protocol):
         """The number of them that ended with each status; a signal is negative."""
 
 
+class RunUsage(UsageOnWorker, Protocol):
+    """The use of the external programs of a run; on a worker a `grain.eventlog.usage.Usage`."""
+
+    @property
+    def members(self) -> Sequence[UsageOnWorker]:
+        """The use on each of several workers; empty for one."""
+
+
 class NoUsage(NamedTuple):
     """The usage where nothing is counted: outside of a run."""
 
@@ -94,6 +102,7 @@ class NoUsage(NamedTuple):
     written: float = 0.0
     programs: int = 0
     exit_statuses: Mapping[int, int] = MappingProxyType({})
+    members: tuple[UsageOnWorker, ...] = ()
 
 
 class LastAttempt(Protocol):

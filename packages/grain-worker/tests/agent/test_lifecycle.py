@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, LifecyclePhase, Times
+from grain.files.batch_systems import facts_of
+from grain.worker.agent.lifecycle import Lifecycle, LifecyclePhase, Times
 
 
 def life(done_by: float = math.inf, **times: float) -> Lifecycle:
@@ -72,7 +73,7 @@ def test_after_sigterm_runs_are_cancelled_early_enough_to_be_ended() -> None:
 
 def test_under_pbs_runs_are_cancelled_within_half_a_second() -> None:
     """1.8 s are hardly enough to end programs."""
-    one = life(term=TERM_GRACE["pbs"])
+    one = life(term=facts_of("pbs").grace)
     one.on_signal(signal.SIGTERM, 100.0)
 
     assert one.left(100.0) < 0.5

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from grain.edge.messages import MAX_MESSAGE, Codec
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import ProgramState, RunReport, decode_report
-from grain.inputs.warning import STOPPED_SOFTLY
 from grain.resource import Cores, WTime
 from grain.worker.agent.listener import RunnerDeath
 from grain.worker.messages import (

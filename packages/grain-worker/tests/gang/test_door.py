@@ -59,6 +59,9 @@ async def test_a_rank_ends_with_its_stand_in(tmp_path: Path) -> None:
 
         while place.programs.child_tasks:
             await trio.lowlevel.checkpoint()
+        used = (await place.door.end_call(1)).usage
+        assert (1, True) == (used.programs, used.peak_memory > 0)
+        assert 0 == (await place.door.end_call(2)).usage.programs
 
 
 async def test_a_call_has_ended_when_its_stand_ins_have_gone(tmp_path: Path) -> None:

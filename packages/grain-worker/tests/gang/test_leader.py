@@ -15,13 +15,14 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from grain import GVAR
+from grain.eventlog.usage import Usage
 from grain.resource import Cores
-from grain.worker.errors import ExternalError, Failure, MemberLost
-from grain.worker.external import Completed
+from grain.worker.errors import ExternalError, ExternalMemoryError, Failure, MemberLost
+from grain.worker.external import Completed, run_external
 from grain.worker.gang.control import JsonLines
 from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, ProgramOrder
-from grain.worker.gang.session import GangLeader, Seat
+from grain.worker.gang.session import GangLeader, Seat, lead
 from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain.worker.processes.mpi import members
 
@@ -32,6 +33,19 @@ if TYPE_CHECKING:
 SILENCE = 2.0
 PLACE = {"job": "", "node": "", "door": ""}
 DONE = Completed(("prog",), 0, b"said", b"", 1.0, 0.5, 0.5, 0.1, "n1")
+
+
+def used_by(amount: float) -> Usage:
+    """Return the use of a program with so many GB and seconds."""
+    return Usage(user=amount, peak_memory=amount, measured_by="polling", programs=1)
+
+
+def used_in(used: dict[int, Usage], exceeded: ExternalError | None = None) -> str:
+    """Return what a line says of the programs of a call."""
+    return base64.b85encode(pickle.dumps((used, exceeded))).decode()
+
+
+USED = used_in({})
 
 
 def lines_of() -> tuple[JsonLines, JsonLines]:
@@ -152,6 +166,45 @@ async def test_the_report_of_the_run_names_the_members(tmp_path: Path) -> None:
     account.close()
     names = [(one.worker, one.host) for one in account.report("h", "root").members]
     assert [("w1", "n1"), ("w2", "n2")] == names[1:]
+
+
+async def test_the_run_has_what_its_programs_have_used_on_each_member(tmp_path: Path) -> None:
+    account = RunAccount(Cores([0]))
+    seen: list[Any] = []
+
+    async def body() -> None:
+        gang = members.get()
+        assert gang is not None
+        for _ in range(2):
+            async with gang.call():
+                pass
+        seen.append(GVAR.usage)
+
+    async with led(tmp_path, body, account) as run:
+        await run.joins(1, 2)
+        for call, used in (1, {0: used_by(1.0), 2: used_by(3.0)}), (2, {2: used_by(2.0)}):
+            assert "settle" in await run.process.receive()
+            await run.process.send(settled=True, call=call, used=used_in(used))
+
+    account.close()
+    usage = account.report("h", "root").usage
+    assert [usage] == seen
+    assert [1.0, 0.0, 3.0] == [one.peak_memory for one in usage.members]
+    assert [1.0, 0.0, 5.0] == [one.user for one in usage.members]
+    assert (6.0, 3.0, 3) == (usage.user, usage.peak_memory, usage.programs)
+
+
+async def test_the_process_of_the_root_is_none_of_the_programs_of_the_run() -> None:
+    account = RunAccount(Cores([0]))
+
+    async def body() -> int:
+        return (await run_external(["true"])).usage.programs
+
+    with trio.fail_after(120):
+        GVAR.enter(Cores([0]), "root", None, account)
+        assert 1 == await lead([], body)
+
+    assert (1, ()) == (account.usage.programs, account.usage.members)
 
 
 async def test_the_error_of_the_function_is_that_of_the_run(tmp_path: Path) -> None:
@@ -308,11 +361,11 @@ async def test_a_call_ends_when_nothing_of_it_is_left() -> None:
         assert {
             "settle": True, "call": 1, "doors": False, "failed": False,
         } == await process.receive()  # fmt: skip
-        await process.send(settled=True, call=2)  # another one
+        await process.send(settled=True, call=2, used=USED)  # another one
         await wait_all_tasks_blocked(0.01)
         assert not ended.is_set()
 
-        await process.send(settled=True, call=1)
+        await process.send(settled=True, call=1, used=USED)
         await ended.wait()
 
 
@@ -334,7 +387,7 @@ async def test_a_cancelled_call_ends_only_then_too() -> None:
             assert "settle" in await process.receive()
             await wait_all_tasks_blocked(0.01)
             assert not ended.is_set()
-            await process.send(settled=True, call=1)
+            await process.send(settled=True, call=1, used=USED)
             await ended.wait()
 
 
@@ -369,7 +422,7 @@ async def test_programs_have_their_orders_and_outcomes_in_whatever_order_they_en
                     done = replace(DONE, stdout=b"m%d" % index)
                     await process.send(run=orders[index], call=1, outcome=outcome_of(done))
             nursery.start_soon(process.receive)
-            await process.send(settled=True, call=1)
+            await process.send(settled=True, call=1, used=USED)
 
     assert {0: "m0", 1: "m1"} == results
 
@@ -382,7 +435,7 @@ async def test_a_program_that_fails_names_its_member() -> None:
             failed = ExternalError(Failure(("prog",), "n1", "/", reason="it failed"))
             await process.send(run=line["run"], call=1, outcome=outcome_of(failed))
             assert (await process.receive())["failed"]
-            await process.send(settled=True, call=1)
+            await process.send(settled=True, call=1, used=USED)
 
         nursery.start_soon(fail)
         error: ExternalError | None = None
@@ -403,10 +456,59 @@ async def test_a_member_that_lacks_the_launchers_daemon_ends_the_call() -> None:
             for why in ("m1 lacks orted", "m2 lacks orted"):
                 await process.send(refused=why, call=1)
             await process.receive()
-            await process.send(settled=True, call=1)
+            await process.send(settled=True, call=1, used=USED)
 
         async with gang.call() as call:
             nursery.start_soon(refuse)
             await trio.sleep_forever()
 
         assert "m1 lacks orted" == call.refused
+
+
+async def run_sh(
+    script: str,
+    settled: dict[int, Usage],
+    exceeded: ExternalError | None = None,
+    *,
+    check: bool = True,
+) -> Completed | ExternalError:
+    """Return how a program ends that a member runs others for, which have used so much."""
+    async with members_of() as (gang, process), trio.open_nursery() as nursery:
+
+        async def settle() -> None:
+            await process.receive()
+            await process.send(settled=True, call=1, used=used_in(settled, exceeded))
+
+        nursery.start_soon(settle)
+        token = members.set(gang)
+        try:
+            return await run_external(["/bin/sh", "-c", script], check=check)
+        except ExternalError as error:
+            return error
+        finally:
+            members.reset(token)
+    raise AssertionError
+
+
+async def test_a_program_has_what_it_has_used_on_each_member() -> None:
+    for script in "exit 0", "exit 3":
+        ended = await run_sh(script, {1: used_by(500.0)})
+
+        assert ended.usage is not None
+        own, other = ended.usage.members
+        assert (1, used_by(500.0)) == (own.programs, other)
+        assert (500.0, 2) == (ended.usage.peak_memory, ended.usage.programs)
+
+
+async def test_a_launcher_that_fails_as_a_member_had_too_little_memory_says_so() -> None:
+    error = ExternalMemoryError(Failure(("rank",), "n1", "/", reason="too much", member=1))
+
+    failed, done = [await run_sh(script, {}, error) for script in ("exit 1", "exit 0")]
+
+    assert isinstance(failed, ExternalMemoryError)
+    assert "too much" in str(failed)
+    assert isinstance(done, Completed)  # it has made do without that rank
+    # Without `check`, only if it was ended for that.
+    assert isinstance(await run_sh("exit 1", {}, error, check=False), Completed)
+    ended = ExternalMemoryError(replace(error.failure, exceeded=True))
+    assert isinstance(await run_sh("exit 1", {}, ended, check=False), ExternalMemoryError)

@@ -14,14 +14,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import trio
+from msgspec.structs import replace as replace_usage
 
 from grain.edge.invitation import invite
-from grain.worker.errors import ExternalError, ExternalStartError, Failure
+from grain.eventlog.usage import Usage
+from grain.worker.errors import (
+    ExternalError,
+    ExternalMemoryError,
+    ExternalStartError,
+    Failure,
+)
 from grain.worker.external import Completed
 from grain.worker.gang.control import ControlError, JsonLines, connect, listen
 from grain.worker.gang.messages import (
     CODEC,
     CallEnded,
+    CallUsed,
     EndCall,
     EndProgram,
     MemberPlace,
@@ -197,6 +205,35 @@ async def test_a_call_has_settled_when_the_last_program_on_any_member_has_gone()
         assert not any("settled" in line for line in root.lines)
         second.exits(other)
         assert 1 == (await root.line("settled"))["call"]
+
+
+async def test_a_call_has_what_its_programs_have_used_on_each_member() -> None:
+    """Those that it has started there, and ranks that came by the doors."""
+    async with root_of(2) as root:
+        first, second = root.members
+        used = Usage(user=1.0, peak_memory=2.0, programs=1)
+        failure = Failure(("prog",), "n1", "/", reason="too much", usage=used)
+        await root.run(7, 1, 1)
+        first.exits(await first.spawned(), replace(DONE, usage=used))
+        await root.run(8, 1, 1)
+        first.exits(await first.spawned(), ExternalMemoryError(failure))
+        await root.line("run")
+        await root.line("run")
+
+        await root.settle(doors=True)
+        for member in root.members:
+            assert isinstance(await member.next(), EndCall)
+        second.post(CallUsed(1), pickle.dumps((replace_usage(used, programs=4), None)))
+        for member in root.members:
+            member.post(CallEnded(1))
+        settled = await root.line("settled")
+
+    by_member, exceeded = pickle.loads(base64.b85decode(settled["used"]))
+    assert {1: (2.0, 2), 2: (1.0, 4)} == {
+        index: (one.user, one.programs) for index, one in by_member.items()
+    }
+    assert isinstance(exceeded, ExternalMemoryError)
+    assert ("too much", 1) == (exceeded.failure.reason, exceeded.failure.member)
 
 
 async def test_a_call_leaves_the_programs_of_others_alone() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from grain.worker.errors import ExternalError, ExternalMemoryError
 from grain.worker.external import Completed
 from grain.worker.gang.messages import OUTPUT, ProgramOrder
-from grain.worker.gang.programs import MemberPrograms
+from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,13 +24,14 @@ if TYPE_CHECKING:
 class Member:
     """The programs of a member, and all that they report."""
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    def __init__(self, nursery: trio.Nursery, bound: MemoryBound = NO_BOUND) -> None:
         self.written: list[bytes] = []
         self.ended: list[Outcome] = []
         self.programs = MemberPrograms(
             nursery,
             lambda _, stream, data: self.written.append(b"%d:" % stream + data),
             lambda _, outcome: self.ended.append(outcome),
+            bound,
         )
 
 
@@ -82,6 +85,41 @@ async def test_only_ranks_of_a_launcher_have_the_threads_that_are_passed_on(
     assert isinstance(done, Completed)
     said = b"".join(member.written)[2:] if streams else done.stdout
     assert (threads == "7") == (said == b"7\n")
+
+
+async def test_a_program_that_its_call_has_ended_reports_what_it_has_used(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            script = f"echo here > {begun}; exec sleep 600"
+            member.programs.start(1, order(script, streams=False))
+            await trio.to_thread.run_sync(begun.read_text)
+            member.programs.end(1)
+
+    (ended,) = member.ended
+    assert isinstance(ended, ExternalError)
+    assert ended.usage is not None
+    assert (True, 1) == (ended.usage.peak_memory > 0, ended.usage.programs)
+
+
+async def test_a_program_is_held_to_the_memory_of_its_task() -> None:
+    """Long enough for two looks; the bound is what the task has, and not what the process sees."""
+    script = f"exec {sys.executable} -c 'import time; kept = b\"x\" * 200_000_000; time.sleep(600)'"
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery, MemoryBound(0.1, enforced=True))
+            member.programs.start(1, order(script, streams=True))
+
+    (ended,) = member.ended
+    assert isinstance(ended, ExternalMemoryError)
+    assert (0.1, True) == (ended.failure.memory_request, ended.failure.exceeded)
+
+
+@pytest.mark.parametrize("bound", [NO_BOUND, MemoryBound(8), MemoryBound(0.1, enforced=True)])
+def test_a_bound_of_memory_travels_as_a_word(bound: MemoryBound) -> None:
+    assert bound == MemoryBound.parse(str(bound))
 
 
 async def test_of_a_long_output_the_end_is_reported() -> None:

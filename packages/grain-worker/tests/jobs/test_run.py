@@ -23,8 +23,8 @@ import trio.testing
 
 from grain import GVAR
 from grain.edge.channel import memory_channels
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.files.processes import this_process
-from grain.inputs.warning import STOPPED_SOFTLY
 from grain.queue.book import Book
 from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
 from grain import GVAR
 from grain.eventlog.usage import Usage
 from grain.resource import ZERO, Memory
 from grain.worker import external
 from grain.worker.call import RunSettings
-from grain.worker.errors import Failure
+from grain.worker.errors import Failure, exceeded_memory, how_failed
 from grain.worker.external import (
     CAPTURE,
     ExternalError,
@@ -22,11 +25,16 @@ from grain.worker.external import (
     ProgramCall,
     run_external,
 )
-from grain.worker.guards.group import KillCounter, event_files
+from grain.worker.guards.group import LATELY, KillCounter, event_files
 from grain.worker.guards.meter import Budgets, Meter
 from grain.worker.node.cgroup import Cgroups
 from grain.worker.processes.account import RunAccount
-from grain.worker.processes.out_of_memory import evidence_of_memory
+from grain.worker.processes.fork_server_client import ForkServerClient, ProgramResult
+from grain.worker.processes.out_of_memory import SETTLED, SharedKills, evidence_of_memory
+from grain.worker.processes.supervisor_client import ProgramExit
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import ExceptionGroup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +54,8 @@ def asked(memory: float) -> Resource:
         pytest.param(-9, 0, False, 1.0, (None, None), False, id="a signal alone"),
         pytest.param(-9, 0, True, 1.0, (4.0, 8.0), False, id="far from every bound"),
         pytest.param(-9, 0, False, 3.9, (4.0, None), True, id="near the request"),
+        pytest.param(137, 0, False, 3.9, (4.0, None), True, id="a launcher whose rank had so much"),
+        pytest.param(-9, 0, False, 3.5, (4.0, 8.0), False, id="below nine tenths of each"),
         pytest.param(-9, 0, False, 8.0, (None, 8.0), True, id="at the limit"),
         pytest.param(-9, 1, False, 0.1, (None, None), True, id="a kill in a shared group"),
         pytest.param(137, 1, False, 0.1, (None, None), True, id="a shell that reports it"),
@@ -67,6 +77,98 @@ def test_what_counts_as_want_of_memory(
     expected: bool,
 ) -> None:
     assert expected == bool(evidence_of_memory(returncode, kills, peak, bounds, own_group=own))
+
+
+@pytest.mark.parametrize(
+    ("peak", "memory"),
+    [(0.4, False), (3.7, True)],
+    ids=["an operator's, or the neighbour's in its place", "the one near its amount"],
+)
+def test_of_two_that_were_killed_in_a_shared_group_it_was_the_one_near_its_amount(
+    peak: float, memory: bool
+) -> None:
+    for returncode in (-9, 137):
+        evidence = evidence_of_memory(returncode, 1, peak, (4.0, None), own_group=False, other=True)
+        assert memory == bool(evidence)
+
+
+@pytest.mark.parametrize("first", ["near", "far"])
+async def test_which_of_two_that_were_killed_together_ends_first_makes_no_difference(
+    first: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    kills, found = SharedKills(), {}
+
+    async def end(name: str, peak: float) -> None:
+        if name != first:
+            await trio.sleep(0.9 * SETTLED)
+        found[name] = await kills.other(-9, 1, peak, (4.0, None))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end, "near", 3.7)
+        nursery.start_soon(end, "far", 0.4)
+    assert {"near": False, "far": True} == found
+
+
+async def test_a_program_that_the_kernel_has_killed_by_itself_had_too_little(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Also far from its amount, and long after another one was."""
+    kills = SharedKills()
+    assert not await kills.other(-9, 1, 3.7, (4.0, None))
+    await trio.sleep(LATELY)
+    assert not await kills.other(-9, 1, 0.4, (4.0, None))
+
+
+@pytest.mark.parametrize(("returncode", "count"), [(1, 1), (-9, 0), (-15, 3)])
+async def test_other_ends_wait_for_no_other_program(returncode: int, count: int) -> None:
+    with trio.fail_after(0):  # it would be over at any checkpoint
+        assert not await SharedKills().other(returncode, count, 0.4, (4.0, None))
+
+
+async def test_a_kill_by_an_operator_while_a_neighbour_runs_out_of_memory_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both have the kernel's count of one kill in the group that they share."""
+    run = ForkServerClient.run
+    near: dict[bytes, int] = {b"neighbour": 3_900_000_000, b"killed": 100_000_000}
+
+    async def counted(self: ForkServerClient, *args: Any) -> ProgramResult:
+        result = await run(self, *args)
+        assert isinstance(result.report, ProgramExit)
+        peak = near[args[0]["argv"][-1]]
+        report = result.report._replace(oom_kills=1, own_group=False, peak_memory=peak)
+        return result._replace(report=report)
+
+    monkeypatch.setattr(ForkServerClient, "run", counted)
+    ended: dict[str, ExternalError] = {}
+
+    async def program(name: str) -> None:
+        with pytest.raises(ExternalError) as caught:
+            await run_external([*KILL, name])
+        ended[name] = caught.value
+
+    # One after the other, as a test on a busy machine cannot have both end within a second.
+    with GVAR.scope(asked(4.0)):
+        await program("neighbour")
+        await program("killed")
+    assert ExternalMemoryError is type(ended["neighbour"])
+    assert ExternalError is type(ended["killed"])
+
+
+@pytest.mark.parametrize(
+    ("error", "exceeded"),
+    [
+        (MemoryError(), True),
+        (ExceptionGroup("", [ValueError(), ExceptionGroup("", [MemoryError()])]), True),
+        (ExceptionGroup("", [ValueError()]), False),
+        (OSError(errno.ENOMEM, "no memory"), False),  # a limit of another kind has this, too
+    ],
+)
+def test_a_tasklet_says_by_its_memory_error_that_memory_was_too_little(
+    error: Exception, exceeded: bool
+) -> None:
+    assert exceeded is exceeded_memory(error)
+    assert ("memory" if exceeded else "failed") == how_failed(error)
 
 
 async def test_a_killed_program_that_had_what_it_asked_for_ran_out_of_memory() -> None:
@@ -160,16 +262,39 @@ def test_kills_during_a_program_are_counted(tmp_path: Path, deep: bool) -> None:
     meter = Meter(Budgets(), None, KillCounter(True, b"0::/job/grain-1\n", str(tmp_path)))
     meter.begin(0.0)
     events.write_text("low 0\noom 9\noom_kill 5\noom_group_kill 0\n")
-    first = meter.end([0.0] * 5, failed=True)
+    first = meter.end([0.0] * 5, 256)
     meter.begin(0.0)
-    second = meter.end([0.0] * 5, failed=True)
+    second = meter.end([0.0] * 5, 256)
 
     assert ((3, deep), (0, deep)) == (first[-2:], second[-2:])
 
     meter.begin(0.0)
     events.write_text("low 0\noom 9\noom_kill 6\noom_group_kill 0\n")
     # A launcher may hide it, and end well; but of a shared group it may be another program.
-    assert int(deep) == meter.end([0.0] * 5, failed=False)[-2]
+    assert int(deep) == meter.end([0.0] * 5, 0)[-2]
+
+
+@pytest.mark.parametrize(
+    ("status", "own", "counted"),
+    [
+        pytest.param(signal.SIGKILL, False, 0, id="the neighbour was killed long ago"),
+        pytest.param(137 << 8, False, 1, id="a launcher whose rank was killed long ago"),
+        pytest.param(signal.SIGKILL, True, 1, id="a part of it was killed long ago"),
+    ],
+)
+def test_a_kill_of_long_ago_in_a_shared_group_is_not_that_of_a_program_killed_now(
+    tmp_path: Path, status: int, own: bool, counted: int
+) -> None:
+    events = tmp_path / "memory.events"
+    events.write_text("oom_kill 0\n")
+    meter = Meter(Budgets(), None, KillCounter(own, b"0::/\n", str(tmp_path)))
+    meter.begin(0.0)
+    events.write_text("oom_kill 1\n")
+    meter.look(LATELY)
+    meter.look(2 * LATELY - 0.1)
+    assert 1 == meter.end([0.0] * 5, signal.SIGKILL)[-2]
+    meter.look(2 * LATELY)
+    assert counted == meter.end([0.0] * 5, status)[-2]
 
 
 def test_without_a_count_nothing_was_killed(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from grain.worker.call import run_call
 from grain.worker.errors import ExternalError, ExternalStartError, ExternalTimeoutError
 from grain.worker.external import run_external
 from grain.worker.guards.meter import SAVED, SHARE, Budget, in_memory, kibibytes
-from grain.worker.processes.account import Programs, RunAccount
+from grain.worker.processes.account import Programs, RunAccount, of_call, of_members
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -309,3 +309,36 @@ def test_a_field_that_the_kernel_does_not_have_is_zero() -> None:
         kibibytes(b"Name:\tx\nVmRSS:\t  12 kB\n", b"\nVmRSS:"),
         kibibytes(b"Name:\tx\n", b"\nRssAnon:"),
     )
+
+
+# ---- several workers
+
+
+ONE = Usage(
+    user=1.0, system=0.5, peak_memory=2.0, measured_by="polling", read=0.1, written=0.2, programs=1,
+    exit_statuses={0: 1}, outputs=("/out",),
+)  # fmt: skip
+TWO = Usage(
+    user=3.0, peak_memory=5.0, measured_by="rusage", cpu_measured_by="cgroup", read=0.3, programs=2,
+    exit_statuses={0: 1, -9: 1},
+)  # fmt: skip
+
+
+def test_several_workers_have_sums_and_the_largest_peak_and_each_has_its_own() -> None:
+    assert Usage(
+        user=4.0, system=0.5, peak_memory=5.0, measured_by="rusage", read=0.4, written=0.2,
+        programs=3, exit_statuses={0: 2, -9: 1}, outputs=("/out",), members=(ONE, TWO),
+    ) == of_members([ONE, TWO])  # fmt: skip
+    nothing = Usage()
+    assert (nothing, TWO) == of_members([nothing, TWO]).members
+    assert "cgroup" == of_members([nothing, TWO]).cpu_measured_by
+    assert nothing == of_members([nothing, nothing])
+
+
+def test_a_program_and_what_it_has_others_run_count_together_on_the_first_worker() -> None:
+    used = of_call(ONE, {0: ONE, 2: TWO}, 3)
+
+    assert [(2.0, 4.0, 2), (0.0, 0.0, 0), (3.0, 5.0, 2)] == [
+        (one.user, one.peak_memory, one.programs) for one in used.members
+    ]
+    assert (5.0, 5.0, 4) == (used.user, used.peak_memory, used.programs)

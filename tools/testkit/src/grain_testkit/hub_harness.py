@@ -82,6 +82,7 @@ class HubHarness:
         held: tuple[InventoryRun, ...] = (),
         link: str = "",
         seconds: float | None = None,
+        memory: float | None = None,
         **more: Any,
     ) -> str:
         """Register a worker, with its seconds if they are limited; return its link."""
@@ -90,6 +91,8 @@ class HubHarness:
         offered: dict[str, Any] = {"Cores": cores}
         if seconds is not None:
             offered["WTime"] = {"T": seconds}
+        if memory is not None:
+            offered["Memory"] = {"M": memory}
         register = RegisterWorker(name, name, "host", offered, connection=self.connections, **more)
         self.send(link, register, *([Inventory(held)] if held else []), InventoryEnd())
         return link

@@ -29,7 +29,8 @@ class Column(msgspec.Struct, Generic[R], frozen=True, gc=False):
         name: its head, or its key in data.
         value: returns the figure of a row; None if there is none.
         text: formats it.
-        rank: the larger, the sooner it goes where there is little room; 0 never does.
+        rank: 0 for one that never goes, however little room there is. In `grain top` the larger
+            goes sooner; in other tables all others go together.
         under: where it goes then, as in ``"took {}"``: under the row; "" for away.
         least: characters to which it may be shortened, before others; 0 if it may not.
         right: True for numbers, which stand at the right.

@@ -17,6 +17,7 @@ from grain.config.kinds import ExpansionContext, Kind, described
 from grain.config.schema import Config, ConfigTable, Script, Shape
 from grain.config.suggestion import dotted, nearest
 from grain.config.walltime import format_walltime
+from grain.files.batch_systems import facts_of, several_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -219,11 +220,11 @@ def conflicts(config: Config) -> Iterator[Mistake]:
     held = config.worker.reserve
     for where, script in [("", config.worker.script), *((one.name, one) for one in config.shape)]:
         whose = f"the job's {{}} ({where})" if where else "the job's {}"
-        if script.nodes > 1 and config.system not in ("slurm", "pbs", "sge"):
+        if script.nodes > 1 and not facts_of(config.system).launchers:
             yield Mistake(
                 f"shape.{where}.nodes" if where else "script.nodes",
                 f"found {script.nodes}, expected 1, as a job has workers on several nodes under "
-                "Slurm, PBS and Grid Engine only",
+                f"{several_nodes(' and ')} only",
             )
         if script.walltime is not None and held.walltime >= script.walltime:
             yield Mistake(

@@ -17,6 +17,7 @@ from grain.config.expansion import Unfit, check_defer, entries, expand_place, pl
 from grain.config.metrics import parse_metrics
 from grain.config.shared import check_offered, check_shared, counted
 from grain.config.walltime import parse_walltime
+from grain.files.batch_systems import BATCH_SYSTEMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -312,13 +313,8 @@ def _phases(value: object) -> dict[str, str]:
     return dict(value)
 
 
-SYSTEMS = ("local", "slurm", "pbs", "sge", "lsf", "htcondor", "flux", "oar", "ssh", "custom")
-OTHER_NAMES = {
-    **dict.fromkeys(("gridengine", "uge", "age", "oge", "ge"), "sge"),
-    **dict.fromkeys(("openpbs", "pbspro", "torque"), "pbs"),
-    "condor": "htcondor",
-    "openlava": "lsf",
-}
+SYSTEMS = ("local", *BATCH_SYSTEMS, "ssh", "custom")
+OTHER_NAMES = {alias: name for name, one in BATCH_SYSTEMS.items() for alias in one.aliases}
 PHASES = ("pending", "stuck", "running", "ending", "gone")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _MOST_GB = 1e9

@@ -276,9 +276,8 @@ class Config(ConfigTable, frozen=True, kw_only=True):
 
     Attributes:
         source: absolute path of the file that was read; None for the defaults.
-        system: batch system: ``local`` (plain processes on this machine), ``slurm``, ``pbs``,
-            ``sge`` (Grid Engine), ``lsf``, ``htcondor``, ``flux``, ``oar``, ``ssh`` (plain
-            processes on ``hosts``) or ``custom``.
+        system: batch system: ``local`` (plain processes on this machine), one of those in
+            `grain.files.batch_systems`, ``ssh`` (plain processes on ``hosts``) or ``custom``.
         hosts: for ``system = "ssh"``: the hosts, each with its number of workers unless that is 1.
         address: the place where missions, workers and commands meet, expanded; its syntax is
             checked where it is used.

@@ -36,8 +36,8 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """A number of things, or the number of one."""
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The use of the programs of one run, or of one program, with all processes below them.
+class MemberUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The use of programs on one worker, with all processes below them.
 
     Attributes:
         user: CPU seconds in user mode.
@@ -67,6 +67,25 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def cpu(self) -> float:
         """CPU seconds, in user mode and in the kernel."""
         return self.user + self.system
+
+
+class Usage(MemberUsage, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The use of the programs of one run, or of one program, on all of its workers.
+
+    On several workers, ``peak_memory`` is that of the worker with the largest one, as each has as
+    much as the task asks for; all other figures are sums.
+
+    Attributes:
+        members: the use on each of several workers, in their order; empty for one worker, and where
+            only the first one was measured.
+    """
+
+    members: tuple[MemberUsage, ...] = ()
+
+    @property
+    def of_each(self) -> tuple[MemberUsage, ...]:
+        """The use on each worker that was measured."""
+        return self.members or (self,)
 
 
 class ProgramState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

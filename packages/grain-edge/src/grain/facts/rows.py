@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from grain.eventlog.causes import cause_of, headline, pattern_of
-from grain.eventlog.usage import RunMember, Usage
+from grain.eventlog.usage import MemberUsage, RunMember, Usage
 from grain.facts.amounts import REQUESTS, AskedAmounts, Histogram
 
 VALUE = "value"
@@ -117,6 +117,22 @@ class Run(_Row, frozen=True, kw_only=True):
     def core_seconds(self) -> float:
         """The cores that it has, for as long as it ran."""
         return self.cores * self.seconds
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds on all of its workers; those that were not measured are like the first."""
+        return self._of_all(lambda used: used.cpu)
+
+    @property
+    def memory(self) -> float:
+        """The sum of its peaks of memory on all of its workers, likewise."""
+        return self._of_all(lambda used: used.peak_memory)
+
+    def _of_all(self, amount: Callable[[MemberUsage], float]) -> float:
+        if self.usage is None:
+            return 0.0
+        measured = self.usage.of_each
+        return sum(map(amount, measured)) * self.workers / len(measured)
 
     @property
     def why(self) -> str:
@@ -451,10 +467,9 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
 
     def use(self, run: Run, usage: Usage) -> None:
         """Count what the programs of a run have used."""
-        # Programs of the first worker are measured; others of the task are taken to be alike.
-        self.cpu_seconds += usage.cpu * run.workers
+        self.cpu_seconds += run.cpu
         if run.seconds > 0 and usage.programs:  # what its tasklet computes is not measured
-            self.busy_cores.add(usage.cpu / run.seconds)
+            self.busy_cores.add(run.cpu / run.workers / run.seconds)
         if usage.measured_by == "none":
             return
         self.memory.add(usage.peak_memory)

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-import trio
 
 from grain.files.trust import python_command
 
@@ -46,6 +45,8 @@ async def jobs_over(jobs: Sequence[WorkerJob]) -> list[str | None]:
     Without grain-cli, and if a batch system does not answer, nothing is known. On cancellation the
     child is ended.
     """
+    import trio  # which the child, that has the same questions, does without
+
     nothing: list[str | None] = [None] * len(jobs)
     if importlib.util.find_spec("grain.cli") is None:
         return nothing

@@ -10,18 +10,6 @@ from grain.inputs.errors import InputError
 BEFORE = 60.0
 """Seconds from the warning to the end, where none are stated."""
 
-STOPPED_SOFTLY = "its program has stopped after a warning"
-"""The reason, as text, for which a run was handed back."""
-
-MANY = 10
-"""Attempts after which it is doubtful that a program goes on from what it has stored."""
-
-
-def soft_stop_text(attempts: int) -> str:
-    """Return a clause on a run that was handed back so, the last one of so many attempts."""
-    doubt = "; if it does not go on from what it has stored, it never ends"
-    return STOPPED_SOFTLY + (doubt if attempts >= MANY else "")
-
 
 def parse_warning(text: str) -> tuple[str, str] | int:
     """Return the name and the text of a file, or the number of a signal.

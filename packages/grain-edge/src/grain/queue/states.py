@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
+from grain.eventlog.soft_stops import SOFT_STOPS, STOPPED_SOFTLY
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -247,7 +249,15 @@ def next_attempt(job: Job, runs: Sequence[Run], asked: Asked) -> int:
             ),
             reversed(runs),
         )
-        stays = lost >= MOST_LOST or sum(1 for _ in at_once) >= MOST_RETURNED
+        soft = takewhile(
+            lambda run: run.message == STOPPED_SOFTLY and run.attempt >= asked.granted,
+            reversed(runs),
+        )
+        stays = (
+            lost >= MOST_LOST
+            or sum(1 for _ in at_once) >= MOST_RETURNED
+            or sum(1 for _ in soft) >= SOFT_STOPS
+        )
         # Before its program began, as it was held or updated: that is not a second run.
         never_ran = last.how == "returned" and not last.elapsed
         return following if (job.requeue or never_ran) and not stays else 0

@@ -188,7 +188,7 @@ class CallKind(msgspec.Struct, eq=False):
             self.peak = max(self.peak or 0.0, usage.peak_memory)
             self.peaks += 1
         if usage.programs and seconds > 0:
-            cores = max(usage.cpu, 0.0) / seconds
+            cores = max(usage.cpu, 0.0) / len(usage.of_each) / seconds
             self.measured += 1
             self.busy.append(cores)
             self.busiest = max(self.busiest, cores)

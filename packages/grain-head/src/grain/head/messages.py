@@ -15,6 +15,7 @@ from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
 from grain.edge.questions import FunctionRow
 from grain.edge.version import Versions
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import Report
 from grain.worker.messages import (
     Attempt,
@@ -60,7 +61,12 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     @property
     def blamed(self) -> bool:
         """True for a crash in the proper sense: one that may be the task's fault."""
-        return self.outlived is None and not self.absent
+        return self.outlived is None and not self.absent and not self.stopped_softly
+
+    @property
+    def stopped_softly(self) -> bool:
+        """True for the last of too many runs in a row whose programs have stopped softly."""
+        return self.how == STOPPED_SOFTLY
 
 
 def after_crash(past: PastAttempts | None, crash: Crash) -> PastAttempts | None:

@@ -420,7 +420,7 @@ def _check_tasks(scheduler: Scheduler) -> None:
     for number, by in scheduler.taken.items():
         assert by.queue is running[number].queue
         # What a group asks for may have changed since.
-        assert by.learns or running[number].held.request(by.space)
+        assert by.learned or running[number].held.request(by.space)
         shared = scheduler.cluster.held.get(number)
         assert by.shared is None or (shared is not None and shared.request(by.shared))
     assert scheduler._table.bounded == sum(t.until != math.inf for t in running.values())

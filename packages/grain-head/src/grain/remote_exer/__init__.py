@@ -9,8 +9,7 @@ Map:
 
 - ``session/``: the mission's tasks and functions, and the messages about them; no I/O
 - ``ahead``: tasks that wait on their worker for the end of another run; no I/O
-- ``lanes``: calls that go straight to a runner, past the scheduler; no I/O
-- ``lane_door``: the connections of these
+- ``lanes/``: calls that go straight to a runner, past the scheduler
 - ``lane_tally``: what is reported of them to the scheduler
 - ``functions``: functions as bytes, made once for each object
 - ``description``: the call of a task in one line, for questions

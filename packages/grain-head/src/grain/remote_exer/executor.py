@@ -18,6 +18,7 @@ from msgspec import structs
 
 from grain.edge import DEFAULT
 from grain.edge.version import own_versions
+from grain.eventlog.soft_stops import SOFT_STOPS
 from grain.eventlog.usage import decode_report
 from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
@@ -49,8 +50,8 @@ from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, Submit, Trou
 from grain.head.scheduler.outlived import had_most, lasts_too_long, unreached
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
-from grain.remote_exer.lane_door import LaneDoor
 from grain.remote_exer.lanes import MissionLanes, is_plain
+from grain.remote_exer.lanes.door import LaneDoor
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
 from grain.resource import from_data, to_data
@@ -126,6 +127,14 @@ def large_words(function: Function, parts: list[tuple[str, int]]) -> str:
 
 def _outlives(name: str, crashes: tuple[Crash, ...]) -> TaskOutlivesWorkers:
     """Return the error of a task that has outlived too many workers."""
+    soft = tuple(crash for crash in crashes if crash.stopped_softly)
+    if soft:
+        return TaskOutlivesWorkers(
+            f"{name} was given up: {SOFT_STOPS} times in a row, its program stopped softly as its "
+            "worker ended. See that it goes on from what it has stored, and does not begin from "
+            "the start; if it does, give workers more time (script.walltime in grain.toml)",
+            soft,
+        )
     runs = tuple(crash for crash in crashes if crash.outlived is not None)
     return TaskOutlivesWorkers(
         f"{name} was given up: it still ran when the time of its worker was over, {len(runs)} "
@@ -468,8 +477,6 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         """Explain why a task is not running; ask the scheduler, and wait until it answers."""
         self._link.wanted.set()
         while True:
-            if self._session.aboard.get(task) == 0:
-                return self.why(task)
             await self._link.joined.wait()
             self._session.inquiries.ask_why(task)
             self._link.wake()
@@ -477,6 +484,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 await self._answered.wait()
             for answer in self._session.inquiries.explanations:
                 if answer.task == task:
+                    if answer.state == "unknown" and self._session.aboard.get(task) == 0:
+                        return self.why(task)  # it was not reported yet
                     return Explanation(task, answer.state, tuple(answer.reasons))
 
     # ---- lifecycle

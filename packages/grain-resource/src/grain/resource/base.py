@@ -488,6 +488,10 @@ class Composite(Resource):
         """Return the parts by kind."""
         return self._parts
 
+    def get(self, kind: type[Resource]) -> Resource | None:
+        """Return the part of one kind; a scheduler asks at each end of a run."""
+        return self._parts.get(kind._kind)
+
     def _repr(self) -> str:
         return " & ".join(part._repr() for part in self._parts.values()) or "Ø"
 

@@ -24,6 +24,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.files.batch_systems import BATCH_SYSTEMS, facts_of
 from grain.resource import (
     Cores,
     GPUs,
@@ -75,31 +76,14 @@ AUTO: Mapping[str, Any] = {
 
 def batch_system(environ: Mapping[str, str]) -> str:
     """Return the batch system that runs this job, as in ``slurm``; ``""`` if none does."""
-    return next((system for name, system in _SYSTEMS.items() if name in environ), "")
-
-
-# The variable that tells of a job, and the batch system. The first counts: a job of Flux may be
-# within one of Slurm.
-_SYSTEMS = {
-    "SLURM_JOB_ID": "slurm",
-    "PBS_JOBID": "pbs",
-    "SGE_JOB_SPOOL_DIR": "sge",
-    "LSB_JOBID": "lsf",
-    "_CONDOR_MACHINE_AD": "htcondor",
-    "OAR_JOB_ID": "oar",
-    "FLUX_JOB_ID": "flux",
-}
-# The variable with a number that differs between the jobs of a node.
-_NUMBERS = {
-    "slurm": "SLURM_JOB_ID", "pbs": "PBS_JOBID", "sge": "JOB_ID", "lsf": "LSB_JOBID",
-    "htcondor": "_CONDOR_SLOT", "oar": "OAR_JOB_ID",
-}  # fmt: skip
+    found = [system for system, one in BATCH_SYSTEMS.items() if one.mark in environ]
+    # A job of Flux may be within one of another batch system, which counts.
+    return min(found, key=lambda system: system == "flux", default="")
 
 
 def batch_job(environ: Mapping[str, str]) -> str:
     """Return this job as its batch system calls it; empty if there is none."""
-    system = batch_system(environ)
-    return environ.get(_NUMBERS.get(system, ""), "")
+    return environ.get(facts_of(batch_system(environ)).number, "")
 
 
 def batch_id(environ: Mapping[str, str]) -> str:
@@ -113,15 +97,9 @@ def batch_id(environ: Mapping[str, str]) -> str:
     system = batch_system(environ)
     if system == "slurm" and "SLURM_ARRAY_TASK_ID" in environ:
         return f"{environ.get('SLURM_ARRAY_JOB_ID')}_{environ['SLURM_ARRAY_TASK_ID']}"
-    if system == "flux":
-        return environ["FLUX_JOB_ID"]
     if system == "lsf" and environ.get("LSB_JOBINDEX", "0") != "0":
         return ""  # bjobs gives all tasks of an array the same number
-    return batch_job(environ) if system in ("slurm", "pbs", "lsf", "oar") else ""
-
-
-# The variable that has the name of the cluster.
-_CLUSTERS = {"slurm": "SLURM_CLUSTER_NAME", "sge": "SGE_CLUSTER_NAME"}
+    return environ.get(facts_of(system).listed, "")
 
 
 def batch_cluster(environ: Mapping[str, str]) -> str:
@@ -133,7 +111,7 @@ def batch_cluster(environ: Mapping[str, str]) -> str:
     system = batch_system(environ)
     if system == "pbs":  # the id ends with the name of the server
         return environ["PBS_JOBID"].partition(".")[2].partition(".")[0]
-    return environ.get(_CLUSTERS.get(system, ""), "")
+    return environ.get(facts_of(system).cluster, "")
 
 
 def detect_resources(stated: Any, info: HostInfo, *, hyperthreads: bool = True) -> NodeOffer:
@@ -275,7 +253,7 @@ def cpu_ids(info: HostInfo, remarks: list[str]) -> list[int]:
         return ids
     system = batch_system(info.environ)
     # The first of `2.server`, the last of `slot1_2`.
-    digits = re.findall(r"\d+", info.environ.get(_NUMBERS.get(system, ""), ""))
+    digits = re.findall(r"\d+", batch_job(info.environ))
     number = int(digits[-1 if system == "htcondor" else 0][:18]) if digits else 0
     start = number * granted % len(ids)
     remarks.append(
@@ -298,14 +276,14 @@ def cpus_granted(info: HostInfo) -> int | None:
         return _number(environ.get("SLURM_CPUS_ON_NODE")) or _number(
             environ.get("SLURM_CPUS_PER_TASK")
         )
+    facts = facts_of(system)
     # Grain asks for slots of one node.
-    names = {"pbs": ("NCPUS", "PBS_NUM_PPN"), "sge": ("NSLOTS",), "lsf": ("LSB_DJOB_NUMPROC",)}
-    for name in names.get(system, ()):
+    for name in facts.cpus:
         if number := _number(environ.get(name)):
             return number
     if system == "htcondor":
         return _number(info.machine_ad.get("Cpus"))
-    if system in {"pbs", "oar"}:
+    if facts.node_file:
         # One line for each CPU (Torque, OAR) or for each chunk (OpenPBS, which sets NCPUS).
         return sum(line.split(".")[0] == short for line in info.node_file) or None
     return None
@@ -353,11 +331,10 @@ def time_left(info: HostInfo) -> float | None:
     system = batch_system(info.environ)
     if system == "flux":
         return info.flux_left
-    end = _number(info.environ.get("SLURM_JOB_END_TIME"))
-    if end and system == "slurm":
+    facts = facts_of(system)
+    if end := _number(info.environ.get(facts.end)):
         return max(0.0, end - info.now)
-    name = {"pbs": "PBS_WALLTIME", "oar": "OAR_JOB_WALLTIME_SECONDS"}.get(system, "")
-    seconds = _number(info.environ.get(name))
+    seconds = _number(info.environ.get(facts.seconds))
     return float(seconds) if seconds else None
 
 

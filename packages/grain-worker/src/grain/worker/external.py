@@ -54,7 +54,7 @@ from grain.worker.errors import (
 )
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.node.shortage import largest
-from grain.worker.processes.account import RunAccount
+from grain.worker.processes.account import RunAccount, of_call
 from grain.worker.processes.environment import USABLE, binding, environment, note_given
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
 from grain.worker.processes.mpi import members, mpi_prefix
@@ -64,6 +64,7 @@ from grain.worker.processes.warning import BEFORE, EarlyWarning, UnusableWarning
 
 if TYPE_CHECKING:
     from grain.worker.guards.protocol import ProgramRequest
+    from grain.worker.processes.mpi import Members, MembersCall
 
     StrPath = str | os.PathLike[str]
 
@@ -468,6 +469,12 @@ def kill_ending_programs() -> None:
             program.supervisor.cancel_now()
 
 
+def enforces() -> bool:
+    """Return True if programs of the running task are held to its memory unless a call says no."""
+    of_worker = getattr(GVAR.surroundings, "enforce", False)
+    return (of_worker and hasattr(GVAR.res, "M")) or learned(GVAR.res) is not None
+
+
 def _argv_text(argv: Sequence[StrPath]) -> str:
     """Return the message for a command that is not a list of words, with the list to write."""
     text = "argv must be a sequence of strings: the program and its arguments"
@@ -539,6 +546,8 @@ class ProgramCall:
             `grain.worker.guards.protocol.ProgramRequest`; None for those of this process.
         name: of a script, by which it is called; None for that of its file.
         enforce, memory_signs: as of `run_external`.
+        memory: the GB of memory that its task asked for; by default those of ``GVAR.res``.
+        counted: False for a process of Grain's own, whose use is not that of the run.
     """
 
     def __init__(
@@ -561,6 +570,8 @@ class ProgramCall:
         name: str | None = None,
         enforce: bool | None = None,
         memory_signs: Sequence[str] = (),
+        memory: float | None = None,
+        counted: bool = True,
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:
             raise ValueError(_argv_text(argv))
@@ -573,11 +584,13 @@ class ProgramCall:
             raise ValueError(f"threads must be at least 1, not {threads}")
         self.argv = tuple(os.fspath(word) for word in argv)
         res = GVAR.res
-        self.memory: float | None = getattr(res, "M", None)
+        self.memory: float | None = getattr(res, "M", None) if memory is None else memory
         self.memory_signs = tuple(memory_signs)
+        self._counted = counted
+        self._gang: Members | None = None
+        self._call: MembersCall | None = None
         if enforce is None:
-            of_worker = getattr(GVAR.surroundings, "enforce", False) and self.memory is not None
-            enforce = of_worker or learned(res) is not None
+            enforce = enforces()
         if enforce and self.memory is None:
             raise ValueError(
                 "enforce=True: the task asks for no memory, so state it, as in @ Memory(8)"
@@ -594,6 +607,7 @@ class ProgramCall:
         # The same file twice: opened once, or one stream would overwrite the other.
         self.merged = stderr is STDOUT or (stderr is not CAPTURE and self.stderr == self.stdout)
         self.cancelled_result: ProgramResult | None = None
+        self._other_killed = False
         self.input = stdin if isinstance(stdin, bytes) else None
         self.request: ProgramRequest = {
             "argv": _encode(self.argv),
@@ -622,8 +636,10 @@ class ProgramCall:
         gang = members.get()
         if gang is None:
             return await self._accounted()
+        result: ProgramResult | None = None
         # What it has started on other members ends with it; and only then it has ended.
         async with gang.call() as call:
+            self._gang, self._call = gang, call
             own = self.request["env"]
             found = {os.fsencode(name): os.fsencode(v) for name, v in call.variables.items()}
             own |= found
@@ -631,9 +647,9 @@ class ProgramCall:
             result = await self._accounted()
             report = result.report
             call.failed = isinstance(report, StartFailure) or report.status != 0
-            if not call.refused:
-                return result
-        raise self.refused(call.refused)
+        if call.refused or result is None:
+            raise self.refused(call.refused)
+        return result
 
     async def _accounted(self) -> ProgramResult:
         account = GVAR.account
@@ -647,16 +663,15 @@ class ProgramCall:
         finally:
             result = result or self.cancelled_result
             used = None
-            if result is not None and isinstance(result.report, ProgramExit):
+            if self._counted and result is not None and isinstance(result.report, ProgramExit):
                 used = self.usage(result.report)
             account.programs.end(self, time.monotonic(), used)
 
     async def _attempts(self) -> ProgramResult:
         for _ in range(ATTEMPTS):
             try:
-                return await ForkServerClient.of_this_run().run(
-                    self.request, self.input, self._on_cancelled
-                )
+                client = ForkServerClient.of_this_run()
+                result = await client.run(self.request, self.input, self._on_cancelled)
             except BrokenPipeError:
                 continue  # it was killed before the program ran
             except OSError as error:
@@ -678,11 +693,22 @@ class ProgramCall:
                 pids = ", ".join(map(str, error.pids))
                 reason = f"processes survive SIGKILL: {pids}"
                 raise ExternalLostError(self.failure(reason=reason)) from error
+            report = result.report
+            if isinstance(report, ProgramExit) and not report.own_group:
+                self._other_killed = await client.kills.other(*self._killed(report))
+            return result
         reason = f"no process to watch over it could be had in {ATTEMPTS} attempts; it never ran"
         raise ExternalLostError(self.failure(reason=reason))
 
     def _on_cancelled(self, result: ProgramResult) -> None:
         self.cancelled_result = result
+
+    def used_until_cancelled(self) -> Usage | None:
+        """Return what the program of a cancelled call has used; None if that is not known."""
+        result = self.cancelled_result
+        if result is None or isinstance(result.report, StartFailure):
+            return None
+        return self.usage(result.report)
 
     def _captured(self, result: ProgramResult) -> tuple[bytes | None, bytes | None]:
         """Return stdout and stderr; None for a stream that went elsewhere."""
@@ -733,6 +759,9 @@ class ProgramCall:
             raise ExternalStartError(self.failure(reason=reason, errno=report.errno))
         stdout, stderr = self._captured(result)
         returncode = os.waitstatus_to_exitcode(report.status)
+        elsewhere = None if self._call is None else self._call.exceeded
+        if returncode and elsewhere is not None and (check or elsewhere.failure.exceeded):
+            raise elsewhere  # a launcher says only that something has ended
         if report.exceeded or (check and (returncode != 0 or report.oom_kills)):
             failed = self._failed(result, report, returncode)
             if returncode or isinstance(failed, ExternalMemoryError):
@@ -750,18 +779,24 @@ class ProgramCall:
             usage=self.usage(report),
         )
 
+    def _killed(
+        self, report: ProgramExit
+    ) -> tuple[int, int, float, tuple[float | None, float | None]]:
+        """Return exit code, kills, peak and bounds, as of `evidence_of_memory`."""
+        limit = read_cgroups().memory
+        bounds = self.memory, None if limit is None else limit / 1e9
+        code = os.waitstatus_to_exitcode(report.status)
+        return code, report.oom_kills, report.peak_memory / 1e9, bounds
+
     def _failed(self, result: ProgramResult, report: ProgramExit, returncode: int) -> ExternalError:
         """Return the error for a program that has ended by itself, or was killed."""
         stdout, stderr = self._captured(result)
-        limit = read_cgroups().memory
-        bounds = self.memory, None if limit is None else limit / 1e9
+        killed = self._killed(report)
         tails = self._tails(result, report.tail)
         last = "\n".join(tails.values())
         evidence = evidence_of_memory(
-            returncode,
-            report.oom_kills,
-            report.peak_memory / 1e9,
-            bounds,
+            *killed,
+            other=self._other_killed,
             own_group=report.own_group,
             exceeded=report.exceeded,
             said=next((sign for sign in self.memory_signs if sign in last), ""),
@@ -773,7 +808,7 @@ class ProgramCall:
             stdout=stdout,
             stderr=stderr,
             memory_request=self.memory,
-            memory_limit=bounds[1],
+            memory_limit=killed[3][1],
             oom_kills=report.oom_kills,
             own_group=report.own_group,
             evidence=evidence,
@@ -787,7 +822,7 @@ class ProgramCall:
         # Without a directory of its own it ran in a private one, which is removed.
         paths = (self.stdout, self.stderr)
         kept = [path for path in paths if path and (self.cwd or path.startswith("/"))]
-        return Usage(
+        own = Usage(
             user=report.user,
             system=report.system,
             peak_memory=report.peak_memory / 1e9,
@@ -799,6 +834,9 @@ class ProgramCall:
             exit_statuses={os.waitstatus_to_exitcode(report.status): 1},
             outputs=tuple(dict.fromkeys(str(Path(self.cwd or "/", path)) for path in kept)),
         )
+        if self._gang is None or self._call is None or self._call.used is None:
+            return own
+        return of_call(own, self._call.used, len(self._gang.cpus))
 
     def failure(self, **facts: Any) -> Failure:
         """Return the facts of a failure: those of the call, and these."""

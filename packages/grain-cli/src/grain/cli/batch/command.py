@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.cli.batch.errors import BatchError, BatchUnreachable, SubmissionUnknown
 from grain.cli.batch.system_commands import system_environment
 from grain.cli.streams import remedy
+from grain.eventlog.names import state_folder
+from grain.files.batch_systems import facts_of
 from grain.files.trust import private_folder, remove_files
 from grain.files.whole import write_script
 
@@ -50,7 +52,7 @@ class Commands(NamedTuple):
     """The commands of a batch system, and what Grain knows of their errors.
 
     Attributes:
-        title: the name of the batch system.
+        system: the name of the batch system, as the configuration has it.
         names: the commands that must be there.
         question: a command that changes nothing, and fails where the batch system is down;
             ``{user}`` stands for this user.
@@ -61,13 +63,18 @@ class Commands(NamedTuple):
         install: what to do on a host without them; empty for the usual advice.
     """
 
-    title: str = ""
+    system: str = ""
     names: tuple[str, ...] = ()
     question: tuple[str, ...] = ()
     remedies: Iterable[tuple[str, str]] = ()
     silent: Iterable[str] = ()
     tried: str = ""
     install: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name of the batch system in messages."""
+        return facts_of(self.system).title or self.system
 
     @property
     def missing(self) -> str:
@@ -218,6 +225,11 @@ class Commands(NamedTuple):
 def me() -> str:
     """Return this user's name."""
     return pwd.getpwuid(os.getuid()).pw_name
+
+
+def scripts_folder() -> Path:
+    """Return the directory of scripts that are read when their jobs start: nodes must see it."""
+    return state_folder() / "scripts"
 
 
 def keep_script(folder: Path, name: str, text: str) -> Path:

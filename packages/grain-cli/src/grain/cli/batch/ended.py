@@ -8,13 +8,15 @@ batch systems forget jobs, and another cluster has others.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from grain.cli.batch.base import JobPhase
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.opening import open_named
+from grain.files.batch_jobs import WorkerJob
+from grain.files.batch_systems import BATCH_SYSTEMS
 from grain.files.hosts import host_names
 
 if TYPE_CHECKING:
@@ -22,28 +24,12 @@ if TYPE_CHECKING:
 
     from grain.cli.batch.base import BatchSystem, JobState
 
-# Words of batch systems for the end of a job whose node does not answer: Slurm, LSF, OAR. Its
-# processes may live.
-_SILENT = frozenset({"NODE_FAIL", "BOOT_FAIL", "ZOMBI", "Error", "toError"})
+_UNPROVEN = frozenset(word for one in BATCH_SYSTEMS.values() for word in one.unproven)
 _AT_ONCE = 200  # jobs in one question
 
 
-class JobQuestion(NamedTuple):
-    """The question whether a batch job is over.
-
-    Attributes:
-        system: the name of the batch system.
-        job: the job, as its commands name it.
-        host: the host on which a process of the job ran.
-    """
-
-    system: str
-    job: str
-    host: str
-
-
 def answers(
-    questions: Sequence[JobQuestion], opened: Callable[[str], BatchSystem] = open_named
+    questions: Sequence[WorkerJob], opened: Callable[[str], BatchSystem] = open_named
 ) -> list[str | None]:
     """Return for each job that is over how it has ended, as its batch system says; else None.
 
@@ -74,7 +60,7 @@ def end_of(state: JobState | None, host: str) -> str | None:
     """
     if state is None or state.phase is not JobPhase.GONE:
         return None
-    if state.reason.partition(" ")[0] in _SILENT:
+    if state.reason.partition(" ")[0] in _UNPROVEN:
         return None
     return state.reason if _short(host) in map(_short, _hosts(state.node)) else None
 
@@ -93,7 +79,7 @@ def _short(host: str) -> str:
 
 def main() -> None:
     """Answer questions on standard input, as JSON, by a list on standard output."""
-    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[JobQuestion])
+    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[WorkerJob])
     print(msgspec.json.encode(answers(questions)).decode())
 
 

@@ -6,16 +6,14 @@ import datetime
 import importlib
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from grain.cli.batch.records import JobRecords, is_mark
 from grain.cli.batch.tracked import Tracked
-from grain.config import load
 from grain.eventlog.names import state_folder
+from grain.files.batch_systems import BATCH_SYSTEMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+    from types import ModuleType
 
     from grain.cli.batch.base import BatchSystem
     from grain.cli.batch.command import Commands
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 def open_system(
     config: Config,
     *,
-    folder: Path | None = None,
     now: datetime.datetime | None = None,
     note: Callable[[str], object] | None = None,
     hurry: bool = False,
@@ -38,82 +35,52 @@ def open_system(
         hurry: True if a user waits for the answer: a host that does not answer within seconds is
             given up.
     """
-    records = JobRecords((folder or state_folder()) / "jobs")
-    if config.system == "ssh":
+    system: BatchSystem
+    if config.system in BATCH_SYSTEMS:
+        system = open_named(config.system)
+    elif config.system == "ssh":
         from grain.cli.batch.systems.ssh import HURRY, LOOK, Ssh
 
-        seconds = HURRY if hurry else LOOK
-        return Tracked(Ssh(config.hosts, _taken(folder, "ssh"), seconds, note), records)
-    return Tracked(_open(config, folder, now), records)
+        system = Ssh(config.hosts, _taken("ssh"), HURRY if hurry else LOOK, note)
+    elif config.system == "custom":
+        from grain.cli.batch.systems.custom import Custom
 
-
-def _open(config: Config, folder: Path | None, now: datetime.datetime | None) -> BatchSystem:
-    """Open the batch system of a configuration, if it is another one than ssh."""
-    match config.system:
-        case "slurm":
-            from grain.cli.batch.systems.slurm import Slurm
-
-            return Slurm()
-        case "pbs":
-            from grain.cli.batch.systems.pbs import Pbs
-
-            return Pbs()
-        case "sge":
-            from grain.cli.batch.systems.sge import GridEngine
-
-            return GridEngine()
-        case "lsf":
-            from grain.cli.batch.systems.lsf import Lsf
-
-            return Lsf()
-        case "htcondor":
-            from grain.cli.batch.systems.htcondor import HTCondor
-
-            return HTCondor((folder or state_folder()) / "scripts")
-        case "flux":
-            from grain.cli.batch.systems.flux import Flux
-
-            return Flux()
-        case "oar":
-            from grain.cli.batch.systems.oar import Oar
-
-            return Oar((folder or state_folder()) / "scripts")
-        case "custom":
-            from grain.cli.batch.systems.custom import Custom
-
-            return Custom(config, now or datetime.datetime.now())
-    return open_local(folder)
+        system = Custom(config, now or datetime.datetime.now())
+    else:
+        system = open_local()
+    return Tracked(system, JobRecords(state_folder() / "jobs"))
 
 
 def open_named(system: str) -> BatchSystem:
-    """Open a batch system, to ask it for the states of jobs.
-
-    Args:
-        system: its name, as the configuration has it; not ``custom``.
-    """
-    return _open(replace(load(False), system=system), None, None)
+    """Open a batch system of the table."""
+    opened: BatchSystem = _module(system).System()
+    return opened
 
 
 def commands_of(system: str) -> Commands:
     """Return the commands of a batch system that has some of its own: not local, not custom."""
-    module = importlib.import_module(f"grain.cli.batch.systems.{system}")
-    commands: Commands = module.COMMANDS
+    commands: Commands = _module(system).COMMANDS
     return commands
 
 
-def open_local(folder: Path | None = None) -> Local:
+def _module(system: str) -> ModuleType:
+    return importlib.import_module(f"grain.cli.batch.systems.{system}")
+
+
+def open_local() -> Local:
     """Open this machine as a batch system, whatever the configuration says."""
+    from grain.cli.batch.command import scripts_folder
     from grain.cli.batch.systems.local import Local
 
-    return Local((folder or state_folder()) / "scripts", _taken(folder, "local"))
+    return Local(scripts_folder(), _taken("local"))
 
 
-def _taken(folder: Path | None, system: str) -> list[tuple[str, tuple[int, ...]]]:
+def _taken(system: str) -> list[tuple[str, tuple[int, ...]]]:
     """Return the ids and CPUs of the processes that were started earlier.
 
     A process that is about to be started has neither, and so has one whose command was killed then.
     """
-    records = JobRecords((folder or state_folder()) / "jobs").read()
+    records = JobRecords(state_folder() / "jobs").read()
     return [
         (record.id, record.cpus)
         for record in records

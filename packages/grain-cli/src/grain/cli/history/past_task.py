@@ -13,16 +13,18 @@ from grain.eventlog.reader import LogReader
 from grain.eventlog.schema import BriefTasks, LogStarted, TaskSubmitted
 from grain.facts.fold import Fold
 from grain.facts.rows import FAILURES
-from grain.resource.figures import hostlist, minute, moment, signal_name, span
+from grain.resource.figures import counted, hostlist, minute, moment, signal_name, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from grain.config import Config
     from grain.eventlog.schema import AnyLine
+    from grain.eventlog.usage import MemberUsage, Usage
     from grain.facts.rows import Run, Task
 
 _LISTED = 5  # runs that are described one by one
+_MEMBERS = 8  # workers of one run, likewise
 
 
 class PastTask:
@@ -244,10 +246,9 @@ def _facts(past: PastTask, last: Run) -> list[str]:
         facts.append(f"{waited}, and ran{where} from {began}, for {span(last.seconds)}")
     usage = last.usage
     if usage is not None and (usage.programs or usage.cpu):
-        text = f"it used {span(usage.cpu)} of CPU time"
-        if usage.measured_by != "none":
-            text += f" and at most {usage.peak_memory:.3g} GB of memory"
-        facts.append(f"{text}, in {usage.programs} program{'' if usage.programs == 1 else 's'}")
+        on_one = " on one worker" if usage.members else ""
+        facts.append(f"it used {_used(usage, on_one)}, in {counted(usage.programs, 'program')}")
+        facts += _on_each(last, usage)
         bad = {status: n for status, n in usage.exit_statuses.items() if status}
         if bad:
             listed = ", ".join(f"{n} {_exit(status)}" for status, n in sorted(bad.items()))
@@ -256,6 +257,28 @@ def _facts(past: PastTask, last: Run) -> list[str]:
     if past.later:
         facts.append(f"it was tried again, as task {past.later}")
     return facts
+
+
+def _used(usage: MemberUsage, where: str = "") -> str:
+    """Return what programs have used, in words."""
+    text = f"{span(usage.cpu)} of CPU time"
+    if usage.measured_by == "none":
+        return text
+    return f"{text} and at most {usage.peak_memory:.3g} GB of memory{where}"
+
+
+def _on_each(run: Run, usage: Usage) -> list[str]:
+    """Return a line for each of several workers; of many, for those with the most memory."""
+    each = list(zip(run.members, usage.members, strict=False))
+    if len(each) > _MEMBERS:
+        each.sort(key=lambda one: -one[1].peak_memory)
+    lines = []
+    for member, used in each[:_MEMBERS]:
+        cpus = f", CPUs {hostlist(map(str, member.cpus)).strip('[]')}" if member.cpus else ""
+        lines.append(f"on {member.worker} (host {member.host}{cpus}) it used {_used(used)}")
+    if len(each) > _MEMBERS:
+        lines.append(f"on {len(each) - _MEMBERS} other workers it used less memory")
+    return lines
 
 
 def _on_workers(names: Sequence[str]) -> str:

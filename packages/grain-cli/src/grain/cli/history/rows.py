@@ -9,9 +9,10 @@ from grain.facts.fold import Fold
 from grain.facts.rows import FAILURES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from grain.eventlog.schema import AnyLine
+    from grain.eventlog.usage import MemberUsage
     from grain.facts.rows import Run
 
 _OPEN = ("waiting", "running")
@@ -53,6 +54,13 @@ def _peak(run: Run) -> float | None:
     return run.usage.peak_memory if run.usage is not None and measured else None
 
 
+def _of_members(run: Run, amount: Callable[[MemberUsage], float]) -> str | None:
+    """Return the amounts of each of several workers, in the order of the column ``members``."""
+    return (
+        None if run.usage is None else " ".join(f"{amount(one):.6g}" for one in run.usage.members)
+    )
+
+
 _COLUMNS: tuple[Column[Run], ...] = (
     Column("task", lambda run: run.task, kind=int),
     Column("function", lambda run: run.function),
@@ -88,4 +96,6 @@ _COLUMNS: tuple[Column[Run], ...] = (
         "members",
         lambda run: " ".join(one.worker for one in run.members) if len(run.members) > 1 else "",
     ),
+    Column("members_cpu_seconds", lambda run: _of_members(run, lambda one: one.cpu)),
+    Column("members_peak_memory_gb", lambda run: _of_members(run, lambda one: one.peak_memory)),
 )

@@ -14,6 +14,7 @@ from tomlkit.items import Comment, Trivia
 
 from grain.cli.init.site import Queue, Site
 from grain.config import format_walltime
+from grain.files.batch_systems import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
 DAY = 86400
 """Seconds of a worker where its queue allows more, or says nothing."""
-
-# What jobs charge an account by.
-_ACCOUNT = {"slurm": "--account={}", "pbs": "-A {}", "sge": "-A {}"}
-_SEVERAL_NODES = ("slurm", "pbs", "sge")
 
 
 def document(site: Site, queue: Queue | None, account: str = "", gpus: Queue | None = None) -> str:
@@ -75,11 +72,12 @@ def _script(script: Table, site: Site, queue: Queue | None, account: str) -> Non
             _off(script, _setting(name, value))
     else:
         _request(script, site, queue)
-    if site.system in _SEVERAL_NODES:
+    facts = facts_of(site.system)
+    if facts.launchers:
         _remark(script, "A worker on each of several nodes of one job, for tasks that need this.")
         _off(script, _setting("nodes", 4))
-    if account and site.system in _ACCOUNT:
-        script.add("extra_args", [_ACCOUNT[site.system].format(account)])
+    if account and facts.account:
+        script.add("extra_args", [facts.account.format(account)])
     if len(site.accounts) > 1:
         _remark(script, f"Your accounts: {', '.join(site.accounts)}.")
     _set_up(script, site)

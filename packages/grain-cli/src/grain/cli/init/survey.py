@@ -10,25 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch import BatchError, BatchUnreachable
 from grain.cli.batch.command import CommandResult, Commands
-from grain.cli.batch.opening import commands_of
 from grain.cli.batch.system_commands import system_command
 from grain.cli.init import pbs, sge, slurm
 from grain.cli.init.document import lines_of
 from grain.cli.init.site import Queue, Site, rounded
+from grain.files.batch_systems import BATCH_SYSTEMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# In this order: Slurm may bring the commands of PBS, and Grid Engine has some of the same names.
-_MARKS = {
-    "slurm": ("sbatch", "sinfo"),
-    "sge": ("qsub", "qconf"),
-    "pbs": ("qsub", "pbsnodes"),
-    "lsf": ("bsub", "bjobs"),
-    "htcondor": ("condor_submit", "condor_q"),
-    "flux": ("flux",),
-    "oar": ("oarsub", "oarstat"),
-}
+# Before PBS: Slurm may bring its commands, and Grid Engine has some of the same names.
+_FIRST = ("slurm", "sge")
 _HOSTS = 50  # of Grid Engine, that are asked what they give to jobs
 _SCRATCH = ("SCRATCH", "WORK", "WORKDIR", "LOCAL_SCRATCH")
 
@@ -49,10 +41,10 @@ def survey(env: Mapping[str, str] = os.environ) -> Site:
     """Look around; commands that hang are given up after a minute each."""
     notes = []
     system, finding = "local", SystemFound()
-    for name, commands in _MARKS.items():
+    for name in dict.fromkeys((*_FIRST, *BATCH_SYSTEMS)):
+        title, commands = BATCH_SYSTEMS[name].title, BATCH_SYSTEMS[name].commands
         if not all(system_command(command) for command in commands):
             continue
-        title = commands_of(name).title
         try:
             answers = _LOOKS.get(name, SystemFound)()
         except BatchUnreachable as error:

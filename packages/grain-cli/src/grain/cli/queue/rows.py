@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.cli.columns import Column, rows_text
 from grain.cli.queue.tasks import TaskRow, never_began, task_name
 from grain.cli.show import clean, folded
-from grain.inputs.warning import STOPPED_SOFTLY, soft_stop_text
+from grain.eventlog.soft_stops import STOPPED_SOFTLY, soft_stop_text
 from grain.queue.folder import DEFAULT
 from grain.queue.states import AT_ONCE, FINAL, job_state
 from grain.resource.figures import clock, counted, hostlist, signal_name

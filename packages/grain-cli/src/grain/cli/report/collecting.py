@@ -365,12 +365,9 @@ class Collector:
             worker.core_seconds += run.own_cores * run.seconds
         self._occupy(run, start, end)
         if run.usage is not None and end > start:
-            cpu = run.usage.cpu / (end - start)
-            # Of a task on several workers, the others are taken to be like the first one.
-            self._of_kind("Cores").used.add(start, end, cpu * run.workers)
+            self._of_kind("Cores").used.add(start, end, run.cpu / (end - start))
             if run.usage.measured_by != "none":
-                memory = run.usage.peak_memory * run.workers
-                self._of_kind("Memory").used.add(start, end, memory)
+                self._of_kind("Memory").used.add(start, end, run.memory)
         state = VALUE if run.state == "value" else VAIN
         number = self._number(run.function)
         bar = Bar(start, end, number, state, run.task, 1, end - start)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from grain.eventlog.schema import AnyLine
-    from grain.eventlog.usage import RunMember
+    from grain.eventlog.usage import MemberUsage, RunMember
     from grain.facts.clocks import WorkerClocks
     from grain.facts.rows import Run, Task
 
@@ -171,9 +171,13 @@ class Tracer:
             yield from _thread_names(process.number, thread)
 
     def _run(self, run: Run) -> Iterator[Event]:
+        of_each = run.usage.members if run.usage is not None else ()
         for number, member in enumerate(run.members):
-            # The first worker has it all.
-            yield from self._on_member(run, member, {"task": run.task} if number else {})
+            # The first worker has it all, the others what they have used.
+            brief = {"task": run.task} if number else {}
+            if number and number < len(of_each):
+                brief |= _used(of_each[number])
+            yield from self._on_member(run, member, brief)
 
     def _on_member(self, run: Run, member: RunMember, brief: Event) -> Iterator[Event]:
         """Yield the events of a run on one of its workers; `brief` in place of what is known."""
@@ -237,11 +241,16 @@ def _args(run: Run) -> Event:
         "message": clean(run.message),
     }
     if run.usage is not None:
-        args["CPU time, s"] = round(run.usage.cpu, 6)
-        if run.usage.measured_by != "none":
-            args["peak of memory, GB"] = run.usage.peak_memory
-            args["measured by"] = run.usage.measured_by
+        args |= _used(run.usage.of_each[0])
     return {key: value for key, value in args.items() if value not in {"", 0} or key == "task"}
+
+
+def _used(usage: MemberUsage) -> Event:
+    """Return what Perfetto shows of what programs have used on one worker."""
+    used: Event = {"CPU time, s": round(usage.cpu, 6)}
+    if usage.measured_by != "none":
+        used |= {"peak of memory, GB": usage.peak_memory, "measured by": usage.measured_by}
+    return used
 
 
 def trace(lines: Iterable[AnyLine], clocks: WorkerClocks | None = None) -> Iterator[str]:

@@ -23,10 +23,10 @@ from grain.cli.show import clean
 from grain.cli.workers.jobs import joined, report_ended
 from grain.cli.workers.loop import ScaleLoop
 from grain.cli.workers.scaling_state import ScalingState
-from grain.cli.workers.shapes import avoiding
 from grain.cli.workers.submission import submit_workers
 from grain.edge.questions import Ask, DemandAnswer
 from grain.facts.rows import Worker
+from grain.files.batch_systems import facts_of
 from grain.resource import Cores, GPUs, from_data
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class AutoLoop(ScaleLoop):
 
     def _submit(self, submit: SubmitJobs) -> None:
         config = self._configs[submit.shape]
-        options = (*self.options, *avoiding(config.system, submit.avoid))
+        options = (*self.options, *facts_of(config.system).avoiding(submit.avoid))
         names = []
         trouble = ""
         try:

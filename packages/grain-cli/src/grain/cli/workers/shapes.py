@@ -72,24 +72,3 @@ def _meant(word: str, shapes: Iterable[Shape]) -> str:
 
     close = get_close_matches(word.lower(), [shape.name for shape in shapes], n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def avoiding(system: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return options for a batch system to stay away from nodes; none where it has no such option.
-
-    >>> avoiding("slurm", ("n1", "n2"))
-    ('--exclude=n1,n2',)
-    """
-    if not nodes:
-        return ()
-    match system:
-        case "slurm":
-            return (f"--exclude={','.join(nodes)}",)
-        case "flux":
-            return (f"--requires=-host:{','.join(nodes)}",)
-        case "sge":
-            return ("-l", f"h=!({'|'.join(nodes)})")
-        case "lsf":
-            hosts = " && ".join(f"hname!='{node}'" for node in nodes)
-            return ("-R", f"select[{hosts}]")
-    return ()

@@ -177,6 +177,7 @@ async def run_gnaw(
                 needs = service.hub.scheduler.needs
                 if why := needs_file.load(path, needs):
                     _log.warning("%s", why)
+                service.hub.scheduler.on_needs_read()
                 nursery.start_soon(needs_file.keep, path, needs)
             nursery.start_soon(shared.keep_counting, service.dispatch, service.on_uncounted)
             nursery.start_soon(_until_signal, nursery.cancel_scope)

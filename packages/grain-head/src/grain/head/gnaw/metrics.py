@@ -80,9 +80,7 @@ METRICS = (
         "grain_shared", "gauge", "resource", "What tasks may use of the whole cluster's resources."
     ),
     Description("grain_shared_given", "gauge", "resource", "What of that tasks were given."),
-    Description(
-        "grain_waiting_requests", "gauge", "", "Different requests of tasks that wait for room."
-    ),
+    Description("grain_waiting_requests", "gauge", "", "Queues of tasks that wait for room."),
     Description(
         "grain_unconfirmed_outcomes", "gauge", "", "Outcomes that missions have not confirmed."
     ),
@@ -167,6 +165,7 @@ class HubCollector:
             for name, counts in sorts.items()
         }
         waiting = [queue for _, _, queue in hub.scheduler.in_order_of_service]
+        calls = hub.waiting.calls()
         missions = hub.registry.missions.values()
         states = [
             "paused" if m.paused else "away" if m.link is None else "connected" for m in missions
@@ -183,7 +182,7 @@ class HubCollector:
                 for state in ("waiting", "awaiting_report", "suspect", "running")
             },
             "grain_tasks_unschedulable": {
-                "": sum(queue.waiting for queue in waiting if not queue.serving_shapes)
+                "": sum(one.waiting + calls[one] for one in waiting if not one.serving_shapes)
             },
             "grain_tasks_ended_total": {
                 state: tasks[state] for state in ("done", "failed", "retried")

@@ -19,6 +19,7 @@ from grain.edge.questions import (
     pack,
 )
 from grain.edge.version import Versions
+from grain.eventlog.soft_stops import soft_stop_text
 from grain.head.hub.answers.demand import demand
 from grain.head.hub.answers.overview import Overview, measured
 from grain.head.hub.answers.snapshot import (
@@ -48,7 +49,6 @@ from grain.head.scheduler.explain import Explanation, explain, named
 from grain.head.scheduler.guard.starvation_guard import StarvationGuard
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.validation import check_message
-from grain.inputs.warning import soft_stop_text
 from grain.resource import Cores
 from grain.resource.figures import counted, size_text
 from grain.worker.messages import Disconnect
@@ -174,7 +174,7 @@ class Hub:
             grace=grace,
             mission=self.missions.get,
         )
-        self.overview = Overview(registry, self.counts)
+        self.overview = Overview(registry, self.waiting, self.counts)
         self._looked = now
 
     # ---- events
@@ -281,8 +281,9 @@ class Hub:
         # Suspects first: what starts beside them would keep their workers from being empty.
         alone = self.quarantine.ready(now)
         leases = [self.runs.start_alone(task, emptied, now) for task, emptied in alone]
-        # Then the queues; then lanes, which may have only what no task wants; and at last what is
-        # sent ahead: what found a place of its own need not wait for the end of another run.
+        # Then the queues; then lanes that are lent, which may have only what no task wants; and at
+        # last what is sent ahead: what found a place of its own need not wait for the end of
+        # another run.
         starts = self.scheduler.dispatch(now) + self.lanes.start_asked(now)
         if self.scheduler.places.news:
             self._reports.on_set_aside()
@@ -347,11 +348,8 @@ class Hub:
         return TaskCounts(
             waiting=self.scheduler.waiting
             + self.prefetch.in_chains
-            - self.lanes.waiting.total()
-            + sum(
-                len(mission.parked) + mission.held_calls
-                for mission in self.registry.missions.values()
-            ),
+            + self.waiting.calls().total()
+            + sum(len(mission.parked) for mission in self.registry.missions.values()),
             awaiting_report=sum(map(len, self.waiting.awaiting_report.values())),
             running=self.scheduler.running - self.gangs.seats - self.lanes.idle,
             done=self.outcomes.done,
@@ -419,9 +417,14 @@ class Hub:
         run = known_run(self.registry, self.lanes, owner, task, now)
         if run is not None and run.state not in {"waiting", "running"}:
             return Explanation(task, "ended", ())
-        if owner.holds(task):
+        held = owner.held_with(task)
+        if held is not None:
             why = "it is brief, so its mission holds it: it goes with others like it"
-            return Explanation(task, "waiting", (why,))
+            queue = owner.on_link.requests.get(held.request)
+            lane = None if queue is None else self.scheduler.current(queue).head()
+            # It waits for what the next lane for it waits for.
+            more = () if lane is None else explain(self.scheduler, lane.id, now).reasons
+            return Explanation(task, "waiting", (why, *more))
         if owner.link is not None and task > max(owner.on_link.last_submitted, owner.last_task):
             return Explanation(task, "unknown", ("it has not been submitted yet",))
         why = "it has ended or was cancelled; only the last tasks are remembered here"
@@ -530,7 +533,7 @@ class Hub:
             self.missions.cancel_call(owner, task, by)
             return FoundAnswer(found, state="running")
         record = find_task(owner, task)
-        if record is None and owner.holds(task):
+        if record is None and owner.held_with(task) is not None:
             self.missions.cancel_call(owner, task, by)
             return FoundAnswer(found, state="waiting")
         if record is None or record.state is TaskState.RESOLVED:

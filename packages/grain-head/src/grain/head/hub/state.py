@@ -246,7 +246,7 @@ class MissionRecord(PeerRecord):
     last_task: int = 0
     # The calls that the mission holds, as it has last reported.
     held: tuple[HeldCalls, ...] = ()
-    # The tasks of these that the mission submitted on this link all the same.
+    # The tasks in `cancelled` that the mission submitted on this link all the same.
     refused: set[int] = field(default_factory=set)
     # Of a lasting mission, the tasks that it has retracted: a worker that was away may still
     # report a run of one, which is to end.
@@ -257,14 +257,9 @@ class MissionRecord(PeerRecord):
         if self.lasts:  # until one of its processes says it again, which may be hours later
             self.name = lasting_name(self.id)
 
-    @property
-    def held_calls(self) -> int:
-        """The number of calls that it holds for lanes, as it has last reported."""
-        return sum(held.calls for held in self.held)
-
-    def holds(self, task: int) -> bool:
-        """Return True if it may hold a call of a number."""
-        return any(held.first <= task <= held.last for held in self.held)
+    def held_with(self, task: int) -> HeldCalls | None:
+        """Return the calls that it holds among which one of a number may be; None if none is."""
+        return next((held for held in self.held if held.first <= task <= held.last), None)
 
     def may_submit(self, task: int) -> bool:
         """Return True if the mission has yet to submit a task, or to be synced without it.
@@ -308,6 +303,9 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     The collector need not look at it: nothing here refers to a record.
 
     Attributes:
+        crashes: the runs that have crashed.
+        suspect: True if it is to run by itself, as it may have crashed its workers.
+        awaits: the worker, by id, of which it awaits a report; empty if of none.
         retracted: True if the mission does not want it any more, and waits for `Retracted`. It is
             no state of its own: such a task stays leased until its worker has ended the run.
         report: of the worker on the run whose outcome it is: opaque.
@@ -315,6 +313,8 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
         gpus: those that its run had, if it has failed.
         past: the attempts at it so far, which its next run sees. Those that its worker has handed
             back are forgotten with this head, and only crashes are not.
+        soft_stops: how many of the last ones have stopped softly, one after the other.
+        slices: True of a lane that waits as a task does, and has slices.
     """
 
     crashes: tuple[Crash, ...] = ()
@@ -327,6 +327,7 @@ class TaskCourse(msgspec.Struct, eq=False, gc=False):
     kept_by: tuple[str, Attempt] | None = None
     gpus: tuple[int, ...] = ()
     past: PastAttempts | None = None
+    soft_stops: int = 0
     slices: bool = False
 
 

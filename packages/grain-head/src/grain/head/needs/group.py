@@ -11,10 +11,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from itertools import islice
+from statistics import median
 from typing import NamedTuple
 
-from grain.head.needs.ladder import DOUBLED, RunNeed, ladder, next_amount
+import msgspec
+
+from grain.head.needs.ladder import DOUBLED, ladder, next_amount
 from grain.head.needs.slope import Sized, power
 
 LAST = 64
@@ -50,7 +53,7 @@ class Terms(NamedTuple):
     worker: float = math.inf
 
 
-class FinishedRun(NamedTuple):
+class FinishedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run that had enough memory: its peak and its amount in GB, its seconds, its size or 0.
 
     ``first`` is True if it was the first attempt of its task.
@@ -63,7 +66,7 @@ class FinishedRun(NamedTuple):
     first: bool = True
 
 
-@dataclass
+@dataclass(slots=True)
 class LearningGroup:
     """The tasks of a group.
 
@@ -88,8 +91,18 @@ class LearningGroup:
     # Attempts that had too little, of tasks that have not finished yet. Of tasks that never come
     # back some may stay, until others push them out.
     _failed: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST))
+    # What follows from the runs, found when it is asked for, and kept until it is found again.
     _rungs: dict[Terms, tuple[float, ...]] = field(default_factory=dict)
+    _power: float | None = None
+    # What the runs need at any size, and how many had finished when that was found.
+    _plain: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LAST))
+    _known: int = 0
+    _guarded: bool = field(init=False)  # as it was after the last end that could change it
     _since: int = 0  # attempts that have ended since they were found
+    _quiet: int = 0  # so many of these may end without a change, each within its maximum
+
+    def __post_init__(self) -> None:
+        self._guarded = self.guarded
 
     # ---- what happened
 
@@ -103,13 +116,16 @@ class LearningGroup:
         """
         if after:
             self._forget(after)
-            run = run._replace(first=False)
-        guarded = self.guarded
+            run = msgspec.structs.replace(run, first=False)
         self.runs.append(run)
         self.finished += 1
         self.spent += run.amount * run.seconds
         self.fixed += maximum * run.seconds
-        if not self._is_due(max(SELDOM, self.finished // PART)) and guarded == self.guarded:
+        self._since += 1
+        # With most runs that is all. The guard does not begin with a run within its maximum.
+        if self._since < self._quiet and run.amount <= maximum:
+            return False
+        if not self._is_due(max(SELDOM, self.finished // PART)):
             return False
         self.obeys = self.obeys or self._use_what_they_get()
         return True
@@ -127,24 +143,28 @@ class LearningGroup:
         """
         if after:
             self._forget(after)
-        guarded = self.guarded
         # It has needed all of it, and needs twice as much as far as anyone knows.
         self._failed.append(FinishedRun(DOUBLED * amount, amount, seconds, size))
         self.exceeded += 1
         self.spent += amount * seconds
-        return self._is_due(SELDOM) or guarded != self.guarded
+        self._since += 1
+        return self._is_due(SELDOM)
 
     def _is_due(self, ends: int) -> bool:
-        """Return True, and forget the rungs, if so many attempts have ended since they were found.
+        """Return True if amounts may be others now: the guard has changed, or so many have ended.
 
-        With few runs each one counts.
+        With few runs each one counts. What was found is then forgotten, but for a change of the
+        guard only.
         """
-        self._since += 1
-        if self.finished > LAST and self._since < ends:
-            return False
-        self._since = 0
-        self._rungs.clear()
-        return True
+        was, self._guarded = self._guarded, self.guarded
+        due = self.finished <= LAST or self._since >= ends
+        if due:
+            self._since = 0
+            self._rungs.clear()
+            self._power = None
+        certain = self.finished >= LAST and not self._guarded
+        self._quiet = max(SELDOM, self.finished // PART) if certain else 0
+        return due or was != self._guarded
 
     def _forget(self, failed: float) -> None:
         """Forget the attempt with this amount, as its task has had another one."""
@@ -220,23 +240,37 @@ class LearningGroup:
     @property
     def power(self) -> float:
         """The power by which its needs grow with size; 0 if sizes play no part."""
-        return power([Sized(run.peak, run.size) for run in self.runs if run.size])
+        if self._power is None:
+            self._power = power([Sized(run.peak, run.size) for run in self.runs if run.size])
+        return self._power
 
     # ---- details
 
-    def _needs(self, terms: Terms) -> list[RunNeed]:
-        seen = [*self.runs, *self._failed]
-        if not seen:
-            return []
+    def _needs(self, terms: Terms) -> list[tuple[float, float]]:
+        """Return what the runs need at the size of a request, in GB, and their seconds."""
         b = self.power if terms.size else 0.0
-        needs = [
-            RunNeed(_rounded(headroom * run.peak * _scaled(run.size, terms.size, b)), run.seconds)
-            for runs, headroom in ((self.runs, HEADROOM), (self._failed, 1.0))
-            for run in runs
+        if b:
+            needs = [
+                (_rounded(HEADROOM * run.peak * _scaled(run.size, terms.size, b)), run.seconds)
+                for run in self.runs
+            ]
+        else:
+            new = min(self.finished - self._known, len(self.runs))
+            self._plain.extend(
+                (_rounded(HEADROOM * run.peak), run.seconds)
+                for run in islice(self.runs, len(self.runs) - new, None)
+            )
+            self._known = self.finished
+            needs = list(self._plain)
+        needs += [
+            (_rounded(run.peak * _scaled(run.size, terms.size, b)), run.seconds)
+            for run in self._failed
         ]
-        # The largest need to come is unknown: one imaginary run stands for it.
-        largest = max(need.amount for need in needs)
-        needs.append(RunNeed(DOUBLED * largest, fmean(need.seconds for need in needs)))
+        if needs:
+            # The largest need to come is unknown: one imaginary run stands for it.
+            largest = max(amount for amount, _ in needs)
+            mean = sum(seconds for _, seconds in needs) / len(needs)
+            needs.append((DOUBLED * largest, mean))
         return needs
 
     def _scale(self, run: FinishedRun, size: float) -> float:
@@ -255,6 +289,9 @@ class LearningGroup:
         Amounts that follow from peaks say nothing: later attempts are at rungs, which are made of
         peaks, and so are the amounts for sizes.
         """
+        amounts = [run.amount for run in self.runs]
+        if max(amounts) < _DIFFER * min(amounts):
+            return False  # most often, and it is soon found
         runs = [run for run in self.runs if run.amount and run.peak and run.first and not run.size]
         if len(runs) < _OBEDIENT:
             return False
@@ -269,8 +306,11 @@ def _scaled(own: float, other: float, b: float) -> float:
 
 def _rounded(amount: float) -> float:
     """Return an amount rounded up to three digits: requests that differ by less are one."""
-    digits = 2 - math.floor(math.log10(amount)) if amount > 0 else 0
-    return max(math.ceil(round(amount * 10.0**digits, 6)) / 10.0**digits, _LEAST)
+    if amount <= _LEAST:
+        return _LEAST
+    scale = 10.0 ** (2 - math.floor(math.log10(amount)))
+    # What is above a third digit by a rounding error is that digit.
+    return math.ceil(amount * scale - 5e-7) / scale
 
 
 def _gb(amount: float) -> str:

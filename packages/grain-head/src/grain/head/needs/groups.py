@@ -31,12 +31,11 @@ class Needs:
 
     Attributes:
         groups: those that were asked for, or whose runs have ended.
-        changes: how often what they have learned has changed.
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, LearningGroup] = {}
-        self.changes = 0
+        self._forgotten = 0  # changes of groups that are not here any more
         # The memory and the cores of the worker here that has most memory.
         self._largest = (0.0, 0.0)
 
@@ -46,6 +45,11 @@ class Needs:
         if group is None:
             group = self.groups[name] = LearningGroup(name)
         return group
+
+    @property
+    def changes(self) -> int:
+        """The number of times that a run of a group has ended, or a group was forgotten."""
+        return self._forgotten + sum(map(_ends, self.groups.values()))
 
     def on_workers(self, totals: Iterable[Resource]) -> bool:
         """Note what the workers here have in all; return True if amounts may be others now."""
@@ -76,39 +80,18 @@ class Needs:
         part = 1.0
         if isinstance(wanted, Cores) and not wanted.is_all and cores:
             part = min(wanted.N / cores, 1.0)
-        maximum = self._maximum(memory)
+        maximum = self.maximum(memory)
         return Terms(most * part or maximum, maximum, memory.size or 0.0, most or math.inf)
 
-    def _maximum(self, memory: Memory) -> float:
+    def maximum(self, memory: Memory) -> float:
+        """Return the GB that no attempt of a request in a group goes beyond."""
         return memory.most if memory.most < math.inf else self._largest[0] or _UNKNOWN
-
-    def on_ended(
-        self, request: Resource, held: Resource, use: MemoryUse, seconds: float
-    ) -> str | None:
-        """Count a run of a request in a group; return the group if its amounts may be others now.
-
-        Args:
-            request: of the run.
-            held: what it had.
-            use: what it has used.
-            seconds: how long it ran.
-        """
-        memory, had = learned(request), held.get(Memory)
-        if memory is None or memory.group is None or not isinstance(had, Memory):
-            return None
-        group, after = self.group(memory.group), memory.tried[1]
-        self.changes += 1
-        if use.exceeded:
-            changed = group.on_exceeded(float(had.M), seconds, memory.size or 0.0, after)
-        else:
-            run = FinishedRun(use.peak, float(had.M), seconds, memory.size or 0.0)
-            changed = group.on_finished(run, self._maximum(memory), after)
-        return memory.group if changed else None
 
     def forget(self, name: str) -> None:
         """Forget what a group has learned."""
-        if self.groups.pop(name, None) is not None:
-            self.changes += 1
+        group = self.groups.pop(name, None)
+        if group is not None:
+            self._forgotten += _ends(group) + 1
 
     def row(self, name: str, request: Resource | None) -> NeedRow:
         """Return a group for display.
@@ -148,6 +131,77 @@ class Needs:
                 f"({terms.worker:g}): a run that needs more than that waits for a larger one"
             )
         return text
+
+
+class LearnedMemory:
+    """The memory of a request in a group, kept beside it so that each run costs little.
+
+    What it has of the group and of the workers is true until `renew` is called.
+
+    Args:
+        needs: the groups.
+        request: names a group.
+
+    Attributes:
+        group: the name of the group.
+        amount: GB that the next attempt gets.
+        memory: the same, as a part of a request. What is allocated by it has this very object.
+    """
+
+    __slots__ = (
+        *("_after", "_learning", "_maximum", "_needs", "_request", "_size", "_stated"),
+        *("amount", "group", "memory"),
+    )
+
+    def __init__(self, needs: Needs, request: Resource, memory: Memory) -> None:
+        assert memory.group is not None
+        self._needs = needs
+        self._request = request
+        self._stated = memory
+        self.group = memory.group
+        self._size = memory.size or 0.0
+        self._after = memory.tried[1]
+        self.amount = -1.0
+        self.renew()
+
+    @property
+    def certain(self) -> bool:
+        """True if the group asks for the maximum: that is found at once, and it may not wait."""
+        return self._learning.guarded or self._learning.obeys
+
+    def renew(self) -> bool:
+        """Set the amount to what the group needs now; return True if it is another one."""
+        self._learning = self._needs.group(self.group)
+        self._maximum = self._needs.maximum(self._stated)
+        memory = self._stated.given(self._needs.amount(self._request))
+        if self.amount == memory.M:
+            return False
+        self.amount = float(memory.M)
+        self.memory = memory
+        return True
+
+    def on_ended(self, had: Resource | None, use: MemoryUse, seconds: float) -> bool:
+        """Count a run of the request; return True if amounts of its group may be others now.
+
+        Args:
+            had: the memory that it had.
+            use: what it has used.
+            seconds: how long it ran.
+        """
+        if had is self.memory:  # most often
+            amount = self.amount
+        elif isinstance(had, Memory):
+            amount = float(had.M)
+        else:
+            return False
+        if use.exceeded:
+            return self._learning.on_exceeded(amount, seconds, self._size, self._after)
+        run = FinishedRun(use.peak, amount, seconds, self._size)
+        return self._learning.on_finished(run, self._maximum, self._after)
+
+
+def _ends(group: LearningGroup) -> int:
+    return group.finished + group.exceeded
 
 
 def _memory(total: Resource) -> float:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from grain.resource import LAST_ATTEMPT
 
@@ -31,49 +32,47 @@ DOUBLED = 2.0
 """The factor where no rung is known above the amount that failed."""
 
 
-class RunNeed(NamedTuple):
-    """The need of one run: an amount in GB, for some seconds."""
-
-    amount: float
-    seconds: float
-
-
 def ladder(
-    needs: Iterable[RunNeed], share: float, maximum: float, worker: float = math.inf
+    needs: Iterable[tuple[float, float]], share: float, maximum: float, worker: float = math.inf
 ) -> tuple[float, ...]:
     """Return the rungs in GB, ascending; empty if there are no needs.
 
     Args:
-        needs: of the runs so far. Amounts above the maximum count as the maximum.
+        needs: of the runs so far: an amount in GB, and for how many seconds. Amounts above the
+            maximum count as the maximum.
         share: GB of a worker that belong to the cores of the task.
         maximum: no rung is above it. The last rung covers all needs, not necessarily the maximum.
         worker: GB of a worker; infinite to count each amount as it is.
     """
-    ordered = sorted((min(amount, maximum), seconds) for amount, seconds in needs)
-    if not ordered:
+    taken: dict[float, float] = {}  # the seconds of the runs that need an amount
+    for amount, seconds in needs:
+        capped = min(maximum, amount)
+        taken[capped] = taken.get(capped, 0.0) + seconds
+    if not taken:
         return ()
-    candidates = _thinned(sorted({amount for amount, _ in ordered}))
+    amounts = sorted(taken)
+    candidates = _thinned(amounts)
     if worker < math.inf:
         candidates = _with_parts(candidates, worker)
     # The seconds of the runs that need this candidate or more.
-    amounts = [amount for amount, _ in ordered]
-    behind = [0.0]
-    for _, seconds in reversed(ordered):
-        behind.append(behind[-1] + seconds)
+    behind = list(accumulate((taken[amount] for amount in reversed(amounts)), initial=0.0))
     behind.reverse()
     above = [0.0, *candidates[:-1]]
     left = [behind[bisect_right(amounts, lower)] for lower in above]
     # best[j]: the least cost of the runs that need candidate j or more, if all smaller rungs have
     # failed them. Candidate i as the next rung costs all of them one attempt; those that need more
-    # go on from candidate i + 1.
+    # go on from candidate i + 1. The more runs there are, the more a large amount costs: so the
+    # best i for j is not above that for j + 1, and the search ends there.
     attempt = [in_effect(amount, worker) + share for amount in candidates]  # its cost for a second
     best = [math.inf] * len(candidates) + [0.0]
     chosen = [0] * len(candidates)
+    top = len(candidates) - 1
     for j in reversed(range(len(candidates))):
-        for i in range(j, len(candidates)):
+        for i in range(j, top + 1):
             cost = attempt[i] * left[j] + best[i + 1]
             if cost < best[j]:
                 best[j], chosen[j] = cost, i
+        top = chosen[j]
     rungs, j = [], 0
     while j < len(candidates):
         rungs.append(candidates[chosen[j]])

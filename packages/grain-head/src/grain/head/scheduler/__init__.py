@@ -12,8 +12,10 @@ The policy:
     *alternative* for which there is room; it may have to wait for the first one for a time.
 2.  A queue whose oldest task does not fit anywhere is passed over: younger tasks of other queues
     may use what it cannot. Before that can starve it, it gets a reservation (``guard/``).
-3.  Among the workers on which a task fits the tightest fit wins, and among equally tight ones the
-    one with the least time left that suffices (`StartDecisions.find`, by ``index``).
+3.  Among the workers on which a task fits the tightest fit wins. Among equally tight ones a task
+    with a time limit goes where the least time is left that suffices, and one without where the
+    most is left (`StartDecisions.find`, by ``index``). A worker that becomes free takes the oldest
+    task that fits there, without a look at others.
 4.  A task that has bytecode needs workers with the interpreter that made it. That is not a
     resource, as nothing of it is used up: queues and workers have it as a label.
 5.  Workers of which one did not join a gang of the other are in no gang together for a time

@@ -73,9 +73,9 @@ class ApartWorkers:
         together = frozenset(workers)
         return self._forget(lambda pair: pair <= together)
 
-    def on_left(self, worker: int) -> bool:
-        """Forget a worker; return True if it had failed with another one."""
-        return self._forget(lambda pair: worker in pair)
+    def on_left(self, worker: int) -> None:
+        """Forget a worker."""
+        self._forget(lambda pair: worker in pair)
 
     def on_time(self, now: float) -> bool:
         """Return True if workers that were apart may be tried together again."""

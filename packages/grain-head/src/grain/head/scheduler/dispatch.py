@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from grain.head.scheduler.numbered import Numbered
 from grain.head.scheduler.places import places_of
 from grain.head.scheduler.state import Alternative, Start, Task, serving_gang
-from grain.resource import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -264,9 +263,6 @@ class StartDecisions:
                 return False
             if not by.bit & first.open or first.barred is not None:
                 return False
-            # Where its group has learned meanwhile, the next one asks for another amount.
-            if by.learns and _memory(held) != _memory(by.space):
-                return False
             worker.returned.pop()
             starts.append(self._start(by, worker, now, held))
             if worker.reservation is not reservation:
@@ -426,8 +422,3 @@ class StartDecisions:
                 for member, seat in zip(members[1:], seats, strict=True)
             ),
         )
-
-
-def _memory(held: Resource) -> float:
-    memory = held.get(Memory)
-    return memory.M if isinstance(memory, Memory) else 0

@@ -64,7 +64,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         return Explanation(task, "running", (since,))
     queue = asked.queue
     reasons = [f"it asks for {queue.request.ask()}"]
-    reasons += [scheduler.needs.explain(one.stated) for one in queue.alternatives if one.learns]
+    reasons += [scheduler.needs.explain(one.stated) for one in queue.alternatives if one.learned]
     if queue.interpreter:
         reasons.append(
             f"it needs {queue.interpreter}, as its function or an argument travels by value"

@@ -13,6 +13,9 @@ worker, or after one for which its worker has ended it, as the node was short of
 3. After `RUNS` of these runs, each with most of its worker's time, no worker lasts long enough, and
    the task fails. A run that began late in the life of its worker does not count for that; but
    after `RUNS_IN_ALL` the task fails in any case.
+4. A run whose program has stopped softly, before the time was over, goes on elsewhere from where it
+   was. So it is not kept with the others; but after `SOFT_STOPS` in a row the last one is, and the
+   task fails.
 """
 
 from __future__ import annotations
@@ -80,7 +83,8 @@ def had_most(outlived: Outlived) -> bool:
 def lasts_too_long(crashes: Iterable[Crash]) -> bool:
     """Return True if a task has outlived so many workers that it fails."""
     runs = [crash.outlived for crash in crashes if crash.outlived is not None]
-    return len(runs) >= RUNS_IN_ALL or sum(map(had_most, runs)) >= RUNS
+    many = len(runs) >= RUNS_IN_ALL or sum(map(had_most, runs)) >= RUNS
+    return many or any(crash.stopped_softly for crash in crashes)
 
 
 def given_up(crashes: Sequence[Crash]) -> bool:

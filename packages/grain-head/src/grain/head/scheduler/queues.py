@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from grain.head.scheduler.apart import ApartWorkers
 from grain.head.scheduler.index import LevelIndex, ReservedWorkers
 from grain.head.scheduler.state import Shape, Task, TaskQueue, limits_of
-from grain.resource import Supply, learned
+from grain.resource import Supply
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterable
 
-    from grain.head.needs.groups import Needs
+    from grain.head.needs.groups import LearnedMemory, Needs
     from grain.head.scheduler.cluster import ClusterPool
     from grain.head.scheduler.places import RunPlace
     from grain.head.scheduler.state import Alternative, Level, WorkerAccount
@@ -54,6 +54,8 @@ class QueueTable:
         unseen: the tasks that wait again for their first alternative, since the last decision.
         patient: the queues in ``order`` whose tasks wait for their first alternative, by their bit.
         now: the time of the last decision.
+        outdated: the alternatives for which their group may ask for another amount since they were
+            renewed, by their bit; the one that was renewed longest ago is the first.
         cluster: what the scheduler owns for the whole cluster.
         levels: the workers by what they have free.
         reserved: those with sticky reservations, by the queues whose tasks may start there.
@@ -86,6 +88,8 @@ class QueueTable:
         self.unseen: list[Task] = []
         self.patient: dict[int, TaskQueue] = {}
         self.now = -math.inf
+        self._by_group: dict[str, dict[int, Alternative]] = {}  # those that learn, by their bit
+        self.outdated: dict[int, Alternative] = {}
 
     def get(
         self, request: Resource, priority: int, share: int, interpreter: str, seen: float = 0.0
@@ -217,10 +221,37 @@ class QueueTable:
         Returns:
             The queues whose amounts are others now: their reservations are for the old ones.
         """
+        groups = self._by_group.values() if group is None else [self._by_group.get(group, {})]
+        return self._renew([one for ones in groups for one in ones.values()])
+
+    def outdate(self, learned: LearnedMemory) -> list[TaskQueue]:
+        """Let the requests of a group ask for other amounts soon, by `renew_next`.
+
+        To find an amount takes as long as several decisions, and a group may have a request for
+        each size of a problem. A group that asks for its maximum does so at once: its guard bounds
+        what learning may cost, and the maximum need not be found.
+
+        Returns:
+            As `learn`.
+        """
+        if learned.certain:
+            return self.learn(learned.group)
+        self.outdated.update(self._by_group[learned.group])
+        return []
+
+    def renew_next(self) -> list[TaskQueue]:
+        """Set the memory of the request that has been outdated for longest; return as `learn`.
+
+        Each end of a run renews one. So what learning costs does not depend on the number of
+        requests, and a group with one request has its new amount at once.
+        """
+        return self._renew([self.outdated[next(iter(self.outdated))]])
+
+    def _renew(self, alternatives: Iterable[Alternative]) -> list[TaskQueue]:
         changed: dict[int, TaskQueue] = {}
-        for one in self.by_bit.values():
-            memory = learned(one.stated) if one.learns else None
-            if memory is None or group not in (None, memory.group) or not one.set_memory():
+        for one in alternatives:
+            self.outdated.pop(one.bit, None)
+            if not one.renew_memory():
                 continue
             queue = one.queue
             changed[queue.bit] = queue
@@ -233,6 +264,7 @@ class QueueTable:
                 shape.mask &= ~one.bit
                 queue.serving_shapes += bool(shape.mask & queue.bits)
                 self._try(one, shape)
+            # So what ended runs have returned, which may be the former amount, is not handed over.
             self.untried |= one.bit & self.nonempty
         if changed:
             self._on_fits_changed()
@@ -347,6 +379,8 @@ class QueueTable:
         if not avoid:
             self.by_identity.setdefault(id(request), queue)
         for one in queue.alternatives:
+            if one.learned is not None:
+                self._by_group.setdefault(one.learned.group, {})[one.bit] = one
             for shape in self.shapes.values():
                 self._try(one, shape)
             self.levels.add_alternative(one)
@@ -369,6 +403,9 @@ class QueueTable:
                     del self.by_identity[id(queue.request)]
                 for one in queue.alternatives:
                     del self.by_bit[one.bit]
+                    if one.learned is not None:
+                        del self._by_group[one.learned.group][one.bit]
+                        self.outdated.pop(one.bit, None)
                     self._free_bits.append(one.bit)
                     self.levels.remove_alternative(one)
                 for shape in self.shapes.values():

@@ -21,7 +21,7 @@ from grain.head.scheduler.state import (
     WorkerAccount,
     split_time,
 )
-from grain.resource import ZERO, Cores, RunTimes, Supply, learned
+from grain.resource import ZERO, Cores, Memory, RunTimes, Supply, learned
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -140,6 +140,7 @@ class Scheduler:
         draining.draining = True
         self._queues.withdraw(draining)
         self._guard.lose(draining.reservation)
+        self._on_fewer()
         self._bars.renew()
 
     def on_worker_back(self, worker: int) -> None:
@@ -150,6 +151,11 @@ class Scheduler:
             self._queues.open_to_all(back)
             self._guard.on_worker_open()
             self._bars.renew()
+
+    def _on_fewer(self) -> None:
+        """Let gangs look again: where fewer could be members, those that are left out count."""
+        if self._queues.apart.known:
+            self._guard.try_gangs()
 
     def on_apart(self, one: int, other: int, why: str, now: float) -> None:
         """Put two workers into no gang together for a time, as they did not reach each other.
@@ -185,8 +191,8 @@ class Scheduler:
         lost = self.workers.pop(worker)
         self._guard.lose(lost.reservation)
         self._queues.leave(lost)
-        if self._queues.apart.on_left(worker):
-            self._guard.try_gangs()
+        self._on_fewer()
+        self._queues.apart.on_left(worker)
         self._guard.on_worker_left()
         self._on_shapes()
         self._require(self._queues.outlived.values())
@@ -453,10 +459,17 @@ class Scheduler:
         ):
             self._queues.estimate(wtime.group)
             self._on_limits_changed()
-        if by.learns and use is not None:
-            group = self.needs.on_ended(by.stated, ended.held, use, now - ended.started)
-            if group is not None:
-                self._on_learned(group)
+        memory = by.learned
+        if memory is None:
+            return
+        had = ended.held.get(Memory)
+        if had is not memory.memory:
+            worker.open_to_all = True  # the next task of the queue asks for another amount
+        if use is not None:
+            if memory.on_ended(had, use, now - ended.started):
+                self._lose_reservations(self._queues.outdate(memory))
+            if self._queues.outdated:
+                self._lose_reservations(self._queues.renew_next())
 
     def learning(self) -> dict[str, Resource]:
         """Return by group a request that names it, of the queues that are here."""
@@ -472,16 +485,20 @@ class Scheduler:
         """Forget what groups have learned: they ask again as if no run had ended."""
         for group in groups:
             self.needs.forget(group)
-            self._on_learned(group)
+            self._lose_reservations(self._queues.learn(group))
+
+    def on_needs_read(self) -> None:
+        """Let all groups ask for what is known of them now, after it was read."""
+        self._lose_reservations(self._queues.learn())
 
     def _on_shapes(self) -> None:
         """Let groups ask for their part of other workers than before."""
         if self.needs.on_workers(shape.sample.total for shape in self._queues.shapes.values()):
-            self._on_learned()
+            self._lose_reservations(self._queues.learn())
 
-    def _on_learned(self, group: str | None = None) -> None:
-        """Let the queues of a group, or of all, ask for other amounts than before."""
-        for queue in self._queues.learn(group):
+    def _lose_reservations(self, queues: Iterable[TaskQueue]) -> None:
+        """Lose the reservations of queues that ask for other amounts than before."""
+        for queue in queues:
             for reservation in list(queue.reservations):
                 self._guard.lose(reservation)
 

@@ -17,6 +17,7 @@ from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from grain.head.needs.again import replaced
+from grain.head.needs.groups import LearnedMemory
 from grain.head.scheduler.places import WHOLE
 from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime, learned
 
@@ -97,10 +98,9 @@ class Alternative:
         interpreter: that of the queue.
         wtime: the part of the request that limits the time, if any.
         shared: the part that the scheduler owns for the whole cluster, if any.
-        needs: the groups that learn how much memory to ask for.
         stated: the rest of the request.
-        learns: True if that names a group that learns its memory.
-        space: the same, with the memory that the group asks for now.
+        learned: its memory, if that names a group that learns how much to ask for.
+        space: the rest of the request, with the memory that the group asks for.
         count: the number of workers at once that it asks for; more than 1 for a gang.
         same: what the members of a gang have in common: ``"group"`` or ``"job"``.
         limits: the time limits in seconds, estimated where the request names a group.
@@ -118,19 +118,19 @@ class Alternative:
     interpreter: str
     run_times: InitVar[RunTimes]
     kinds: InitVar[frozenset[str]]
-    needs: Needs
+    needs: InitVar[Needs]
     least: float = 0.0
     wtime: WTime | None = field(init=False)
     shared: Resource | None = field(init=False)
     stated: Resource = field(init=False)
-    learns: bool = field(init=False)
+    learned: LearnedMemory | None = field(init=False)
     space: Resource = field(init=False)
     limits: Limits = field(init=False)
     count: int = 1
     same: str = "group"
     heap: list[tuple[float, int, Level]] = field(default_factory=list)
 
-    def __post_init__(self, run_times: RunTimes, kinds: frozenset[str]) -> None:
+    def __post_init__(self, run_times: RunTimes, kinds: frozenset[str], needs: Needs) -> None:
         request = self.request
         if isinstance(request, Gang):
             self.count, self.same = request.count, request.same
@@ -138,19 +138,17 @@ class Alternative:
         self.wtime, space = split_time(request)
         self.space, self.shared = divided(space, kinds)
         self.stated = self.space
-        self.learns = learned(self.space) is not None
         self.limits = limits_of(self.wtime, run_times)
-        self.set_memory()
-
-    def set_memory(self) -> bool:
-        """Set the amount of memory to what its group needs now; return True if it is another."""
         memory = learned(self.stated)
-        if memory is None:
+        self.learned = None if memory is None else LearnedMemory(needs, self.stated, memory)
+        if self.learned is not None:
+            self.space = replaced(self.stated, self.learned.memory)
+
+    def renew_memory(self) -> bool:
+        """Set the amount of memory to what its group needs now; return True if it is another."""
+        if self.learned is None or not self.learned.renew():
             return False
-        space = replaced(self.stated, memory.given(self.needs.amount(self.stated)))
-        if space == self.space:
-            return False
-        self.space = space
+        self.space = replaced(self.stated, self.learned.memory)
         return True
 
     def fits(self, interpreter: str, free: Resource) -> bool:
@@ -239,7 +237,7 @@ class RequestedWays:
         self.prefer = self.request.prefer if isinstance(self.request, Either) else 0.0
         self.bits = reduce(or_, (one.bit for one in self.alternatives))
         self.gangs = sum(one.bit for one in self.alternatives if one.count > 1)
-        self.learns = any(one.learns for one in self.alternatives)
+        self.learns = any(one.learned is not None for one in self.alternatives)
         self.shared = sum(one.bit for one in self.alternatives if one.shared is not None)
 
     @property
@@ -408,8 +406,9 @@ class WorkerAccount:
             not yet free in ``supply``: most often the next task of the same queue takes them over
             as they are, which saves giving back and allocating.
         open_to_all: True if more than what was returned may have become free since the worker was
-            placed (it is new, or it took part in a reservation). Then tasks of all queues are to
-            be considered for it, and what was returned is not handed over.
+            placed (it is new, or it took part in a reservation), or if what was returned is not
+            what its queue asks for now. Then tasks of all queues are to be considered for it, and
+            what was returned is not handed over.
         draining: True if it takes no more tasks.
         idle_since: when its last task ended, or when it joined; meaningless while tasks run.
         group, job: what it has in common with others, for the members of gangs; a worker without a

@@ -441,7 +441,7 @@ class MissionSession:
             if self.lasts:
                 self._send(Retract((task,)))
         elif not record.retracted:
-            # From now on each connection retracts it (rule 2), and its memory is free.
+            # From now on each connection retracts it, and its memory is free.
             record.arguments = None
             if task not in self.aboard:
                 self._send(Retract((task,)))
@@ -543,7 +543,7 @@ class MissionSession:
         """
         match message:
             case Resolved():
-                # Also an outcome that comes again, as its worker keeps it until then (rule 3).
+                # Also an outcome that comes again, as its worker keeps it until then.
                 self._receipts.arrived.append(message.task)
                 self._resolve(
                     *(message.task, message.ending, payload, message.crashes, message.report),

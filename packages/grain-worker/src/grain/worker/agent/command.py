@@ -23,8 +23,9 @@ from grain.edge.address import check_argument
 from grain.edge.errors import AddressError
 from grain.edge.machine.cpu_locks import taking_cpus
 from grain.edge.version import own_versions
+from grain.files.batch_systems import BATCH_SYSTEMS, facts_of, several_nodes
 from grain.worker.agent.agent import FAILED, USAGE, Agent
-from grain.worker.agent.lifecycle import TERM_GRACE, USUAL_GRACE, Lifecycle, Times
+from grain.worker.agent.lifecycle import Lifecycle, Times
 from grain.worker.agent.session import IN_MEMORY, WorkerSession
 from grain.worker.auto import (
     NodeOffer,
@@ -87,8 +88,7 @@ def parser() -> argparse.ArgumentParser:
         "--term-grace",
         type=seconds,
         metavar="S",
-        help="seconds between SIGTERM and SIGKILL (1.8 under PBS, 4.5 under Slurm and Flux, 9 "
-        "under LSF, else 10)",
+        help=f"seconds between SIGTERM and SIGKILL ({_graces()})",
     )
     add(
         "--drain",
@@ -110,11 +110,20 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=1,
         metavar="N",
-        help="start a worker on each of the N nodes of this batch job (Slurm, PBS, Grid Engine), "
-        "called NAME.0, NAME.1 and so on, and wait for all of them",
+        help="start a worker on each of the N nodes of this batch job "
+        f"({several_nodes(', ')}), called NAME.0, NAME.1 and so on, and wait for all of them",
     )
     add("--log", default="", metavar="FILE", help="with --nodes: the file of the job's output")
     return options
+
+
+def _graces() -> str:
+    """Return the seconds that batch systems leave, for the help."""
+    usual, titles = facts_of("").grace, dict[float, list[str]]()
+    for one in sorted(BATCH_SYSTEMS.values(), key=lambda one: one.grace):
+        titles.setdefault(one.grace, []).append(one.title)
+    texts = (f"{grace:g} under {' and '.join(titles[grace])}" for grace in titles if grace != usual)
+    return ", ".join((*texts, f"else {usual:g}"))
 
 
 def meeting_address(text: str) -> str:
@@ -159,7 +168,7 @@ def make_lifecycle(
     """Return the lifecycle of a worker with these options."""
     term = options.term_grace
     if term is None:
-        term = TERM_GRACE.get(batch_system(info.environ), USUAL_GRACE)
+        term = facts_of(batch_system(info.environ)).grace
     done_by = float("inf") if offer.time is None else now + offer.time
     return Lifecycle(Times(term, options.drain, options.give_up), done_by, now)
 

@@ -56,17 +56,6 @@ LATE_SIGNAL = 0.5
 """Seconds for which a signal may be on its way to the worker that one of its programs has got: a
 batch system that ends a job signals one process of it after the other."""
 
-TERM_GRACE = {"pbs": 1.8, "slurm": 4.5, "flux": 4.5, "lsf": 9.0}
-"""Seconds from SIGTERM to SIGKILL by batch system; elsewhere `USUAL_GRACE`.
-
-A job cannot ask its batch system for them. OpenPBS was seen to leave 2 s. Slurm's KillWait is
-30 s by default, but sites set less, and a preemption leaves GraceTime, if that. Flux documents 5 s,
-LSF 10 s. Grid Engine's `notify`, HTCondor's job_max_vacate_time and Grain's own order leave more.
-"""
-
-USUAL_GRACE = 10.0
-
-
 WARNINGS = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 """Signals that announce the end of the worker's job, and set no deadline by themselves."""
 

@@ -10,6 +10,7 @@ library's peers by the files that Slurm has opened for the stand-in.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,15 @@ import trio
 
 from grain.worker.gang.control import ControlError, JsonLines, listen, serve
 from grain.worker.gang.messages import ProgramOrder, RankOrder
-from grain.worker.gang.programs import CANNOT, MemberPrograms, Outcome, as_of_ssh
+from grain.worker.gang.programs import (
+    CANNOT,
+    NO_BOUND,
+    CallUse,
+    MemberPrograms,
+    MemoryBound,
+    Outcome,
+    as_of_ssh,
+)
 from grain.worker.processes.environment import QUEUE
 
 if TYPE_CHECKING:
@@ -39,18 +48,20 @@ class RankDoor:
 
     Args:
         nursery: in which they run; its cancellation ends them.
+        bound: the memory that each may have.
 
     Attributes:
         name: at which stand-ins ask.
     """
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    def __init__(self, nursery: trio.Nursery, bound: MemoryBound = NO_BOUND) -> None:
         self._nursery = nursery
         # They write to the files of their stand-ins.
-        self._programs = MemberPrograms(nursery, lambda *_: None, self._on_exited)
+        self._programs = MemberPrograms(nursery, lambda *_: None, self._on_exited, bound)
         self._ranks: dict[int, _Rank] = {}
         self._admitted: dict[int, tuple[int, trio.Event]] = {}
         self._number = 0
+        self._used: defaultdict[int, CallUse] = defaultdict(CallUse)
         # Calls that have ended: a stand-in of theirs comes too late.
         self._ended: set[int] = set()
         self.name, self._listener = listen()
@@ -59,8 +70,11 @@ class RankDoor:
         """Accept ranks until cancelled."""
         await serve(self._listener, self._admit)
 
-    async def end_call(self, call: int) -> None:
-        """End all ranks of a call, and wait until nothing of them is left; no more are accepted."""
+    async def end_call(self, call: int) -> CallUse:
+        """End all ranks of a call, wait until nothing of them is left, and return their use.
+
+        No more are accepted.
+        """
         self._ended.add(call)
         for number, rank in list(self._ranks.items()):
             if rank.call == call:
@@ -68,6 +82,7 @@ class RankDoor:
         for of, gone in list(self._admitted.values()):
             if of == call:
                 await gone.wait()
+        return self._used.pop(call, None) or CallUse()
 
     async def _admit(self, lines: JsonLines) -> None:
         self._number += 1
@@ -85,6 +100,7 @@ class RankDoor:
         rank = self._ranks[number] = _Rank(call, trio.Event(), [])
         gone = trio.Event()
         self._admitted[number] = call, gone
+        self._used[call].begin(number)
         try:
             self._programs.start(number, order)
             async with trio.open_nursery() as nursery:
@@ -107,6 +123,7 @@ class RankDoor:
 
     def _on_exited(self, number: int, outcome: Outcome) -> None:
         rank = self._ranks.pop(number)
+        self._used[rank.call].end(number, outcome)
         rank.ended.append(outcome)
         rank.over.set()
 

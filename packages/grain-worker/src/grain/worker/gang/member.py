@@ -1,4 +1,4 @@
-"""``python -m grain.worker.gang.member CONTROL SILENCE``: the process of a seat.
+"""``python -m grain.worker.gang.member CONTROL SILENCE MEMORY``: the process of a seat.
 
 It ends when the root says goodbye, is lost, or has not come in time, and when the seat's tasklet
 has gone. All of its programs have ended then.
@@ -25,6 +25,7 @@ from grain.worker.gang.messages import (
     LEAD,
     NO_ROOT,
     CallEnded,
+    CallUsed,
     EndCall,
     EndProgram,
     MemberEnds,
@@ -36,7 +37,7 @@ from grain.worker.gang.messages import (
     SpawnProgram,
     heartbeat,
 )
-from grain.worker.gang.programs import MemberPrograms
+from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound
 
 if TYPE_CHECKING:
     from grain.edge.channel import FramedChannel
@@ -44,23 +45,24 @@ if TYPE_CHECKING:
     from grain.worker.gang.control import JsonLines
 
 
-async def keep(control: str, silence: float) -> bool:
+async def keep(control: str, silence: float, bound: MemoryBound = NO_BOUND) -> bool:
     """Serve the root of a gang until it has gone; return False if it has never come.
 
     Args:
         control: the name at which the seat's tasklet listens.
         silence: seconds without a sign of life after which the root is lost.
+        bound: the memory that each program may have.
     """
     async with await connect(control) as tasklet, invite(CODEC, heartbeat(silence)) as door:
         await tasklet.send(invitation=base64.b85encode(door.invitation).decode())
         with trio.move_on_after(LEAD * silence) as patience:
             async with door.guest() as root:
                 patience.deadline = float("inf")
-                await _serve(root, tasklet)
+                await _serve(root, tasklet, bound)
         return not patience.cancelled_caught
 
 
-async def _serve(root: FramedChannel, tasklet: JsonLines) -> None:
+async def _serve(root: FramedChannel, tasklet: JsonLines, bound: MemoryBound) -> None:
     async def serve_tasklet(scope: trio.CancelScope) -> None:
         try:
             while True:
@@ -77,8 +79,9 @@ async def _serve(root: FramedChannel, tasklet: JsonLines) -> None:
             nursery,
             lambda number, stream, data: _post(root, ProgramOutput(number, stream), data),
             lambda number, ended: _post(root, ProgramExited(number), pickle.dumps(ended)),
+            bound,
         )
-        door = RankDoor(nursery)
+        door = RankDoor(nursery, bound)
         nursery.start_soon(door.serve)
         _post(root, MemberPlace(**slurm_place(door.name)))
         nursery.start_soon(serve_tasklet, nursery.cancel_scope)
@@ -104,7 +107,9 @@ async def _serve(root: FramedChannel, tasklet: JsonLines) -> None:
 async def _end_call(
     root: FramedChannel, tasklet: JsonLines, door: RankDoor, order: EndCall
 ) -> None:
-    await door.end_call(order.call)
+    used = await door.end_call(order.call)
+    if used.usage.programs:
+        _post(root, CallUsed(order.call), pickle.dumps((used.usage, used.exceeded)))
     if not order.failed:
         _post(root, CallEnded(order.call))
         return
@@ -119,10 +124,10 @@ def _post(root: FramedChannel, message: Message, payload: bytes | None = None) -
         pass  # the root is lost, and this process ends
 
 
-def main(control: str, silence: str) -> int:
+def main(control: str, silence: str, memory: str) -> int:
     """Keep a seat; return the exit status."""
     try:
-        return 0 if trio.run(keep, control, float(silence)) else NO_ROOT
+        return 0 if trio.run(keep, control, float(silence), MemoryBound.parse(memory)) else NO_ROOT
     except (ControlError, EdgeError, OSError) as error:
         print(f"grain: {error}", file=sys.stderr)
         return 1

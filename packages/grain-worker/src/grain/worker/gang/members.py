@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import pickle
+import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -14,15 +15,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
+from grain import GVAR
 from grain.worker.errors import ExternalError
 from grain.worker.gang.control import ControlError
 from grain.worker.gang.messages import ProgramOrder
 from grain.worker.gang.rsh import CALL
+from grain.worker.processes.account import RunAccount
 from grain.worker.processes.mpi import SlurmPlace, launcher_variables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from grain.eventlog.usage import Usage
+    from grain.worker.errors import ExternalMemoryError
     from grain.worker.external import Completed
     from grain.worker.gang.control import JsonLines
 
@@ -61,12 +66,18 @@ class GangMembers:
         """See `grain.worker.processes.mpi.Members`."""
         number = next(self._numbers)
         call = self._calls[number] = GangCall(self._lines, number, self._variables)
+        account = GVAR.account
+        programs = account.programs.on_each if isinstance(account, RunAccount) else ()
+        for one in programs:
+            one.begin(call, time.monotonic())
         try:
             with call.scope:
                 yield call
         finally:
             with trio.CancelScope(shield=True):
                 await self._settle(call)
+            for index, one in enumerate(programs):
+                one.end(call, time.monotonic(), (call.used or {}).get(index))
         if call.failed:
             # Perhaps since a member was lost: then this is not the end of the run.
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -92,7 +103,7 @@ class GangMembers:
             call.refused = call.refused or line["refused"]
             call.scope.cancel()
         elif "settled" in line:
-            call.settled.set()
+            call.on_settled(line["used"])
 
     def on_lost(self) -> None:
         """Record that no more answers will come."""
@@ -106,7 +117,7 @@ class GangCall:
 
     Attributes:
         scope: of its block.
-        failed, refused: see there.
+        failed, refused, used, exceeded: see there.
         settled: set when nothing of it is left.
     """
 
@@ -118,6 +129,8 @@ class GangCall:
         self.variables: Mapping[str, str] = {CALL: str(number), **launchers}
         self.refused = ""
         self.failed = False
+        self.used: Mapping[int, Usage] | None = None
+        self.exceeded: ExternalMemoryError | None = None
         self.scope = trio.CancelScope()
         self.settled = trio.Event()
 
@@ -156,3 +169,8 @@ class GangCall:
         """Record how a program has ended."""
         self._outcomes[number] = pickle.loads(base64.b85decode(outcome))  # noqa: S301 (our child)
         self._ended[number].set()
+
+    def on_settled(self, used: str) -> None:
+        """Record that nothing is left, and what the programs have used."""
+        self.used, self.exceeded = pickle.loads(base64.b85decode(used))  # noqa: S301 (our child)
+        self.settled.set()

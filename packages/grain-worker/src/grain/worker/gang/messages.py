@@ -174,6 +174,17 @@ class CallEnded(Message, frozen=True):
     ends: bool = False
 
 
+class CallUsed(Message, frozen=True):
+    """A report of what the ranks of such a call have used, before its `CallEnded`, if it had any.
+
+    The payload is pickled: a `grain.eventlog.usage.Usage`, and the error of a rank that ended for
+    want of memory, or None.
+    """
+
+    max_payload: ClassVar[int] = 16 * 1024**2
+    call: int
+
+
 class MemberEnds(Message, frozen=True):
     """A report of when the worker of the member ends, as often as that changes.
 
@@ -193,6 +204,6 @@ def heartbeat(silence: float) -> Heartbeat:
 
 CODEC = Codec(
     SpawnProgram, EndProgram, ProgramOutput, OutputTaken, ProgramExited,
-    MemberPlace, EndCall, CallEnded, MemberEnds,
+    MemberPlace, EndCall, CallUsed, CallEnded, MemberEnds,
 )  # fmt: skip
 """The codec of both sides."""

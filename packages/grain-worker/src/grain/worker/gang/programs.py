@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import trio
+from msgspec import structs
 
 from grain.resource import THREADS
-from grain.worker.errors import ExternalError, ExternalStartError, Failure
-from grain.worker.external import CAPTURE, STDOUT, Completed, run_external
+from grain.worker.errors import ExternalError, ExternalMemoryError, ExternalStartError, Failure
+from grain.worker.external import CAPTURE, STDOUT, Completed, ProgramCall, run_program_call
 from grain.worker.gang.messages import OUTPUT
+from grain.worker.processes.account import Programs
 from grain.worker.processes.environment import ALLOCATED, NOT_BATCH, UNBOUND
 from grain.worker.processes.mpi import RSH
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
+    from grain.eventlog.usage import Usage
     from grain.worker.gang.messages import ProgramOrder
 
 MEMBER = "GRAIN_MEMBER"
@@ -50,8 +54,67 @@ _OWN = frozenset(
 )  # fmt: skip
 
 
+class MemoryBound(NamedTuple):
+    """The memory that the task of a gang has on each member.
+
+    Attributes:
+        amount: in GB; None if it asked for none.
+        enforced: True to end programs that have more.
+    """
+
+    amount: float | None = None
+    enforced: bool = False
+
+    @classmethod
+    def parse(cls, word: str) -> MemoryBound:
+        """Return the bound that `str` has turned into a word."""
+        amount, _, enforced = word.partition(":")
+        return cls(float(amount) if amount else None, bool(enforced))
+
+    def __str__(self) -> str:
+        amount = "" if self.amount is None else repr(float(self.amount))
+        return f"{amount}:{'enforced' if self.enforced else ''}"
+
+
 Outcome: TypeAlias = Completed | ExternalError
 """The end of a program: its result, or its error."""
+
+NO_BOUND = MemoryBound()
+
+
+class CallUse:
+    """The use of a call's programs on one member.
+
+    Attributes:
+        exceeded: the error of one that ended for want of memory; None if none has.
+    """
+
+    def __init__(self) -> None:
+        self._programs = Programs()
+        self.exceeded: ExternalMemoryError | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """The use of those that have ended."""
+        return self._programs.total
+
+    def begin(self, program: object) -> None:
+        """Note the start of a program, which is any object of its own."""
+        self._programs.begin(program, time.monotonic())
+
+    def end(self, program: object, outcome: Outcome | None) -> None:
+        """Add what a program has used; None if it never ran."""
+        used = None if outcome is None else outcome.usage
+        self._programs.end(program, time.monotonic(), used)
+        if isinstance(outcome, ExternalMemoryError):
+            self.exceeded = self.exceeded or outcome
+
+    def add(self, usage: Usage, exceeded: ExternalMemoryError | None) -> None:
+        """Add what others have used that ran at another time."""
+        program = object()
+        self._programs.begin(program, time.monotonic())
+        self._programs.end(program, time.monotonic(), usage)
+        self.exceeded = self.exceeded or exceeded
 
 
 class MemberPrograms:
@@ -63,6 +126,7 @@ class MemberPrograms:
             ``streams``; the next call for a stream waits for `take`, but at the end of the program.
         exited: called with number and outcome, when nothing of a program is left. Of its output
             there is the end, unless it was passed on.
+        bound: the memory that each may have.
     """
 
     def __init__(
@@ -70,10 +134,12 @@ class MemberPrograms:
         nursery: trio.Nursery,
         wrote: Callable[[int, int, bytes], object],
         exited: Callable[[int, Outcome], object],
+        bound: MemoryBound = NO_BOUND,
     ) -> None:
         self._nursery = nursery
         self._wrote = wrote
         self._exited = exited
+        self._bound = bound
         self._scopes: dict[int, trio.CancelScope] = {}
         self._taken: dict[tuple[int, int], trio.Event] = {}
 
@@ -97,27 +163,28 @@ class MemberPrograms:
     async def _run(self, number: int, order: ProgramOrder) -> None:
         argv = tuple(map(os.fsdecode, order.argv))
         facts = Failure(argv, socket.gethostname(), os.fsdecode(order.cwd))
-        outcome: Outcome = ExternalError(replace(facts, reason="ended, as its call has ended"))
+        call: ProgramCall | None = None
+        outcome: Outcome | None = None
         with self._scopes[number]:
             try:
                 async with self._streams(number, order) as (stdout, stderr):
-                    outcome = await run_external(
-                        argv,
-                        env=_environment(order),
-                        cwd=facts.cwd,
-                        stdout=stdout,
-                        stderr=stderr,
-                        timeout=order.timeout,
-                        grace=order.grace,
-                        threads=order.threads,
-                    )
+                    call = ProgramCall(
+                        argv, facts.cwd, _environment(order), None, stdout, stderr, order.grace,
+                        True, order.threads, False,
+                        memory=self._bound.amount, enforce=self._bound.enforced,
+                    )  # fmt: skip
+                    outcome = await run_program_call(call, order.timeout, check=True)
             except ExternalError as error:
                 outcome = error
             except (OSError, ValueError) as error:
                 outcome = ExternalError(replace(facts, reason=str(error)))
         # On its own cancellation, too: nothing is left then.
+        if outcome is None:
+            used = None if call is None else call.used_until_cancelled()
+            facts = replace(facts, reason="ended, as its call has ended", usage=used)
+            outcome = ExternalError(facts)
         del self._scopes[number]
-        self._exited(number, _cut(outcome))
+        self._exited(number, _cut(outcome, streams=order.streams))
 
     @asynccontextmanager
     async def _streams(self, number: int, order: ProgramOrder) -> AsyncIterator[tuple[Any, Any]]:
@@ -200,12 +267,14 @@ def own_facts() -> str:
     return json.dumps({"cpus": sorted(os.sched_getaffinity(0)), "variables": variables})
 
 
-def _cut(outcome: Outcome) -> Outcome:
-    """Return an outcome with the end of its output."""
-    if isinstance(outcome, Completed):
-        return replace(outcome, stdout=outcome.stdout and outcome.stdout[-OUTPUT:])
-    failure = outcome.failure
-    return type(outcome)(replace(failure, stdout=failure.stdout and failure.stdout[-OUTPUT:]))
+def _cut(outcome: Outcome, *, streams: bool) -> Outcome:
+    """Return an outcome with the end of its output, and without the files of a program's pipes."""
+    facts: Any = outcome if isinstance(outcome, Completed) else outcome.failure
+    usage = facts.usage
+    if streams and usage is not None:
+        usage = structs.replace(usage, outputs=())
+    facts = replace(facts, stdout=facts.stdout and facts.stdout[-OUTPUT:], usage=usage)
+    return facts if isinstance(outcome, Completed) else type(outcome)(facts)
 
 
 def _environment(order: ProgramOrder) -> dict[str, str | None]:

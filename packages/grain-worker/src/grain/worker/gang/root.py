@@ -1,4 +1,4 @@
-"""``python -m grain.worker.gang.root CONTROL SILENCE``: the process beside the tasklet of the root.
+"""``python -m grain.worker.gang.root CONTROL SILENCE MEMORY``: the process beside the root.
 
 It connects to the seats, listens for ``rsh``, and has programs started on members. Member 0 is the
 root itself, as launchers reach it by ``rsh`` like any other if they do not know its name.
@@ -10,8 +10,8 @@ Lines from the tasklet:
 - ``run``: the number of a program and that of its ``call``, the member ``on`` which it runs, and
   the order; answered with its ``outcome`` when nothing of it is left
 - ``settle``: the ``call`` has ended; answered by ``settled`` when nothing that it has started is
-  left on any member. ``doors`` is true if ranks may have come by these. If it has ``failed``, all
-  members have said first that their workers are not being ended
+  left on any member, with what that has ``used``. ``doors`` is true if ranks may have come by
+  these. If it has ``failed``, all members have said first that their workers are not being ended
 
 The first line to the tasklet has the command ``rsh``, and the root's place in Slurm.
 A line ``member``, with seconds ``left`` and ``now``, says when a member's worker ends, see
@@ -31,7 +31,7 @@ import shlex
 import sys
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -43,13 +43,15 @@ import trio
 from grain.edge.errors import EdgeError
 from grain.edge.invitation import accept
 from grain.edge.messages import Pieces
-from grain.worker.errors import ExternalError
+from grain.eventlog.usage import Usage
+from grain.worker.errors import ExternalError, ExternalMemoryError
 from grain.worker.external import Completed
 from grain.worker.gang.control import ControlError, connect, listen, serve
 from grain.worker.gang.door import RankDoor, slurm_place
 from grain.worker.gang.messages import (
     CODEC,
     CallEnded,
+    CallUsed,
     EndCall,
     EndProgram,
     MemberEnds,
@@ -62,7 +64,15 @@ from grain.worker.gang.messages import (
     SpawnProgram,
     heartbeat,
 )
-from grain.worker.gang.programs import CANNOT, NOT_FOUND, MemberPrograms, as_of_ssh
+from grain.worker.gang.programs import (
+    CANNOT,
+    NO_BOUND,
+    NOT_FOUND,
+    CallUse,
+    MemberPrograms,
+    MemoryBound,
+    as_of_ssh,
+)
 from grain.worker.processes.mpi import EDGE
 
 if TYPE_CHECKING:
@@ -107,15 +117,21 @@ class _Spawned:
 class Root:
     """The members of a gang, and what runs on them."""
 
-    def __init__(self, nursery: trio.Nursery, tasklet: JsonLines, beats: Heartbeat) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        tasklet: JsonLines,
+        beats: Heartbeat,
+        bound: MemoryBound = NO_BOUND,
+    ) -> None:
         self._nursery = nursery
         self._heartbeat = beats
         self._tasklet = tasklet
         self._numbers = count(1)
         self._spawned: dict[int, _Spawned] = {}
         self._channels: dict[int, FramedChannel] = {}
-        self._here = MemberPrograms(nursery, self._on_output, self._on_exited)
-        self.door = RankDoor(nursery)
+        self._here = MemberPrograms(nursery, self._on_output, self._on_exited, bound)
+        self.door = RankDoor(nursery, bound)
         # Of calls that end, the members on which ranks may be left.
         self._ending: dict[int, set[int]] = {}
         self._ended: dict[int, trio.Event] = {}
@@ -124,6 +140,10 @@ class Root:
         # Calls that have ended: what is ordered for them comes too late.
         self._settled: set[int] = set()
         self._running: defaultdict[int, set[_Spawned]] = defaultdict(set)
+        # What the programs of a call have used, by the member.
+        self._used: defaultdict[int, defaultdict[int, CallUse]] = defaultdict(
+            lambda: defaultdict(CallUse)
+        )
 
     # ---- the tasklet
 
@@ -165,19 +185,28 @@ class Root:
             ended = self._ended[call] = trio.Event()
             for channel in self._channels.values():
                 _post(channel, EndCall(call, failed))
-            await self.door.end_call(call)
+            own = await self.door.end_call(call)
+            self._used[call][0].add(own.usage, own.exceeded)
             if self._channels:
                 await ended.wait()  # a member that is lost ends the run
             del self._ended[call], self._ending[call]
         if call in self._leaving:
+            self._used.pop(call, None)
             with suppress(ControlError):
                 await self._tasklet.send(lost=self._leaving[call], why=LEAVES, ends=True)
             return
         for spawned in list(self._running[call]):
             await spawned.over.wait()
         del self._running[call]
+        used, exceeded = {}, None
+        for index, one in self._used.pop(call, {}).items():
+            if one.usage.programs:
+                used[index] = one.usage
+            if one.exceeded is not None:
+                exceeded = ExternalMemoryError(replace(one.exceeded.failure, member=index))
+        content = base64.b85encode(pickle.dumps((used, exceeded))).decode()
         with suppress(ControlError):
-            await self._tasklet.send(settled=True, call=call)
+            await self._tasklet.send(settled=True, call=call, used=content)
 
     # ---- seats
 
@@ -219,6 +248,11 @@ class Root:
         data = bytes(payload or b"")  # type: ignore[call-overload]
         if isinstance(message, CallEnded):
             self._on_call_ended(index, message)
+        elif isinstance(message, CallUsed):
+            usage, exceeded = pickle.loads(data)  # noqa: S301 - from a member
+            if not isinstance(usage, Usage):
+                raise TypeError(f"a use of type {type(usage).__name__}")
+            self._used[message.call][index].add(usage, exceeded)
         elif isinstance(message, ProgramOutput):
             self._on_output(message.number, message.stream, data)
         elif isinstance(message, ProgramExited):
@@ -242,6 +276,7 @@ class Root:
         spawned = self._spawned.pop(number)
         spawned.outcome = outcome
         self._running[spawned.call].discard(spawned)
+        self._used[spawned.call][spawned.index].end(spawned, outcome)
         spawned.written.close()
         spawned.over.set()
 
@@ -273,6 +308,7 @@ class Root:
             _post(channel, SpawnProgram(number), msgspec.msgpack.encode(order))
         self._spawned[number] = spawned
         self._running[call].add(spawned)
+        self._used[call][index].begin(spawned)
         return spawned
 
     # ---- rsh
@@ -324,16 +360,17 @@ class Root:
         return self.start(index, asked.call, order)
 
 
-async def lead(control: str, silence: float) -> None:
+async def lead(control: str, silence: float, bound: MemoryBound = NO_BOUND) -> None:
     """Serve the tasklet of the root.
 
     Args:
         control: the name at which it listens.
         silence: seconds without a sign of life after which a seat is lost.
+        bound: the memory that each program may have.
     """
     name, listener = listen()
     async with listener, await connect(control) as tasklet, trio.open_nursery() as nursery:
-        root = Root(nursery, tasklet, heartbeat(silence))
+        root = Root(nursery, tasklet, heartbeat(silence), bound)
         await tasklet.send(rsh=str(_script(name)), place=slurm_place(root.door.name))
         nursery.start_soon(root.door.serve)
         nursery.start_soon(root.serve_tasklet)
@@ -371,10 +408,10 @@ def _post(channel: FramedChannel, message: Message, payload: bytes | None = None
         channel.post([(message, payload)])
 
 
-def main(control: str, silence: str) -> int:
+def main(control: str, silence: str, memory: str) -> int:
     """Serve the tasklet of the root; return the exit status."""
     try:
-        trio.run(lead, control, float(silence))
+        trio.run(lead, control, float(silence), MemoryBound.parse(memory))
     except (ControlError, OSError) as error:
         print(f"grain: {error}", file=sys.stderr)
         return 1

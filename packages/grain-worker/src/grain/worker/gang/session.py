@@ -14,11 +14,12 @@ from grain import GVAR
 from grain.files.trust import python_command
 from grain.resource import Member, RootAllocation
 from grain.worker.errors import ExternalError, MemberLost
-from grain.worker.external import run_external
+from grain.worker.external import CAPTURE, ProgramCall, enforces, run_program_call
 from grain.worker.gang.control import ControlError, JsonLines, accept, listen
 from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, LEAD, NO_ROOT, SILENCE
-from grain.worker.processes.account import RunAccount, WorkerEnd
+from grain.worker.gang.programs import MemoryBound
+from grain.worker.processes.account import Programs, RunAccount, WorkerEnd
 from grain.worker.processes.environment import allocated
 from grain.worker.processes.mpi import SlurmPlace, members
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_GRACE = 1.0  # seconds for a process of this room to end
 _GOODBYE = 5.0  # seconds for the process of the root to say goodbye to the seats
 
 
@@ -227,6 +229,7 @@ class GangLeader:
                 account = GVAR.account_in(trio.lowlevel.current_task().context)
                 if isinstance(account, RunAccount):
                     account.res = GVAR.res  # its report names the members
+                    account.programs.others = tuple(Programs() for _ in self._seats)
                     if account.end is not None:
                         nursery.start_soon(self._end.follow, account.end)
                         account.end = self._end
@@ -296,5 +299,11 @@ async def _process(module: str, control: str, silence: float) -> None:
     Raises:
         ExternalError: it has failed.
     """
-    words = [*python_command(f"grain.worker.gang.{module}"), control, str(silence)]
-    await run_external(words, scratch=True)
+    bound = MemoryBound(getattr(GVAR.res, "M", None), enforces())
+    words = [*python_command(f"grain.worker.gang.{module}"), control, str(silence), str(bound)]
+    # Not it is counted and held to its memory, but each program that it runs.
+    call = ProgramCall(
+        words, None, {}, None, CAPTURE, CAPTURE, _GRACE, True, None, True,
+        enforce=False, counted=False,
+    )  # fmt: skip
+    await run_program_call(call, None, check=True)

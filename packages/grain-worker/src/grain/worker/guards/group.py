@@ -169,6 +169,11 @@ class Group:
         return field(stat, b"user_usec") / 1e6, field(stat, b"usage_usec") / 1e6, own
 
 
+LATELY = 30.0
+"""Seconds: a program that SIGKILL has ended was killed so long ago, as much memory takes time to be
+given back. Two periods of it are kept, so kills of up to a minute ago count."""
+
+
 class KillCounter:
     """The processes of this process's group that the kernel has killed, as memory ran out.
 
@@ -191,14 +196,24 @@ class KillCounter:
             break
         self.begin()
 
-    def begin(self) -> None:
-        """Begin to count."""
+    def begin(self, now: float = 0.0) -> None:
+        """Begin to count, at a time of the monotonic clock."""
         self._before = self._read()
+        # What was read between LATELY and twice as long ago, and after that; and when.
+        self._lately = self._before, self._before
+        self._read_at = now
 
-    def count(self) -> int:
-        """Return how many were killed since the begin."""
+    def look(self, now: float) -> None:
+        """Let kills of long ago not count as lately; call it now and then."""
+        if not self.own and now >= self._read_at + LATELY:
+            self._lately = self._lately[1], self._read()
+            self._read_at = now
+
+    def count(self, *, lately: bool = False) -> int:
+        """Return how many were killed since the begin, or in the last minute at most."""
+        before = self._lately[0] if lately else self._before
         try:
-            return max(field(self._read(), b"oom_kill") - field(self._before, b"oom_kill"), 0)
+            return max(field(self._read(), b"oom_kill") - field(before, b"oom_kill"), 0)
         except ValueError:
             return 0
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 import time
 
 from .proc import below, read_all
@@ -154,7 +155,7 @@ class Meter:
         self._measured: tuple[dict[int, float], float] = ({}, 0.0)
         self._cpu: float | None = None
         if self._kills is not None:
-            self._kills.begin()
+            self._kills.begin(began)
         self.due = max(began + FIRST, self._budgets.listing.affordable_at())
         self._memory = None if self._group is None else self._group.memory
         try:
@@ -181,6 +182,8 @@ class Meter:
             len(pids) > 1 or self._scratch is not None or self._most is not None
         ):
             dear = self._add_up(pids, now)
+        if self._kills is not None:
+            self._kills.look(now)
         self._cpu = time.process_time()
         self._budgets.listing.pay(self._cpu - began - dear, now)
         self._pause = min(self._pause * FACTOR, LAST)
@@ -204,9 +207,9 @@ class Meter:
             return False
         return True
 
-    def _killed(self) -> int:
-        """Return how many processes of the group the kernel has killed since the begin."""
-        return 0 if self._kills is None else self._kills.count()
+    def _killed(self, *, lately: bool = False) -> int:
+        """Return how many processes of the group the kernel has killed, as `KillCounter.count`."""
+        return 0 if self._kills is None else self._kills.count(lately=lately)
 
     def _abandon_group(self) -> None:
         """Do without the control group, which cannot be read any more."""
@@ -260,14 +263,16 @@ class Meter:
         return total + private + max((other for _, other in alone), default=0.0), cost
 
     def end(
-        self, usage: list[float], *, failed: bool
+        self, usage: list[float], status: int
     ) -> tuple[float, float, float, float, str, str, float, float, int, bool]:
         """Return the use of the program, when nothing of it is left.
 
         Args:
             usage: of all its processes that were waited for: user seconds, system seconds, max RSS
                 in KiB, and the blocks read and written.
-            failed: True if it has failed: only then the kills of a group that it shares count.
+            status: its wait status. The kills of a group that it shares count only if it has
+                failed. If SIGKILL has ended it, they are those of late: what was killed hours ago
+                was another program. A launcher may say late that SIGKILL has ended its part.
 
         Returns:
             User seconds, system seconds and max RSS in KiB; the peak of its memory in bytes, how
@@ -291,7 +296,7 @@ class Meter:
                 user, system, cpu_measured_by = user + more_user, system + more_system, CGROUP
         peak = max(self._peak, max_rss) * 1024
         own = self._kills is not None and self._kills.own
-        killed = self._killed() if failed or own else 0
+        killed = self._killed(lately=not own and status == signal.SIGKILL) if status or own else 0
         return (
             user, system, max_rss, peak, measured_by, cpu_measured_by,
             BLOCK * read, BLOCK * written, killed, own,

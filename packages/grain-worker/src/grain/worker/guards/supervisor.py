@@ -97,7 +97,7 @@ class Supervisor:
                 self.caller, pid, began, request["grace"], self.meter
             )
             # Before the scratch directory is removed: files in memory count.
-            measured = self.meter.end(usage, failed=status != 0)
+            measured = self.meter.end(usage, status)
             tail = program.error_tail() if status else b""
         except CannotStart as failure:
             return failure.report

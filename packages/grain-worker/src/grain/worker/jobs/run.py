@@ -17,9 +17,10 @@ import trio
 
 from grain import GVAR
 from grain.eventlog.causes import decisive_line_of
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.files.processes import this_process
 from grain.files.trust import open_output
-from grain.inputs.warning import STOPPED_SOFTLY, parse_warning
+from grain.inputs.warning import parse_warning
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue, read_format

@@ -6,6 +6,7 @@ import resource
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.files.batch_systems import BATCH_SYSTEMS
 from grain.queue.selectors import plain_number
 from grain.resource.figures import hostlist, repeated
 from grain.worker.auto import batch_system
@@ -23,7 +24,7 @@ _MIB = 2**20
 # Variables of the batch job in which one submits. A program that finds them takes that job for its
 # own: it starts its ranks there, or names its files by that job's number. Elsewhere they are the
 # user's, such as SGE_ROOT or SBATCH_ACCOUNT.
-_OUTER = ("SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "OAR_", "FLUX_")
+_OUTER = tuple(name for one in BATCH_SYSTEMS.values() for name in one.variables)
 # By these a batch job is known whose number a program has removed, as for Open MPI.
 _TRACES = ("SLURM_JOBID", "SLURM_NODELIST", "SLURM_JOB_NODELIST", "GRAIN_JOB_ID")
 # Those of a job that submits another one, which may not be a task, and has no mission.

@@ -21,10 +21,11 @@ import trio
 from grain.edge.errors import EdgeError
 from grain.edge.invitation import invite
 from grain.eventlog.names import state_folder
+from grain.files.batch_systems import facts_of
 from grain.files.trust import private_folder, python_command, remove_files
 from grain.worker.errors import UsageError
 from grain.worker.launch.part import CODEC, PART, NodePart, SignalReceived
-from grain.worker.launch.places import LAUNCHERS, places, remote, srun, system_of
+from grain.worker.launch.places import places, remote, srun, system_of
 from grain.worker.launch.starter import StartOrder
 from grain.worker.node.signals import on_signals
 
@@ -204,7 +205,7 @@ def _commands(system: str, environ: Mapping[str, str]) -> dict[str, str]:
         "/opt/pbs/bin",
     ]
     path = os.pathsep.join(usual)
-    found = {name: shutil.which(name, path=path) for name in LAUNCHERS[system]}
+    found = {name: shutil.which(name, path=path) for name in facts_of(system).launchers}
     return {name: where for name, where in found.items() if where}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.files.batch_systems import facts_of, several_nodes
 from grain.resource import GPU_LISTS
 from grain.worker.auto import batch_system
 from grain.worker.errors import UsageError
@@ -102,10 +103,6 @@ def remote(
     )
 
 
-LAUNCHERS = {"pbs": ("pbs_tmrsh", "pbsdsh"), "sge": ("qrsh",)}
-"""The commands that `remote` knows, by batch system."""
-
-
 def system_of(environ: Mapping[str, str]) -> str:
     """Return the batch system of this job.
 
@@ -113,10 +110,10 @@ def system_of(environ: Mapping[str, str]) -> str:
         UsageError: there is none, or one in whose jobs no workers are started on several nodes.
     """
     system = batch_system(environ)
-    if system in ("slurm", *LAUNCHERS):
+    if facts_of(system).launchers:
         return system
     raise UsageError(
-        "--nodes starts workers in a job of Slurm, PBS or Grid Engine, and this is "
+        f"--nodes starts workers in a job of {several_nodes(' or ')}, and this is "
         + (f"a job of {system}" if system else "none")
     )
 

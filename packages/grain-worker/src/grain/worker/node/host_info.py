@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grain.files.batch_systems import BATCH_SYSTEMS
 from grain.worker.node.cgroup import Cgroups, read_cgroups, text_of
 from grain.worker.node.topology import CpuGroups, read_cpu_groups, read_gpu_cpus
 
@@ -27,7 +28,7 @@ class HostInfo:
         groups: the groups that these CPUs form.
         devices: the numbers of the machine's NVIDIA GPUs.
         near: the CPUs near each of those, by its number, as far as the kernel says.
-        node_file: the lines of the file that PBS_NODEFILE or OAR_NODEFILE names.
+        node_file: the lines of the file with the nodes of the job, as `SystemFacts` has it.
         machine_ad: the attributes of the machine as HTCondor divided it, by name.
         flux_left: the seconds that Flux leaves to its job; None without one.
         now: seconds since 1970.
@@ -51,6 +52,7 @@ def read_host_info() -> HostInfo:
     """Return a snapshot; what cannot be read counts as absent."""
     affinity = frozenset(os.sched_getaffinity(0))
     devices = _devices()
+    node_files = (os.environ.get(one.node_file) for one in BATCH_SYSTEMS.values())
     return HostInfo(
         environ=dict(os.environ),
         affinity=affinity,
@@ -59,7 +61,7 @@ def read_host_info() -> HostInfo:
         cgroups=read_cgroups(),
         memory=_memory(),
         devices=devices,
-        node_file=_lines(os.environ.get("PBS_NODEFILE") or os.environ.get("OAR_NODEFILE", "")),
+        node_file=_lines(next(filter(None, node_files), "")),
         machine_ad=_attributes(os.environ.get("_CONDOR_MACHINE_AD", "")),
         flux_left=_flux_left() if "FLUX_JOB_ID" in os.environ else None,
         hostname=socket.gethostname(),

@@ -14,8 +14,9 @@ from grain.resource import RootAllocation
 from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
+    from grain.eventlog.usage import MeasuredBy, MemberUsage
     from grain.resource import Resource
     from grain.worker.messages import Attempt, PastAttempts
 
@@ -59,14 +60,31 @@ class Programs:
 
     Args:
         of_runner: counts those of all runs; None where they are of no interest.
+
+    Attributes:
+        total: what those on this worker have used, of all that have ended.
+        others: those on the other workers of a gang, in their order.
     """
 
     def __init__(self, of_runner: ProgramCount | None = None) -> None:
         self.total = _NOTHING
+        self.others: tuple[Programs, ...] = ()
         self._of_runner = of_runner
         self.last_end = -math.inf
         self._running: dict[object, float] = {}
         self._ended: list[ProgramPeak] = []
+
+    @property
+    def usage(self) -> Usage:
+        """The use of those on all workers that have ended."""
+        if not self.others:
+            return self.total
+        return of_members([self.total, *(one.total for one in self.others)])
+
+    @property
+    def on_each(self) -> tuple[Programs, ...]:
+        """Those on each worker, this one first."""
+        return self, *self.others
 
     def begin(self, program: object, now: float) -> None:
         """Note the start of a program, which is any object of its own."""
@@ -93,30 +111,65 @@ class Programs:
             peak = largest_sum(self._ended)
             if peak > total.peak_memory or measured_by == "none":
                 measured_by = usage.measured_by
-            by_rusage = total.programs > 0 and total.cpu_measured_by == "rusage"
-            statuses = dict(total.exit_statuses)
-            for status, count in usage.exit_statuses.items():
-                if status in statuses or len(statuses) < _STATUSES:
-                    statuses[status] = statuses.get(status, 0) + count
-            self.total = Usage(
-                user=total.user + usage.user,
-                system=total.system + usage.system,
-                peak_memory=max(total.peak_memory, peak),
-                measured_by=measured_by,
-                # As that of the worst.
-                cpu_measured_by="rusage" if by_rusage else usage.cpu_measured_by,
-                read=total.read + usage.read,
-                written=total.written + usage.written,
-                programs=total.programs + usage.programs,
-                exit_statuses=statuses,
-                outputs=tuple(dict.fromkeys((*total.outputs, *usage.outputs)))[-OUTPUTS:],
-            )
+            self.total = _added(total, usage, max(total.peak_memory, peak), measured_by)
         oldest = min(self._running.values(), default=now)
         self._ended = [share for share in self._ended if share.ended > oldest]
         if len(self._ended) > _MOST:
             half = self._ended[: _MOST // 2]
             one = ProgramPeak(min(s.began for s in half), half[-1].ended, largest_sum(half))
             self._ended = [one, *self._ended[_MOST // 2 :]]
+
+
+def _added(
+    one: MemberUsage,
+    other: MemberUsage,
+    peak: float,
+    measured_by: MeasuredBy,
+    members: tuple[MemberUsage, ...] = (),
+) -> Usage:
+    """Return the sum of two, with a peak of memory that is known."""
+    by_rusage = one.programs > 0 and one.cpu_measured_by == "rusage"
+    statuses = dict(one.exit_statuses)
+    for status, count in other.exit_statuses.items():
+        if status in statuses or len(statuses) < _STATUSES:
+            statuses[status] = statuses.get(status, 0) + count
+    return Usage(
+        user=one.user + other.user,
+        system=one.system + other.system,
+        peak_memory=peak,
+        measured_by=measured_by,
+        # As that of the worst.
+        cpu_measured_by="rusage" if by_rusage else other.cpu_measured_by,
+        read=one.read + other.read,
+        written=one.written + other.written,
+        programs=one.programs + other.programs,
+        exit_statuses=statuses,
+        outputs=tuple(dict.fromkeys((*one.outputs, *other.outputs)))[-OUTPUTS:],
+        members=members,
+    )
+
+
+def of_members(each: Sequence[MemberUsage]) -> Usage:
+    """Return the use of several workers together, of which each has its own."""
+    largest = max(each, key=lambda one: one.peak_memory)
+    total = _NOTHING
+    for one in each:
+        if one.programs:  # so that how others were measured counts
+            total = _added(total, one, largest.peak_memory, largest.measured_by, tuple(each))
+    return total
+
+
+def of_call(own: Usage, used: Mapping[int, Usage], count: int) -> Usage:
+    """Return the use of a program that has had others run, on so many workers.
+
+    Args:
+        own: that of the program itself, which ran on the first one.
+        used: that of the others, by the number of the worker.
+    """
+    first = used.get(0)
+    if first is not None:
+        own = _added(own, first, own.peak_memory + first.peak_memory, own.measured_by)
+    return of_members([own, *(used.get(number, _NOTHING) for number in range(1, count))])
 
 
 def largest_sum(shares: list[ProgramPeak]) -> float:
@@ -202,7 +255,7 @@ class RunAccount:
     @property
     def usage(self) -> Usage:
         """The usage of the programs that have ended."""
-        return _NOTHING if self.ran is None else self.ran.total
+        return _NOTHING if self.ran is None else self.ran.usage
 
     @property
     def programs(self) -> Programs:

@@ -21,6 +21,7 @@ import trio
 
 from grain.edge.machine.copies import Origin, ending_copies
 from grain.worker.guards.protocol import AWAIT, FORK, STUCK, UNKILLABLE
+from grain.worker.processes.out_of_memory import SharedKills
 from grain.worker.processes.supervisor_client import (
     ProgramExit,
     StartFailure,
@@ -109,11 +110,13 @@ class ForkServerClient:
 
     Attributes:
         pid: the process; None once its death was noticed.
+        kills: which of the run's programs the kernel has killed, where they share a group.
     """
 
     def __init__(self) -> None:
         self.idle: list[SupervisorClient] = []
         self.running: dict[SupervisorClient, RunningProgram] = {}
+        self.kills = SharedKills()
         self._calls = trio.lowlevel.ParkingLot()  # parks the system task while nothing runs
         self._forked = 0
         self._origin = Origin()

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from grain.eventlog.usage import Usage
     from grain.resource import Resource
+    from grain.worker.errors import ExternalMemoryError
 
 Flavour = Literal["openmpi", "mpich", "intel", "srun"]
 
@@ -96,11 +98,16 @@ class MembersCall(Protocol):
         variables: by which its programs are known, and find the members.
         refused: why a member cannot run what a launcher wants; "" if none has refused.
         failed: True if one of its programs has failed.
+        used: what the programs have used that members ran for it, by the number of the member;
+            None until the block has ended, and where that is not known.
+        exceeded: the error of such a program that ended for want of memory; None if none has.
     """
 
     variables: Mapping[str, str]
     refused: str
     failed: bool
+    used: Mapping[int, Usage] | None
+    exceeded: ExternalMemoryError | None
 
     async def run(
         self,

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch.answers import by_name, complains_only, last_line, reading
-from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
+from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands
 from grain.cli.batch.scripts.directives import gpus_of, options, whole, word
 from grain.cli.batch.scripts.shell import body
@@ -36,7 +36,7 @@ _REMEDIES = (
     ("bank", "Name your bank in script.extra_args, as in '--setattr=bank=chem'."),
     ("unrecognized arguments", "Correct script.extra_args, or what you wrote after `--`."),
 )
-COMMANDS = Commands("Flux", ("flux",), ("flux", "jobs"), _REMEDIES, _SILENT)
+COMMANDS = Commands("flux", ("flux",), ("flux", "jobs"), _REMEDIES, _SILENT)
 
 _PHASES = {
     **dict.fromkeys(("NEW", "DEPEND", "PRIORITY", "SCHED"), JobPhase.PENDING),
@@ -120,7 +120,7 @@ def _state(job: dict[str, Any]) -> JobState:
     return JobState(phase, "" if phase in _PHASES.values() else str(job["state"]), node)
 
 
-class Flux:
+class System(BatchSystem):
     """Flux, of a whole cluster or within an allocation."""
 
     def script(self, job: BatchJob, n: int) -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch.answers import by_name, complains_only, or_gone, reading
-from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Commands, keep_script
+from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
+from grain.cli.batch.command import Commands, keep_script, scripts_folder
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import check, gpus_of
 from grain.cli.batch.scripts.shell import body
@@ -34,7 +34,7 @@ _REMEDIES = (
     ("Failed to parse", "Correct script.extra_args: each is a line of a submit description."),
 )
 COMMANDS = Commands(
-    "HTCondor",
+    "htcondor",
     ("condor_submit", "condor_q", "condor_rm"),
     ("condor_q", "-totals"),
     _REMEDIES,
@@ -151,27 +151,20 @@ def _state(job: dict[str, Any]) -> JobState:
     return JobState(phase, reason, node)
 
 
-class HTCondor:
-    """HTCondor.
-
-    Args:
-        folder: the directory of the scripts, which the nodes must be able to read.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+class System(BatchSystem):
+    """HTCondor."""
 
     def script(self, job: BatchJob, n: int) -> str:
         """Return the submit description of the first job, and its script."""
         first = job.members(n)[0]
-        path = str(self._folder / f"{first.name}.sh")
+        path = str(scripts_folder() / f"{first.name}.sh")
         text = description(first, path, os.fspath(Path.cwd()))
         return f"{text}\n# {path}:\n{script(first)}"
 
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Submit one by one, each with a script of its own."""
         for member in job.members(n):
-            path = keep_script(self._folder, member.name, script(member))
+            path = keep_script(scripts_folder(), member.name, script(member))
             text = description(member, str(path), os.fspath(Path.cwd()))
             words = ["condor_submit", "-terse", *member.extra_args]
             number = COMMANDS.accepted(words, [member], submitted_id, stdin=text)

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.answers import by_name, complains_only, or_gone, reading
-from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
+from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands
 from grain.cli.batch.scripts.directives import amount, gpus_of, options, plain_name, whole, word
 from grain.cli.batch.scripts.shell import body
@@ -34,7 +34,7 @@ _REMEDIES = (
     ("project", "Name your project in script.extra_args, as in '-P chem'."),
     ("llegal option", "Correct script.extra_args, or what you wrote after `--`."),
 )
-COMMANDS = Commands("LSF", ("bsub", "bjobs", "bkill"), ("bqueues",), _REMEDIES, _SILENT)
+COMMANDS = Commands("lsf", ("bsub", "bjobs", "bkill"), ("bqueues",), _REMEDIES, _SILENT)
 
 _ENDED = "already (been )?finished|No matching job|is being|is not found"  # of a job, by bkill
 _PHASES = {
@@ -112,7 +112,7 @@ def _state(word: str, reason: str, hosts: str) -> JobState:
     return JobState(phase, "" if word in usual else f"{word} {reason}".strip(), node)
 
 
-class Lsf:
+class System(BatchSystem):
     """IBM Spectrum LSF."""
 
     def script(self, job: BatchJob, n: int) -> str:

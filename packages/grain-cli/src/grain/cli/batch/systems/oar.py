@@ -12,15 +12,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch.answers import by_name, or_gone, reading
-from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Commands, keep_script, me
+from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
+from grain.cli.batch.command import Commands, keep_script, me, scripts_folder
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import check, options, plain_name, refuse_gpus, whole
 from grain.cli.batch.scripts.shell import body
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from grain.cli.batch.base import BatchJob
 
@@ -38,7 +37,7 @@ _REMEDIES = (
     ("Unknown option", "Correct what you wrote after `--`."),
     ("Maximum number", "Start fewer workers at a time: your site limits the number of jobs."),
 )
-COMMANDS = Commands("OAR", ("oarsub", "oarstat", "oardel"), ("oarstat",), _REMEDIES, _SILENT)
+COMMANDS = Commands("oar", ("oarsub", "oarstat", "oardel"), ("oarstat",), _REMEDIES, _SILENT)
 
 _PHASES = {
     **dict.fromkeys(("Waiting", "toLaunch", "Launching", "toAckReservation"), JobPhase.PENDING),
@@ -122,15 +121,8 @@ def only_ended(output: str) -> bool:
     return bool(lines) and all(any(word in line for word in words) for line in lines)
 
 
-class Oar:
-    """OAR.
-
-    Args:
-        folder: the directory of the scripts: OAR reads them when the jobs start.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+class System(BatchSystem):
+    """OAR."""
 
     def script(self, job: BatchJob, n: int) -> str:
         """Return the script of the first job."""
@@ -138,13 +130,14 @@ class Oar:
 
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Submit one by one, each with a script of its own."""
-        if re.search(r"\s", str(self._folder)):
+        folder = scripts_folder()
+        if re.search(r"\s", str(folder)):
             raise BatchError(
-                f"OAR takes no path with a space in it for a script: {str(self._folder)!r}",
+                f"OAR takes no path with a space in it for a script: {str(folder)!r}",
                 remedy="Set XDG_STATE_HOME to another directory.",
             )
         for member in job.members(n):
-            path = keep_script(self._folder, member.name, script(member))
+            path = keep_script(folder, member.name, script(member))
             command = ["oarsub", *member.extra_args, "-S", str(path)]
             number = COMMANDS.accepted(command, [member], submitted_id)
             yield SubmittedJob(number, member.name, member.log_file)

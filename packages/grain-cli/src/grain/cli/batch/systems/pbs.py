@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from grain.cli.batch.answers import complains_only, last_line, or_gone
-from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
+from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands, me
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import amount, gpus_of, options, refuse_gpus, whole, word
@@ -49,7 +49,7 @@ _REMEDIES = (
     *((text, "The PBS server does not answer; try again later.") for text in _SILENT),
 )
 COMMANDS = Commands(
-    "PBS",
+    "pbs",
     ("qsub", "qstat", "qselect", "qdel"),
     ("qstat",),
     _REMEDIES,
@@ -150,7 +150,7 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     return or_gone(by_id, ids)
 
 
-class Pbs:
+class System(BatchSystem):
     """OpenPBS, PBS Professional and Torque, by qsub, qstat, qselect and qdel."""
 
     def script(self, job: BatchJob, n: int) -> str:

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch.answers import by_name, complains_only, last_line, or_gone, unreadable
-from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
+from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands, me
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import check, options, plain_name, refuse_gpus, whole
@@ -53,7 +53,7 @@ _REMEDIES = (
     ("invalid option argument", "Correct script.extra_args, or what you wrote after `--`."),
 )
 COMMANDS = Commands(
-    "Grid Engine",
+    "sge",
     ("qsub", "qstat", "qdel", "qconf"),
     ("qstat",),
     _REMEDIES,
@@ -312,7 +312,7 @@ def error_reasons(output: str) -> dict[str, str]:
     return reasons
 
 
-class GridEngine:
+class System(BatchSystem):
     """Grid Engine in its many makes: Son of Grid Engine, Univa's, Altair's."""
 
     def script(self, job: BatchJob, n: int) -> str:

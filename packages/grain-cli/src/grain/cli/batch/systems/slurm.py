@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.answers import by_name, last_line, or_gone
-from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
+from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Commands, me
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import amount, gpus_of, options, whole, word
@@ -68,7 +68,7 @@ _REMEDIES = (
     *((text, "Slurm's controller does not answer; try again later.") for text in _SILENT),
 )
 COMMANDS = Commands(
-    "Slurm",
+    "slurm",
     ("sbatch", "squeue", "scancel"),
     ("squeue", "--noheader", "--user", "{user}"),
     _REMEDIES,
@@ -186,7 +186,7 @@ def _state(state: str, reason: str, node: str) -> JobState:
     return JobState(phase, reason, node)
 
 
-class Slurm:
+class System(BatchSystem):
     """Slurm, by sbatch, squeue and scancel."""
 
     def script(self, job: BatchJob, n: int) -> str:

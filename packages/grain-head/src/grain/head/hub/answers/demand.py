@@ -55,13 +55,14 @@ def demand(registry: Registry, waiting: Waiting, now: float) -> DemandAnswer:
             its_class = classes[key] = _Class(queue)
         return its_class
 
+    calls = waiting.calls()
     for queue in scheduler.queues.values():
         # Those without tasks, too: a mission that has ended leaves the durations of its class.
         its = of(queue)
         startable = queue.waiting
         if queue.shared == queue.bits:
             startable = max(scheduler.cluster.room(one, startable) for one in queue.alternatives)
-        its.waiting += startable
+        its.waiting += startable + calls[queue]
         its.running += queue.running
         if queue.durations:
             its.ended += len(queue.durations)

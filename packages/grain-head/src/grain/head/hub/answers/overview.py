@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         TaskRecord,
         WorkerRecord,
     )
+    from grain.head.hub.tasks.waiting import Waiting
     from grain.head.messages import Outlook
     from grain.head.scheduler.state import TaskQueue
 
@@ -98,11 +99,15 @@ class Overview:
 
     Args:
         registry: that of the hub.
+        waiting: likewise.
         counts: returns how many tasks are in each state.
     """
 
-    def __init__(self, registry: Registry, counts: Callable[[], TaskCounts]) -> None:
+    def __init__(
+        self, registry: Registry, waiting: Waiting, counts: Callable[[], TaskCounts]
+    ) -> None:
         self._registry = registry
+        self._waiting = waiting
         self._scheduler = registry.scheduler
         self._counts = counts
         # By the number of the worker.
@@ -134,6 +139,10 @@ class Overview:
         numbered = self._registry.numbered
         missions = self._registry.missions
         own = labels(missions.values())
+        calls = self._waiting.calls()
+        more: Counter[int] = Counter()
+        for queue, count in calls.items():
+            more[queue.share] += count
         running, waiting, queues = self._count_queues()
         rows = [row.encoded for row in self._rows.values()]
         # Those of missions that are gone are forgotten.
@@ -148,11 +157,12 @@ class Overview:
             workers=cast("list[Worker]", rows),  # each is encoded already
             more_workers=len(numbered) - len(self._rows),
             missions=[
-                self._mission(mission, own, running) for mission in _first(missions.values())
+                self._mission(mission, own, running, more[mission.number])
+                for mission in _first(missions.values())
             ],
             more_missions=max(len(missions) - _MISSIONS, 0),
             queues=[
-                self._queue(queue, own, now, explained=number < _EXPLAINED)
+                self._queue(queue, own, now, calls[queue], explained=number < _EXPLAINED)
                 for number, queue in enumerate(queues)
             ],
             more_queues=max(waiting - len(queues), 0),
@@ -307,7 +317,11 @@ class Overview:
     # ---- missions, queues, failures
 
     def _mission(
-        self, mission: MissionRecord, own: dict[int, str], running: Counter[int] | None
+        self,
+        mission: MissionRecord,
+        own: dict[int, str],
+        running: Counter[int] | None,
+        calls: int,
     ) -> Mission:
         outlook = mission.on_link.outlook
         return Mission(
@@ -321,8 +335,7 @@ class Overview:
             done=mission.shown.done,
             failed=mission.shown.failed,
             retried=mission.shown.retried,
-            left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes, 0)
-            + mission.held_calls,
+            left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes + calls, 0),
             running=None if running is None else running[mission.number] - mission.idle_lanes,
             outlook=None if outlook is None else self._outlook(mission.number, outlook),
             rate=mission.shown.pace.rate,
@@ -354,7 +367,7 @@ class Overview:
         return running, len(waiting), nlargest(_WAITING, first, key=lambda queue: queue.waiting)
 
     def _queue(
-        self, queue: TaskQueue, own: dict[int, str], now: float, *, explained: bool
+        self, queue: TaskQueue, own: dict[int, str], now: float, calls: int, *, explained: bool
     ) -> Queue:
         first = (task for task in islice(queue.tasks, _CANCELLED) if not task.cancelled)
         head = next(first, None)
@@ -365,7 +378,7 @@ class Overview:
             mission_id="" if task is None else task.mission.id,
             asked=queue.asked,
             priority=queue.priority,
-            waiting=queue.waiting,
+            waiting=queue.waiting + calls,
             running=queue.running,
             oldest="" if task is None else f"{label}:{task.number}",
             task=0 if task is None else task.number,

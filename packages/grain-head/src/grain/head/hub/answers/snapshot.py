@@ -43,9 +43,10 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
     queues = [queue for queue in scheduler.queues.values() if queue.tasks or queue.running]
     queues.sort(key=lambda queue: -queue.waiting)
     run, wait = _counts(registry, waiting)
-    idle = _idle_lanes(registry)
+    idle, calls = _idle_lanes(registry), waiting.calls()
     shown = [
-        _queue(registry, queue, mission_labels, now, idle[queue]) for queue in queues[:_QUEUES]
+        _queue(registry, queue, mission_labels, now, idle[queue], calls[queue])
+        for queue in queues[:_QUEUES]
     ]
     return StateAnswer(
         epoch=registry.epoch,
@@ -247,6 +248,8 @@ def _counts(registry: Registry, waiting: Waiting) -> tuple[Counter[int], Counter
                 counts[lease.task.mission.number] += 1
     for queue in registry.scheduler.queues.values():
         wait[queue.share] += queue.waiting
+    for queue, more in waiting.calls().items():
+        wait[queue.share] += more
     for task in waiting.apart():
         wait[task.mission.number] += 1
     return run, wait
@@ -273,9 +276,19 @@ def _mission(mission: MissionRecord, labels: dict[int, str], running: int, waiti
 
 
 def _queue(
-    registry: Registry, queue: TaskQueue, labels: dict[int, str], now: float, idle: int
+    registry: Registry,
+    queue: TaskQueue,
+    labels: dict[int, str],
+    now: float,
+    idle: int,
+    calls: int,
 ) -> Queue:
-    """Return what is shown of a queue, of whose running tasks some are lanes without a call."""
+    """Return what is shown of a queue.
+
+    Args:
+        idle: how many of its running tasks are lanes without a call.
+        calls: as of `Waiting.calls`.
+    """
     head = queue.head()
     never = why_never(registry.scheduler, queue.request, now, queue.interpreter) if head else None
     never = _shortened(never)
@@ -285,7 +298,7 @@ def _queue(
         interpreter=queue.interpreter,
         mission=labels.get(queue.share, ""),
         priority=queue.priority,
-        waiting=queue.waiting,
+        waiting=queue.waiting + calls,
         running=queue.running - idle,
         oldest=_label(task.mission, task.number, labels) if task is not None else "",
         never=never,

@@ -26,9 +26,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grain.head.hub.state import CallInLane, FailedTask, TaskCourse, TaskRecord
+from grain.head.hub.tasks.claims import Claims
 from grain.head.messages import SLICE
 from grain.worker.messages import Recall
 
@@ -151,18 +152,16 @@ class LaneTable:
         """Recall lanes, as far as what waits could have what they hold."""
         # Also without lanes: one that has ended in its slice has left its end as `due`.
         self.due = math.inf
+        # Each decision comes here, and most schedulers have no lanes.
         if not self.leases:
             return
         if not self._anything_waits():
             return
-        claims = [
-            [queue, count]
-            for _, _, queue in self._scheduler.in_order_of_service
-            if queue.serving_shapes and (count := queue.waiting)
-        ]
-        told = [lease for lease in self.leases if lease.recalled or lease.revoked]
-        for lease in told:
-            self._settle(lease, claims, math.inf)
+        claims = Claims(self._scheduler.in_order_of_service)
+        # Those that end anyway first: what they leave is not to be taken from another lane as well.
+        for lease in self.leases:
+            if lease.recalled or lease.revoked:
+                self._settle(lease, claims, math.inf)
         for lease in self.leases:
             if lease.recalled or lease.revoked:
                 continue
@@ -172,7 +171,8 @@ class LaneTable:
                 lease.recalled = True
                 self._outgoing.post(lease.worker.link, Recall(lease.attempt))
 
-    def _is_to_end(self, lease: LeaseRecord, claims: list[list[Any]], now: float) -> bool:
+    def _is_to_end(self, lease: LeaseRecord, claims: Claims, now: float) -> bool:
+        """Return True if a lane is to be recalled that has not been."""
         task = lease.task
         if task is None or not task.course.slices or lease.worker.reserved:
             return True
@@ -193,21 +193,20 @@ class LaneTable:
         self.due = min(self.due, over)
         return False
 
-    def _settle(self, lease: LeaseRecord, claims: list[list[Any]], now: float) -> bool:
+    def _settle(self, lease: LeaseRecord, claims: Claims, now: float) -> bool:
         """Return True if a lane is to end for something that waits, which is settled with that."""
         assert lease.scheduler_id is not None
-        scheduled = self._scheduler.tasks[lease.scheduler_id]
-        own = scheduled.queue
-        mask = self._scheduler.workers[lease.worker.number].shape.mask
-        for claim in claims:
-            queue, count = claim
-            if queue is own:
-                count -= self.waiting[queue]
-            if count <= 0 or not queue.open & mask:
+        own = self._scheduler.tasks[lease.scheduler_id].queue
+        for claim in claims.of(self._scheduler.workers[lease.worker.number].shape.mask):
+            queue = claim.queue
+            # Lanes that wait in its own queue would do what this one does: to end for them gains
+            # nothing. For a task that waits there it ends like any other.
+            if queue is own and claim.count <= self.waiting[queue]:
                 continue
             if not self._slice_is_over(lease, queue, now):
-                continue
-            claim[1] -= 1
+                # Nor has anything behind it a higher priority: that is the order of service.
+                return False
+            claim.count -= 1
             return True
         return False
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grain.eventlog.soft_stops import SOFT_STOPS, STOPPED_SOFTLY
 from grain.head.errors import TaskOutlivesWorkers
 from grain.head.hub.state import FailedTask, TaskCourse, TaskRecord
 from grain.head.messages import Crash, Crashed, Resolved, Retracted, after_crash
 from grain.head.scheduler.outlived import given_up
-from grain.inputs.warning import STOPPED_SOFTLY
 from grain.worker.messages import LANE, TIME_OVER, one_more
 
 if TYPE_CHECKING:
@@ -78,9 +78,13 @@ class Outcomes:
             if ended.status == "returned":
                 outlived = ended.outlived
                 if ended.report and outlived is None:  # else it never began, or is noted as a crash
-                    end: HowEnded = "stopped" if ended.detail == STOPPED_SOFTLY else "returned"
+                    soft = ended.detail == STOPPED_SOFTLY
+                    end: HowEnded = "stopped" if soft else "returned"
                     course = task.alter()
                     course.past = one_more(course.past, end, ended.detail)
+                    course.soft_stops = course.soft_stops + 1 if soft else 0
+                    if course.soft_stops >= SOFT_STOPS:
+                        how = STOPPED_SOFTLY
                 lease.worker.on_handed_back(lease)
             self.run_again(lease, task, how, now, ended.report, outlived, known=True)
         # A stale run: its task waits, or has another one. That this one has crashed counts.
@@ -155,11 +159,14 @@ class Outcomes:
             course = task.alter()
             course.crashes = (*task.crashes, crash)
             course.past = after_crash(course.past, crash)
+            course.soft_stops = 0
             if task.claimed:
                 self._outgoing.post(task.mission.link, Crashed(task.number, crash, report))
         if given_up(task.crashes):
             if outlived is not None:
                 how = f"{TaskOutlivesWorkers.__name__}: no worker lasts as long as it takes"
+            elif crash.stopped_softly:
+                how = f"{TaskOutlivesWorkers.__name__}: {SOFT_STOPS} times in a row, {how}"
             self.resolve(task, "crashed", report=report)
             seen = (task, worker, lease.began, now, how)
             self._registry.ended_tasks.append(seen)

@@ -10,6 +10,7 @@ it again. If it runs it goes on.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,7 +20,6 @@ from grain.head.scheduler.outlived import seen, wants_worker
 from grain.worker.messages import LANE
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Iterable, Iterator
 
     from grain.head.hub.registry import Registry
@@ -190,6 +190,21 @@ class Waiting:
             self._leave_queue(task)
         self._registry.shares.started(task.mission.share, age, task.queue.priority)
         return task
+
+    def calls(self) -> Counter[TaskQueue]:
+        """Return by how many the calls that wait in each queue are more than its tasks.
+
+        The calls that missions hold wait, as far as they have reported them; and lanes are no
+        calls: they wait in place of these. Displays count calls.
+        """
+        calls: Counter[TaskQueue] = Counter()
+        for mission in self._registry.missions.values():
+            for held in mission.held:
+                queue = mission.on_link.requests.get(held.request)
+                if queue is not None:
+                    calls[self._scheduler.current(queue)] += held.calls
+        calls.subtract(self.lanes.waiting)
+        return calls
 
     def _leave_queue(self, lane: TaskRecord) -> None:
         """Count a lane no more among those that wait in a queue."""

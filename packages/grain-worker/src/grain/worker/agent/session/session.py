@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from grain.edge.mission_ids import lasts
 from grain.edge.version import Versions
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import Report, RunReport, encode_report, report_of
-from grain.inputs.warning import STOPPED_SOFTLY
 from grain.worker.agent.chains import PATIENCE, Chains, RunRecord, Wish
 from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.session.delayed import ArrivedLeases, PrintedLines

@@ -1,57 +1,21 @@
-"""Lanes: calls that a mission sends straight to a runner, past the scheduler.
-
-A call through the scheduler is six messages, one after the other. For calls that take milliseconds,
-this is most of their time. So the mission asks the scheduler for *lanes*. These are runs that
-connect to the mission, and take its calls one after the other. `grain.worker.lanes` is the other
-end, `grain.head.hub.tasks.lanes` the scheduler's part. There are two sorts:
-
-1.  A lane is *lent* for calls that come one by one: while nothing waits for what it holds, and
-    until something does. It is asked for when calls of a request have proved to be brief, and
-    several in a row found next to nothing waiting. Where one was refused, the next is asked for in
-    place of a call, which it has from the beginning: by itself that call might take the room that
-    the lane needs.
-2.  Where brief calls wait, the mission *holds* them: it keeps them, and asks for lanes in their
-    place, as many as they need with a slice for each. Such a lane waits like any task, and so takes
-    the mission's turns. When its slice is over, it goes back as soon as others wait.
-3.  A lane has a *window* of calls, of its own request: a slice of work, and no more than its part
-    of what is held. It is filled again when half of it has ended.
-4.  A call belongs to its lane until its outcome has come, the runner has handed it back, or the
-    lane is over. What did not begin is held again, in front.
-5.  If a lane crashed, so may have the first call that it had: the crash counts as one of that call,
-    which goes to the scheduler from then on.
-6.  A call that takes long has those behind it handed back. A lane without a call is given back
-    after `LINGER` seconds.
-
-Calls of a lasting mission outlive its process, so it has no lanes.
-"""
+"""`MissionLanes`: the calls that a mission holds for lanes, and those that lanes have. No I/O."""
 
 from __future__ import annotations
 
 import math
 import time
 from contextlib import suppress
-from heapq import heappop, heappush
+from heapq import heappop
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
-import trio
 
-from grain.edge.errors import ChannelError
 from grain.eventlog.usage import report_of
 from grain.head.messages import LANES, SLICE, Crash, HeldCalls
+from grain.remote_exer.lanes.traffic import CallCrash, CallTraffic, Lane
 from grain.remote_exer.session import taken
-from grain.resource import Gang, WTime, learned
-from grain.worker.messages import (
-    UNBEGUN,
-    AckRuns,
-    Cancel,
-    DefineFunction,
-    Ended,
-    LaneOutcome,
-    Recall,
-    StartRun,
-)
+from grain.worker.messages import UNBEGUN, Cancel, Ended, LaneOutcome, Recall
 from grain.worker.payload import whole
 
 if TYPE_CHECKING:
@@ -59,16 +23,8 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import WireBatch
     from grain.edge.messages import Message, Payload
-    from grain.eventlog.usage import Report
+    from grain.remote_exer.lanes.traffic import Connection
     from grain.remote_exer.session import LaneOver, MissionSession, RemoteTask
-    from grain.resource import Resource
-
-BRIEF = 0.25
-"""Seconds that calls of a request may take in the mean to have lanes. For others the way is next to
-nothing, and the scheduler is to know where they are."""
-
-ALONE = 4
-"""Calls in a row that must have found next to nothing waiting."""
 
 LINGER = 1.0
 """Seconds for which a lane waits for its next call."""
@@ -80,260 +36,14 @@ LASTING = 0.05
 """Seconds for which a lane has had a call that the scheduler is to show. It shows the calls of some
 moment for half a second: of the briefest ones that would be another one by then."""
 
-_UNREACHABLE = 600.0  # seconds until the next lane, if a runner could not connect
-_WEIGHT = 1 / 4  # of the last run in the mean
 _LARGE = 65536  # bytes of an outcome that its runner is not to keep until the next call
-_LONG = 1.0  # seconds; how much longer a run took makes no difference
 _AT_ONCE = 256  # calls that are held between two looks at what they need
-_CONFIRMED = 16  # outcomes that are confirmed together: its runner keeps as many small ones
-_FEW = 4  # runs from which a mean is known
 _WIDEST = 1024  # calls in a window
 _WIDE = 1024**2  # bytes of arguments in a window, or one call
-_LEAST = 20e-6  # seconds; a call takes as long, whatever it does
 _PART = 1 / 4  # of a slice in a window: what a lane hands back was sent for nothing
 _MOST_WAITING = 64  # lanes of a request that wait at a time
-_PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds after which a lane is asked for that was refused
-
 
 _OUTCOME = msgspec.msgpack.Decoder(LaneOutcome)
-
-
-def is_plain(request: Resource) -> bool:
-    """Return True if calls of a request may have lanes: it is a part of one worker, for any time.
-
-    The scheduler has the same rule (`grain.head.hub.tasks.lanes`), and knows beside that what the
-    whole cluster has.
-    """
-    if len(request.alternatives()) != 1 or request.get(WTime) is not None:
-        return False
-    return not isinstance(request, Gang) and learned(request) is None
-
-
-class CallTraffic:
-    """The calls of one request: whether lanes would serve them, and those that are held. No I/O.
-
-    Args:
-        plain: False if there are no lanes for such calls, whatever they take.
-
-    Attributes:
-        refused: True if a lane found no room, perhaps as a call had it.
-        holding: True while calls are held that are submitted.
-        pace: the seconds from one end to the next in a lane that has a window, in the mean.
-        lanes: the lanes that are open or asked for.
-        idle: the lanes that have no call; the last one used is at the end.
-        held: a heap of (-urgency, number) of the calls that are held, beside some that are not any
-            more.
-        last_held: the largest number of a call that was held.
-    """
-
-    __slots__ = (
-        "_alone", "_ended", "_not_before", "_pause", "_span", "_urgent", "held", "holding", "idle",
-        "lanes", "last_held", "pace", "plain", "refused",
-    )  # fmt: skip
-
-    def __init__(self, *, plain: bool = True) -> None:
-        self.plain = plain
-        self._span: float | None = None
-        self._ended = 0
-        self._alone = 0
-        self._not_before = 0.0
-        self._pause = _PAUSE
-        self.refused = self.holding = False
-        self.pace = 0.0
-        self.lanes: dict[int, Lane] = {}
-        self.idle: list[Lane] = []
-        self.held: list[tuple[float, int]] = []
-        self._urgent = False
-        self.last_held = 0
-
-    def on_submitted(self, waiting: int, running: int) -> None:
-        """Record that a call goes to the scheduler.
-
-        Args:
-            waiting: how many calls wait then.
-            running: how many run.
-        """
-        if waiting <= 1 + running // 2:
-            self._alone += 1
-        else:
-            self._alone = 0
-
-    def on_ended(self, seconds: float, count: int = 1) -> None:
-        """Record for how long a call has run, the last of some that have ended."""
-        span, seconds = self._span, min(seconds, _LONG)
-        self._span = seconds if span is None else span + (seconds - span) * _WEIGHT
-        self._ended += count
-
-    def hold(self, task: int, urgency: float) -> None:
-        """Record that a call is held."""
-        if not self.held:
-            self._urgent = False
-        self._urgent = self._urgent or urgency != 0
-        heappush(self.held, (-urgency, task))
-        self.holding, self.last_held = True, max(self.last_held, task)
-
-    @property
-    def first_held(self) -> int:
-        """A lower bound for the numbers of the calls that are held."""
-        return 1 if self._urgent else self.held[0][1]
-
-    @property
-    def brief(self) -> bool:
-        """True if calls have proved to be brief."""
-        return self._span is not None and self._span <= BRIEF
-
-    @property
-    def mean(self) -> float:
-        """The seconds that a call takes, with its way."""
-        return max(_LONG if self._span is None else self._span, self.pace, _LEAST)
-
-    def on_pace(self, seconds: float) -> None:
-        """Record the seconds from one end to the next."""
-        self.pace = seconds if not self.pace else self.pace + (seconds - self.pace) * _WEIGHT
-
-    def may_hold(self, now: float) -> bool:
-        """Return True if calls that wait are to be held for lanes."""
-        return self.plain and self.brief and self._ended >= _FEW and now >= self._not_before
-
-    def wants_lane(self, now: float) -> bool:
-        """Return True if a lane is to be asked for that is lent."""
-        return (
-            self._alone >= ALONE
-            and self.brief
-            and not self.holding
-            and now >= self._not_before
-            and all(lane.open for lane in self.lanes.values())
-        )
-
-    def on_asked(self) -> None:
-        """Count from the beginning: this lane may be enough."""
-        self._alone = 0
-
-    def on_refused(self, now: float) -> None:
-        """Ask for no lane for some time, and longer each time."""
-        self.refused = True
-        self._not_before = now + self._pause
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-
-    def on_unreachable(self, now: float) -> None:
-        """Ask for no lane for long: runners have had all ways."""
-        self._not_before = now + _UNREACHABLE
-
-    def on_open(self) -> None:
-        """Ask again soon when a lane is refused: this one was not."""
-        self._pause = _PAUSE
-
-
-class CallCrash(NamedTuple):
-    """The crash of a call that did not end its lane, and the report on it."""
-
-    crash: Crash
-    report: Report
-
-
-class Lane:
-    """A lane.
-
-    Args:
-        waits: True for one that waits for room, False for one that is lent.
-        far: as `MissionLanes.far`, when it was asked for: by which way its runner tries to come.
-
-    Attributes:
-        calls: the calls that it has, in their order, each with the bytes of its arguments; the
-            first is under way.
-        since: when the first of them became the first.
-        open: True from the moment at which it can take calls.
-        over: True from the moment at which it takes no more.
-        paused: True while it gets no more: it has handed calls back, and has yet to end another.
-        idle_since: when its last call ended, or it became open.
-        unconfirmed: the calls that have ended, and whose runner does not know that.
-        crashes: those of its calls.
-        connection: to its runner; None before and after.
-    """
-
-    __slots__ = (
-        "_functions", "bytes", "calls", "connection", "crashes", "far", "idle_since", "number",
-        "open", "over", "paused", "since", "traffic", "unconfirmed", "waits",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        number: int,
-        traffic: CallTraffic,
-        now: float,
-        *,
-        waits: bool = False,
-        far: bool = False,
-    ) -> None:
-        self.number = number
-        self.traffic = traffic
-        self.waits = waits
-        self.far = far
-        self.connection: Connection | None = None
-        self._functions: set[bytes] = set()
-        self.calls: dict[int, int] = {}
-        self.bytes = 0
-        self.unconfirmed: list[int] = []
-        self.open = self.over = self.paused = False
-        self.idle_since = self.since = now
-        self.crashes: dict[int, CallCrash] = {}
-
-    @property
-    def task(self) -> int:
-        """The call under way; 0 if there is none."""
-        return next(iter(self.calls), 0)
-
-    @property
-    def last(self) -> int:
-        """The last of its calls; 0 if there is none."""
-        return next(reversed(self.calls), 0)
-
-    # Ctrl-C waits for the next checkpoint: here it would tear a frame.
-    @trio.lowlevel.enable_ki_protection
-    def post(self, batch: list[tuple[Message, Payload]]) -> None:
-        """Send messages to the runner; what cannot be sent is noticed by who receives."""
-        if self.connection is not None:
-            with suppress(ChannelError, trio.BrokenResourceError, trio.ClosedResourceError):
-                self.connection.post(batch)
-
-    def confirm(self) -> None:
-        """Let the runner forget the outcomes that have come."""
-        self.post(self._confirmed())
-
-    def _confirmed(self) -> list[tuple[Message, Payload]]:
-        unconfirmed, self.unconfirmed = self.unconfirmed, []
-        number = self.number
-        if not unconfirmed:
-            return []
-        return [(AckRuns(tuple([(number, task) for task in unconfirmed])), None)]
-
-    def call(
-        self, task: int, record: RemoteTask, function: Payload
-    ) -> list[tuple[Message, Payload]]:
-        """Add a call; return the messages that tell the runner of it."""
-        messages = self._confirmed() if len(self.unconfirmed) >= _CONFIRMED else []
-        arguments = record.arguments
-        size = 0 if arguments is None else len(arguments)
-        self.calls[task] = size
-        self.bytes += size
-        if record.function not in self._functions:
-            self._functions.add(record.function)
-            messages.append((DefineFunction(record.function), function))
-        start = StartRun((self.number, task), None, function=record.function, task=task)
-        messages.append((start, arguments))
-        return messages
-
-    def remove(self, task: int, now: float) -> None:
-        """Remove a call that it does not have any more."""
-        self.bytes -= self.calls.pop(task)
-        self.since = now
-
-
-class Connection(Protocol):
-    """The part of a channel to a runner that `MissionLanes` uses."""
-
-    def post(self, batch: list[tuple[Message, Payload]]) -> None:
-        """As `grain.edge.channel.Channel.post`."""
 
 
 class MissionLanes:
@@ -377,6 +87,8 @@ class MissionLanes:
         """Keep a call for a lane; return the number of the task."""
         task = self._session.hold(record)
         traffic.hold(task, record.urgency)
+        # To see what many calls need takes as long as to hold some. So not at each: a mission that
+        # maps a function over a million values submits them in one go.
         if traffic.idle or len(traffic.held) <= 1 or not len(traffic.held) % _AT_ONCE:
             self.tend(traffic, now)
         return task
@@ -421,6 +133,7 @@ class MissionLanes:
         """
         lane = self._lanes[self.ask(record.asked, invitation, now)]
         task = self._session.hold(record)
+        # Its bytes count when it is sent, by `_begin`.
         lane.calls[task] = 0
         self._session.aboard[task] = lane.number
         return task
@@ -459,12 +172,19 @@ class MissionLanes:
             return
         session = self._session
         if not self._next_held(traffic):
+            # Lanes may hand back what they have, which is then held again. Until they have none,
+            # new calls are held too, or they would overtake those by the scheduler.
             traffic.holding = bool(any(lane.calls for lane in traffic.lanes.values()))
             for lane in reversed(traffic.lanes.values()):  # so each gives its turn back
-                if lane.waits and not lane.open and not session.pending[lane.number].worker:
+                if not lane.waits or lane.open or lane.over:
+                    continue
+                if not session.pending[lane.number].worker:
                     session.cancel(lane.number)
+                    # It may start all the same, and its call would be ended and run again.
+                    self._close(lane)
             return
         if not traffic.may_hold(now):
+            # They are not brief after all, or no lane can be had: the scheduler is to have them.
             while task := self._next_held(traffic):
                 heappop(traffic.held)
                 session.release(task)
@@ -477,6 +197,8 @@ class MissionLanes:
         if invitation is None:
             return
         held = len(traffic.held)
+        # As many as end with their slices. More would cost turns that they do not use up, and fewer
+        # would have calls wait for a second turn of theirs.
         wanted = min(math.ceil(held * traffic.mean / self.slice), held)
         waiting = sum(not lane.open and not lane.over for lane in traffic.lanes.values())
         request = session.pending[self._next_held(traffic)].asked
@@ -490,8 +212,12 @@ class MissionLanes:
         if lane.over or lane.paused or not lane.open or not traffic.held:
             return
         sharing = sum(one.open and not one.over for one in traffic.lanes.values())
+        # A wide window hides the way, but what is in it cannot go to another lane that is idle: so
+        # it is a part of a slice, and towards the end no more than the part of one among equals.
         room = min(int(self.slice * _PART / traffic.mean), _WIDEST)
         room = max(min(room, math.ceil((len(traffic.held) + len(lane.calls)) / sharing)), 1)
+        # Half is left when the next ones are sent, so the runner does not wait for them, and many
+        # go in one message.
         if 2 * len(lane.calls) > room:
             return
         messages: list[tuple[Message, Payload]] = []
@@ -547,6 +273,8 @@ class MissionLanes:
         for message, payload in batch:
             self.on_message(lane, message, payload, now)
         ended = before - len(lane.calls)
+        # The pace is that of ends one behind the other. A single end says nothing of it, as the
+        # lane may have been idle before; but where windows are narrow, ends always come singly.
         narrow = ended > 0 and 2 * lane.traffic.pace > self.slice * _PART
         if (ended > 1 or narrow) and not lane.paused:  # else one slow call has windows of one
             lane.traffic.on_pace((now - since) / ended)
@@ -560,6 +288,8 @@ class MissionLanes:
         if isinstance(message, Ended):
             self._on_ended(lane, message, payload, now)
         elif isinstance(message, Recall):
+            # It comes from the runner, behind the outcomes that it has sent. What the lane still
+            # has is under way, or is handed back when the lane is over.
             self._close(lane)
 
     def _on_ended(self, lane: Lane, ended: Ended, payload: Payload, now: float) -> None:
@@ -567,6 +297,7 @@ class MissionLanes:
         if session.aboard.get(task) != lane.number or ended.attempt[0] != lane.number:
             return  # it has come before
         if ended.status == UNBEGUN:
+            # No more until a call has ended: the long one would have them handed back again.
             lane.paused = True
             lane.remove(task, lane.since)
             self._hold_again(lane, task)
@@ -648,6 +379,8 @@ class MissionLanes:
         if over.ending == "value":
             with suppress(msgspec.MsgspecError):
                 outcome = _OUTCOME.decode(whole(over.payload or b""))
+        # The outcomes that it could not send, or that were not confirmed. What has come is known by
+        # its task, which is in no lane any more.
         for ended, payload in outcome.ends:
             self._on_ended(lane, ended, payload, now)
         if not lane.open:
@@ -659,6 +392,7 @@ class MissionLanes:
                 self.far = True
             elif over.ending == "crashed" and not (lane.waits and over.crashes):
                 lane.traffic.on_refused(now)
+        # A lane that was never open was sent nothing that could have crashed it.
         crashed = lane.open
         for task in self._of(lane):
             crash = lane.crashes.get(task)
@@ -701,6 +435,7 @@ class MissionLanes:
         if record.retracted:
             self._close(lane)  # the lane is retracted, too
             return
+        # As if it were held, so that it goes the way of any other call.
         session.aboard[task] = 0
         lane.calls.clear()
         lane.post(self._send(lane, task, now))

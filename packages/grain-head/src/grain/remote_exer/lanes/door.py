@@ -11,7 +11,7 @@ import trio
 
 from grain.edge.errors import ChannelError
 from grain.edge.invitation import invite
-from grain.remote_exer.lanes import LINGER
+from grain.remote_exer.lanes.mission import LINGER
 from grain.remote_exer.session import taken
 from grain.worker.messages import LANE_CODEC, LANE_HEARTBEAT, LaneOpen
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import FramedChannel, WireBatch
     from grain.edge.invitation import Door
-    from grain.remote_exer.lanes import Lane, MissionLanes
+    from grain.remote_exer.lanes.mission import MissionLanes
+    from grain.remote_exer.lanes.traffic import Lane
     from grain.remote_exer.session import RemoteTask
 
 _log = logging.getLogger("grain.remote_exer")
