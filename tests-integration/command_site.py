@@ -173,7 +173,7 @@ class Site:
                 until(Path(self.address.removeprefix("edge://")).exists)
             yield process
 
-    def worker(self, name: str, **res: float) -> Any:
+    def worker(self, name: str, **res: object) -> Any:
         words = ("--url", self.address, "--res", json.dumps(res), "--name", name)
         return running("grain.worker", *words, host=self.host)
 

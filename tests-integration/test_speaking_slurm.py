@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
+import socket
 import subprocess
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,7 @@ async def tool(tmp_path: Path) -> AsyncIterator[Tool]:
     jobs = Jobs(Site(tmp_path))
     tool = Tool(jobs)
     await tool.start()
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2, Memory=1):
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2, Memory=1, Host="auto"):
         yield tool
         await jobs.grain("queue", "stop")
 
@@ -114,6 +115,29 @@ async def test_a_job_is_cancelled(tool: Tool) -> None:
         await tool.until(number, "R")
         await tool.call("scancel", number)
         await tool.until(number, "CA")
+
+
+async def test_what_waits_for_a_worker_begins_as_it_was_asked_for_meanwhile(tool: Tool) -> None:
+    with (tool.folder / "grain.toml").open("a") as file:
+        file.write('Host = "auto"\n')  # of [worker.res]
+    host = socket.gethostname().partition(".")[0]
+    with trio.fail_after(300):
+        first = await tool.submit("-n2", script="until [ -e go ]; do sleep 0.1; done")
+        await tool.until(first, "R")
+        held = await tool.submit("-n2", script="touch ran")
+        away = await tool.submit("-x", host, script="touch ran")
+        short = await tool.submit("-w", host, script="sleep 600")
+        await tool.call("scontrol", "hold", held)
+        await tool.call("scontrol", "update", f"JobId={short}", "TimeLimit=0:01")
+        (tool.folder / "go").touch()
+        await tool.until(short, "TO")
+        asked = ("squeue", "-h", "-o", "%i %t %r", "-j", held)
+        assert f"{held} PD JobHeldUser\n" == await tool.call(*asked)
+        assert f"{away} PD\n" == await tool.call("squeue", "-h", "-o", "%i %t", "-j", away)
+        assert not (tool.folder / "ran").exists()
+        await tool.call("scontrol", "release", held)
+        await tool.until(held, "CD")
+        await tool.call("scancel", away)
 
 
 async def test_a_script_can_trap_a_signal_and_have_itself_run_again(tool: Tool) -> None:

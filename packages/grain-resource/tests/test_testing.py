@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from grain.resource import Capacity, Cores, Insufficient, Memory, Resource, Token, resource_kind
+from grain.resource import (
+    Capacity,
+    Cores,
+    Host,
+    Insufficient,
+    Memory,
+    Resource,
+    Token,
+    resource_kind,
+)
 from grain.resource.testing import check_kind
 from grain_testkit.seats import Seats
 
@@ -21,6 +30,11 @@ def _cores(rng: random.Random) -> Resource:
     return Cores(rng.randrange(7))
 
 
+def _host(rng: random.Random) -> Resource:
+    names = rng.sample("abc", rng.randint(1, 3))
+    return Host(names) if rng.random() < 0.5 else Host(exclude=names)
+
+
 @pytest.mark.parametrize(
     ("make_supply", "make_request", "identities"),
     [
@@ -28,6 +42,7 @@ def _cores(rng: random.Random) -> Resource:
         (lambda: Seats(5), lambda rng: Seats(rng.randrange(7)), lambda res: res.names),
         (lambda: Memory(4.1), lambda rng: Memory(5 * rng.random()), lambda _: ()),
         (lambda: Token("a"), lambda rng: Token(rng.choice("ab")), lambda _: ()),
+        (lambda: Host("a"), _host, lambda _: ()),
         (lambda: Capacity(3) & Cores(9), _cores, lambda res: res.c),
     ],
 )

@@ -1,4 +1,4 @@
-"""Token: a tag that tasks and workers match by."""
+"""Token and Host: labels that tasks and workers match by."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grain.resource import Cores, Fit, Supply, Token, to_data
+from grain.resource import Cores, Fit, Host, Supply, Token, from_data, to_data
 
 
 def test_a_task_with_a_token_fits_only_a_worker_with_exactly_that_one() -> None:
@@ -48,3 +48,34 @@ def test_what_is_no_tag_is_refused(given: Any, error: type[Exception], text: str
         Token(given)
 
     assert text == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("request_", "fits"),
+    [
+        (Host("n1"), True),
+        (Host(["n2", "n1"]), True),
+        (Host(["n2", "n3"]), False),
+        (Host(exclude="n1"), False),
+        (Host(exclude=["n2", "n3"]), True),
+    ],
+)
+def test_a_task_that_names_hosts_fits_only_workers_there(request_: Host, fits: bool) -> None:
+    supply = Supply(Cores(4) & Host("n1"))
+
+    assert (Fit.NOW if fits else Fit.NEVER) is supply.fit(Cores(1) & request_)
+    assert Fit.NEVER is Supply(Cores(4)).fit(request_)
+    assert Fit.NOW is supply.fit(Cores(1))
+    assert request_.ask() == from_data(to_data(request_)).ask()
+
+
+@pytest.mark.parametrize(
+    ("names", "exclude", "error"),
+    [
+        ((), (), ValueError), ("n1", "n2", ValueError), ([""], (), ValueError),
+        ([1], (), TypeError),
+    ],
+)  # fmt: skip
+def test_what_is_no_host_is_refused(names: Any, exclude: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Host(names, exclude)

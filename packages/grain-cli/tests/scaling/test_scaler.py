@@ -8,7 +8,7 @@ from grain.cli.batch import JobPhase, JobState
 from grain.cli.scaling.model import CurrentWorker, Decision, Situation, TaskClass, WorkerShape
 from grain.cli.scaling.patience import Patience
 from grain.cli.scaling.scaler import Scaler, demand
-from grain.resource import Cores
+from grain.resource import ZERO, Cores, Host
 
 NODE = WorkerShape("node", Cores(16), seconds=4 * 3600.0)
 
@@ -78,6 +78,22 @@ def test_four_at_most_until_the_first_worker_has_joined() -> None:
     site.submit(site.look())
 
     assert (4, 9) == (before, len(site.states))
+
+
+def test_jobs_that_want_other_hosts_than_those_of_now_get_workers() -> None:
+    """On which host a worker will be is not known, and it is no reason for one of its own."""
+    shape = replace(NODE, unknown=frozenset({"Host"}))
+    site = Site(shape)
+    site.submit(site.look())
+    site.classes = wanted(1)
+    site.submit(site.look())
+    site.join("1")
+    assert site.workers is not None
+    site.workers[0] = replace(site.workers[0], total=NODE.total & Host("n1"), free=ZERO)
+    away = Cores(1) & Host(exclude=["n1"])
+    site.classes = [TaskClass(away, away.ask(), 32, mean=3600.0)]
+
+    assert [2] == [submit.number for submit in site.look().submit]
 
 
 def test_a_single_brief_task_gets_a_worker() -> None:

@@ -236,7 +236,7 @@ cores = 4
 [[shape]]
 name = "gpu"
 cores = 8
-res = {Token = "a100"}
+res = {Token = "a100", Host = "auto"}
 """
 
 
@@ -247,6 +247,7 @@ res = {Token = "a100"}
         ("-L orca", None, "has no orca under [head.res], as in Licences = {orca = 2}"),
         ("-C a100", {"Cores": 1, "Token": "a100"}, ""),
         ("-C v100", None, 'has Token = "v100" under [worker.res], or in a [[shape]]'),
+        ("-w n1", {"Cores": 1, "Host": "n1"}, ""),
         ("--exclusive -n 4", {"Cores": "all"}, ""),
         ("--exclusive -n 5", None, "must have the 5 cores, and some have 4"),
     ],
@@ -261,6 +262,13 @@ def test_licences_features_and_whole_nodes_are_those_of_the_configuration(
     if request_:
         assert request_ == site.queue.job(1).request
         assert "-n 4" not in words or "4" == site.out("squeue", "-h", "-o", "%C").strip()
+
+
+def test_hosts_that_a_job_takes_or_not_are_shown_again(site: SlurmSite) -> None:
+    (site.folder / "grain.toml").write_text(OFFERED)
+    site.submit("-w", "n7", "-x", "n[1-2]", "--wrap=x")
+    assert "n7|n[1-2]\n" == site.out("squeue", "-h", "-o", "%n|%x")
+    assert "ReqNodeList=n7 ExcNodeList=n[1-2]\n" in site.out("scontrol", "show", "job", "1")
 
 
 def test_a_singleton_waits_for_earlier_jobs_of_its_name(site: SlurmSite) -> None:

@@ -17,11 +17,15 @@ from grain.cli.slurm.reading import PATIENCE, exit_status, patiently
 from grain.eventlog.usage import Usage
 from grain.queue.book import Book
 from grain.queue.errors import CannotWrite
-from grain.queue.notes.steps import StepRecord, note_steps
+from grain.queue.folder import Queue
+from grain.queue.notes.steps import SCRIPT, StepRecord, note_steps
+from grain.queue.records import Begun
 from grain_testkit.programs import run
 
 if TYPE_CHECKING:
     from slurm_site import SlurmSite
+
+    from grain.queue.records import Wish
 
 USER = user_name(os.getuid())
 UID = os.getuid()
@@ -164,8 +168,6 @@ def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
         "show h n1": "invalid entity:h for keyword:show ",
         "hol 1": "invalid keyword: hol",
         "ver": "invalid keyword: ver",
-        "upd JobId=1 TimeLimit=5": "scontrol: error: (Grain) `scontrol update` is not supported: a "
-        "job stays as it was submitted, so cancel it and submit it again",
         "show step 99.0": "slurm_get_job_steps error: Invalid job id specified",
         "show step 1.7": "Job step 1.7 not found",
         "show node n1": "Node n1 not found",
@@ -198,7 +200,7 @@ def test_words_of_scontrol_may_be_short_and_in_any_case(
     assert site.out("scontrol", *words.split()) == site.out("scontrol", *long.split()) != ""
 
 
-@pytest.mark.parametrize("command", ["sstat", "sattach", "sbcast", "sprio", "sreport"])
+@pytest.mark.parametrize("command", ["sattach", "sbcast", "sprio", "sreport"])
 def test_commands_that_there_are_not_say_so(site: SlurmSite, command: str) -> None:
     found = site.answer(command, "-j", "1")
     assert found.status == 1
@@ -263,10 +265,224 @@ def test_the_version_of_scontrol(site: SlurmSite) -> None:
     assert "slurm 22.05.8\n" == site.out("scontrol", "version") == site.out("sbatch", "-V")
 
 
-def test_a_job_that_is_to_be_changed_is_left_with_advice(site: SlurmSite) -> None:
-    found = site.answer("scontrol", "update", "jobid=1", "timelimit=10")
-    assert found.status == 1
-    assert found.err.endswith(" so cancel it and submit it again")
+def state_of(site: SlurmSite, *names: str) -> list[str]:
+    """Return the limit, the nice value and the dependency of tasks."""
+    found = site.out("squeue", "-h", "-o", "%i %l %y %E")
+    known = dict(line.split(" ", 1) for line in found.splitlines())
+    return [known[name] for name in names]
+
+
+def test_a_job_that_waits_is_updated(site: SlurmSite) -> None:
+    first, second = site.submit("-t10", "--wrap=x"), site.submit("-J", "wrap", "--wrap=x")
+    update = ("scontrol", "update")
+    for words, found in {
+        f"JobId={second} TimeLimit=1-0 Nice=7": "1-00:00:00 7 (null)",
+        f"JobID={second} TIMELIM=90 nic=-3": "1:30:00 -3 (null)",
+        f"jobid={second} Nice Dependency=afterok:{first}": "1:30:00 100 afterok:1(unfulfilled)",
+        f"job {second} timelimit 9:30 dep=": "9:30 100 (null)",
+        f"job={second} TimeLimit=+5": "14:30 100 (null)",
+        f"job={second} TimeLimit=-4": "10:30 100 (null)",
+        f"JobId={second} TimeLimit=UNLIMITED Nice=abc": "UNLIMITED 0 (null)",
+        f"JobId={second} TimeLimit=-4 d=singleton": "UNLIMITED 0 afterany:1(unfulfilled)",
+        f"JobId={second} D=after:1?afterok:1": "UNLIMITED 0 "
+        "after:1(unfulfilled)?afterok:1(unfulfilled)",
+    }.items():
+        assert "" == site.out(*update, *words.split())
+        assert [found] == state_of(site, "2"), words
+    assert ["10:00 0 (null)"] == state_of(site, "1")
+    assert "Nice=0 " in site.out("scontrol", "show", "job", "2")
+
+
+def test_several_jobs_and_tasks_are_updated(site: SlurmSite) -> None:
+    site.submit("-t10", "-a1-4", "--wrap=x")
+    site.submit("-t10", "--wrap=x")
+    site.out("scontrol", "update", "JobId=1_[1-2],2", "TimeLimit=20")
+    site.out("scontrol", "update", "JobId=1_2", "TimeLimit=+10")
+    site.out("scontrol", "update", "JobId=1", "Nice=5")
+    assert ["20:00 5", "30:00 5", "10:00 5", "20:00 0"] == [
+        one.removesuffix(" (null)") for one in state_of(site, "1_1", "1_2", "1_3", "2")
+    ]
+
+
+def test_of_a_job_that_runs_only_a_shorter_limit_is_obeyed(site: SlurmSite) -> None:
+    site.submit("-t10", "-a1-4", "--wrap=x")
+    site.begin(1, 1)
+    site.begin(1, 2)
+    site.begin(1, 3)
+    site.end(1, 3)
+    site.out("scontrol", "update", "JobId=1_1", "TimeLimit=9")
+    found = site.answer("scontrol", "update", "JobId=1", "TimeLimit=9:30")
+    denied = "1_1: Access/permission denied"
+    assert ("", f"{denied}\n1_3: Job has already finished", 1) == found
+    assert ["9:00 0 (null)", "9:30 0 (null)", "9:30 0 (null)"] == state_of(
+        site, "1_1", "1_2", "1_4"
+    )
+    assert "00:10:00" in site.out("sacct", "-n", "-X", "-j", "1_3", "-o", "TimeLimit")
+    waits = site.answer("scontrol", "update", "JobId=1_[1-3]", "Dependency=singleton")
+    ended = "1_3: Job has already finished"
+    assert f"1_[1-2]: Job is no longer pending execution\n{ended}" == waits.err
+
+
+def test_a_job_that_begins_as_it_is_updated_has_the_new_limit_or_an_error(
+    site: SlurmSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that has made its receipt before the wish does not look for it in time."""
+    ask = Queue.wish
+
+    def begins(queue: Queue, wish: Wish) -> int:
+        site.begin(1)
+        return ask(queue, wish)
+
+    site.submit("-t10", "--wrap=x")
+    monkeypatch.setattr(Queue, "wish", begins)
+    found = site.answer("scontrol", "update", "JobId=1", "TimeLimit=20")
+    assert ("", "Access/permission denied for job 1", 1) == found
+
+
+def test_updates_that_make_no_sense_are_refused_as_by_slurm(site: SlurmSite) -> None:
+    """The words are those of a real Slurm, but for what is said to be Grain's."""
+    site.submit("-t10", "--wrap=x")
+    site.submit("-a1-2", "--wrap=x")
+    site.submit("--wrap=x")
+    site.run(3)
+    site.submit("-t10", "--wrap=x")
+    site.begin(4)
+    invalid = "Invalid job id specified"
+    aborted = "Request aborted"
+    for words, text in {
+        "": "too few arguments for update keyword",
+        "JobId=1": "No changes specified",
+        "TimeLimit=+5 JobId=1": "scontrol: error: JobId must precede TimeLimit increment or "
+        "decrement",
+        "JobId=1 Time=0": f"Update of this parameter is not supported: Time=0\n{aborted}",
+        "JobId=1 NumCPUs=2": f"Update of this parameter is not supported: NumCPUs=2\n{aborted}",
+        "JobId=1 foo": f"Invalid input: foo\n{aborted}",
+        "JobId=1 TimeLimit=abc": "scontrol: error: Invalid TimeLimit value",
+        "JobId=1 TimeLimit=-30": "scontrol: error: TimeLimit decrement larger than current time "
+        "limit (30 > 10)",
+        "JobId=1 Nice=99999999999": "scontrol: error: Nice value out of range (+/- 2147483645). "
+        "Value ignored",
+        "JobId=1 Dependency=x": "Job dependency problem for job 1\nscontrol: (Grain) x",
+        "JobId=1 Dependency=afterok:99": "Job dependency problem for job 1\nscontrol: (Grain) job "
+        "1 cannot wait for job 99, which is not before it",
+        "JobId=2 TimeLimit=+5": "scontrol: error: TimeLimit increment/decrement not supported for "
+        "job arrays",
+        "JobId=2_[1-2] TimeLimit=+5": "scontrol: error: Invalid job ID 2_[1-2]",
+        "JobId=99 TimeLimit=+5": "scontrol: error: Could not load state information for job 99: "
+        + invalid,
+        "JobId=99 TimeLimit=5": f"{invalid} for job 99",
+        "JobId=abc Nice=5": f"{invalid} for job abc",
+        "JobId=2_9 Nice=5": f"2_9: {invalid}",
+        "JobId=1,99 Nice=5": f"{invalid} for job 99",
+        "JobId=2_1 Nice=5": "Requested operation not supported on this system for job 2_1\n"
+        "scontrol: (Grain) Nice and Dependency are of the whole array 2",
+        "JobId=3 Nice=5": "Job has already finished for job 3",
+        "JobId=4 Dependency=afterok:1": "Job is no longer pending execution for job 4",
+        "JobId=4 TimeLimit=0": "Access/permission denied for job 4",
+        "TimeLimit=5": "No valid entity in update command\nInput line must include "
+        '"NodeName", "PartitionName", "Reservation", "JobId", or "SlurmctldDebug"',
+        "NodeName=n1 State=DRAIN": "scontrol: error: (Grain) `scontrol update nodename` is not "
+        "there",
+    }.items():
+        assert ("", text, 1) == site.answer("scontrol", "update", *words.split()), words
+    assert ("", "", 1) == site.answer("scontrol", "-Q", "update", "JobId=99", "Nice=5")
+
+
+def test_what_steps_use_that_run(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    site.submit("-a1-2", "--wrap=x")
+    site.begin(1)
+    site.begin(2, 1)
+    step = StepRecord(0, "xtb", 2, 2, ("n7",), 1.0, cpu=130.0, memory=0.053358592)
+    other = StepRecord(1, "y", 1, 1, ("n7",), 1.0)
+    ended = StepRecord(2, "z", 1, 1, ("n7",), 1.0, ended=2.0)
+    script = StepRecord(SCRIPT, "batch", 1, 1, ("n7",), 1.0, cpu=140.0, memory=0.1)
+    note_steps(site.queue, 1, None, 1, [step, other, ended, script])
+    note_steps(site.queue, 2, 1, 1, [step])
+    assert site.out("sstat", "-j", "1").splitlines() == [
+        "JobID            MaxRSS MaxRSSNode     AveRSS     AveCPU   NTasks ",
+        "------------ ---------- ---------- ---------- ---------- -------- ",
+        "1.0              52108K         n7     52108K   00:01:05        2 ",
+    ]
+    form = ("-P", "-n", "-o", "JobID,maxrss,avecpu")
+    assert "1.0|52108K|00:01:05\n" == site.out("sstat", "1.0", *form)
+    assert "1.batch|97656K|00:02:20\n1.0|52108K|00:01:05\n1.1|0|00:00:00\n" == site.out(
+        "sstat", "-a", "-j", "1", *form
+    )
+    assert "1.batch|97656K|00:02:20\n" == site.out("sstat", "-j", "1.batch", *form)
+    assert "2_1.0|52108K|00:01:05\n" == site.out("sstat", "-j", "2", *form)
+    assert "1.0|53358592|\n" == site.out("sstat", "-np", "--noconvert", "-j1", "-oJobID,MaxRSS")
+    # The script is no step of srun.
+    assert ["1.0", "1.1", "2_1.0", "1.batch", "2_1.batch"] == sorted(
+        (line.split()[0] for line in site.out("squeue", "-hs").splitlines()),
+        key=lambda name: ("batch" in name, name),
+    )
+    assert "1|1.batch|1.0|1.1|1.2" == "|".join(
+        site.out("sacct", "-nP", "-j", "1", "-o", "JobID").split()
+    )
+    assert "TRESUsageInAve" in site.out("sstat", "-e")
+
+
+def test_what_does_not_run_has_nothing_for_sstat(site: SlurmSite) -> None:
+    """Such is success to Slurm."""
+    site.submit("--wrap=x")
+    for words, text in {
+        "-j 1": "sstat: error: No steps running for job 1",
+        "-j 1.7": "sstat: error: StepId=1.7 not found running.",
+        "-j 99": "sstat: error: couldn't get steps for job 99",
+    }.items():
+        assert ("", text, 0) == site.answer("sstat", "-n", *words.split())
+    for words, text in {
+        "": "sstat: error: You didn't give me any jobs to stat.",
+        "-j abc": "sstat: fatal: Bad job/step specified: abc",
+        "-j 1 -o foo": 'sstat: error: Invalid field requested: "foo"',
+        "-j 1 -o State": 'sstat: error: Invalid field requested: "State"',
+        "-i -j 1": "sstat: error: (Grain) --pidformat is not supported",
+    }.items():
+        assert ("", text, 1) == site.answer("sstat", *words.split())
+
+
+def test_a_job_has_a_deadline(site: SlurmSite) -> None:
+    at = time.time() + 3600
+    site.submit("--deadline=now+1hour", "--wrap=x")
+    site.submit("--deadline=now+1hour", "-t", "30", "--begin=now+10", "--wrap=x")
+    deadlines = [site.queue.job(number).deadline for number in (1, 2)]
+    assert all(at <= one <= time.time() + 3600 for one in deadlines)
+    shown = time.strftime("Deadline=%Y-%m-%dT%H:%M:%S\n", time.localtime(deadlines[0]))
+    assert shown in site.out("scontrol", "show", "job", "1")
+    # As the dispatcher cancels it.
+    cancelled = Begun(at=time.time(), host="h", cancelled="--deadline")
+    assert site.queue.cancel_waiting(2, [(None, 1)], cancelled)
+    asked = ("-h", "-t", "all", "-o", "%i %T %t %r %N")
+    assert "2 DEADLINE DL DeadLine \n" in site.out("squeue", *asked)
+    assert "" == site.out("squeue", *asked[:1], "-t", "CA")
+    assert "2 " in site.out("squeue", *asked[:1], "-t", "DL")
+    assert "2|DEADLINE|0:0\n" == site.out(
+        "sacct", "-n", "-P", "-X", "-j", "2", "-o", "JobID,State,ExitCode"
+    )
+    # Without a limit, it has the time until then.
+    begun = Begun(at=deadlines[0] - 90.5, host="n7", worker="w", pid=1)
+    assert site.queue.begin(1, None, 1, begun)
+    assert "1 R 1:30\n" == site.out("squeue", "-h", "-t", "R", "-o", "%i %t %l")
+    site.end(1, how="timeout")
+    assert "1 DEADLINE DeadLine\n" == site.out("squeue", "-h", "-t", "DL", "-o", "%i %T %r", "-j1")
+
+
+def test_wrong_deadlines_are_refused_as_by_slurm(site: SlurmSite) -> None:
+    over = "Requested time limit is invalid (missing or exceeds some limit)"
+    invalid = "sbatch: error: Invalid --deadline specification"
+    for words, (text, status) in {
+        "--deadline=now-1hour": (f"sbatch: error: Batch job submission failed: {over}", 1),
+        "--deadline=x": (f"Invalid time specification (pos=0): x\n{invalid}", 255),
+        "--deadline=": (invalid, 255),
+        "--deadline=now+1hour --begin=now+2hour": (
+            "sbatch: error: Incompatible begin and deadline time specification",
+            1,
+        ),
+    }.items():
+        found = site.answer("sbatch", *words.split(), "--wrap=x")
+        assert ("", status) == (found.out, found.status)
+        assert text == found.err.partition("\nsbatch: (Grain) ")[0]
 
 
 def test_tasks_in_brackets_stand_in_lists(site: SlurmSite) -> None:

@@ -162,10 +162,10 @@ def test_grain_submit_reads_directives_of_slurm(site: SlurmSite) -> None:
 
 
 def test_a_directive_that_cannot_be_obeyed_is_said(site: SlurmSite) -> None:
-    (site.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH -w n1\n")
+    (site.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --reservation=x\n")
     done = grain(site, "submit", "job.sh")
     assert done.exit_code == 2
-    assert "in a line #SBATCH: Invalid node name specified (jobs cannot choose their nodes)" in (
+    assert "in a line #SBATCH: Requested reservation is invalid (Grain has no reservations)" in (
         done.stderr
     )
 

@@ -302,7 +302,7 @@ def test_directives_become_options_of_grain_submit() -> None:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("-w n1", r"Invalid node name specified \(jobs cannot choose their nodes\)"),
+        ("--reservation=x", r"Requested reservation is invalid \(Grain has no reservations\)"),
         ("--time=x", "Invalid --time specification"),
         ("--no-such", "unrecognized option '--no-such'"),
     ],

@@ -21,7 +21,7 @@ from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.errors import CannotWrite, NotSynced
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue, read_format
-from grain.queue.records import KILL, ArraySpec, Begun, Dependency, Ended, Job, Wish
+from grain.queue.records import KILL, ArraySpec, Begun, Dependency, Ended, Job, JobUpdate, Wish
 from grain_testkit.queue_disk import unreadable
 
 if TYPE_CHECKING:
@@ -108,6 +108,53 @@ def test_a_wish_to_run_again_stops_what_runs_but_not_the_attempt_that_it_asks_fo
     assert desk.look().stops == []
     queue.wish(Wish(what="again", jobs=((1, 1),), attempt=2))
     assert desk.look().stops == [first]
+
+
+def test_what_was_handed_out_is_called_back_by_a_hold_or_an_update_until_it_has_begun(
+    queue: Queue,
+) -> None:
+    queue.submit(JOB)
+    queue.submit(JOB)
+    desk = Desk(queue)
+    [first, second] = desk.plan.starts(now=0.0, room=lambda _: 2)
+    update = JobUpdate(priority=5)
+    queue.wish(Wish(what="update", jobs=((1, 2),), update=update))
+    queue.begin(2, None, 1, Begun(at=0.0, host="h"))  # the desk has not read that
+    news = desk.look()
+    assert (desk.look().recalls, news.recalls, news.stops) == ([], [first], [])
+    queue.wish(Wish(what="hold", jobs=((1, 2),)))
+    assert desk.look().recalls == [first]
+    desk.give_back(first)
+    assert starts(desk) == []
+    queue.wish(Wish(what="release", jobs=((1, 1),)))
+    assert desk.look().recalls == []
+    assert starts(desk) == [first]
+    assert [5, 5] == [desk.book.entries[one.number].job.priority for one in (first, second)]
+
+
+def test_what_cannot_end_by_its_deadline_is_cancelled_unless_it_has_begun(queue: Queue) -> None:
+    array = ArraySpec(ranges=((1, 3, 1),))
+    queue.submit(msgspec.structs.replace(JOB, deadline=time.time() + 3600.0, array=array))
+    queue.submit(msgspec.structs.replace(JOB, deadline=time.time() + 3600.0, held=True))
+    desk = Desk(queue)
+    first, second = (TaskAttempt(1, task, 1) for task in (1, 2))
+    assert desk.plan.starts(time.time(), room=lambda _: 2) == [first, second]
+    queue.begin(1, 1, 1, Begun(at=0.0, host="h"))  # the desk has not read that
+    queue.wish(Wish(what="update", jobs=((1, 2),), update=JobUpdate(timeout=7200.0)))
+    desk.look()
+    desk.plan.starts(time.time(), room=lambda _: 2)
+    assert desk.look().stops == [second]
+    for task in (2, 3):
+        begun = queue.begun(1, task, 1)
+        assert begun is not None
+        assert ("--deadline", "as it could not end in time") == (begun.cancelled, begun.why)
+    assert queue.ended(1, 1, 1) is None
+    assert queue.begun(2, None, 1) is None
+    assert ["RUNNING", "CANCELLED", "CANCELLED"] == [
+        desk.book.entries[1].standing(task, 0.0).state for task in (1, 2, 3)
+    ]
+    desk.plan.starts(time.time(), room=lambda _: 2)
+    assert (desk.look().stops, desk.plan.overdue) == ([], set())
 
 
 def test_a_cancellation_is_final_for_what_waits_and_stops_what_runs(queue: Queue) -> None:

@@ -20,7 +20,7 @@ from grain.files.batch_jobs import WorkerJob, jobs_over
 from grain.head.messages import Crash, FailedOn, Unschedulable
 from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
-from grain.queue.records import ArraySpec, Begun, Ended, Job, UnmetRequest, Wish
+from grain.queue.records import ArraySpec, Begun, Ended, Job, JobUpdate, UnmetRequest, Wish
 from grain.resource import Cores, WTime, learned, to_data
 from grain.worker.errors import note_memory
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
@@ -211,6 +211,53 @@ async def test_a_job_of_a_group_runs_again_with_more_memory_until_it_has_the_mos
     asked = [learned(one) for one in executor.requests]
     assert [(1, 0.0), (2, 3.0), (3, 8.0)] == [one.tried for one in asked if one is not None]
     assert ["retried", "retried", "failed"] == list(executor.outcomes.values())
+
+
+class Scheduler(Executor):
+    """An executor whose calls wait, and end when they are cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None)
+        self._waiting: dict[int, Callable[[Any], None]] = {}
+
+    def submit_call(
+        self, request: Resource, call: Call, deliver: Callable[[Any], None], **more: Any
+    ) -> None:
+        super().submit_call(request, call, deliver, **more)
+        self._waiting[more["number"]] = deliver
+
+    def cancel(self, task: int) -> None:
+        super().cancel(task)
+        trio.lowlevel.current_trio_token().run_sync_soon(self._end_cancelled, task)
+
+    def _end_cancelled(self, task: int) -> None:
+        self._last = task
+        self._waiting.pop(task)(outcome.Error(RuntimeError("cancelled")))
+
+
+async def test_a_job_that_is_updated_is_called_back_and_handed_over_as_it_is_then(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Also more often than an attempt is tried that cannot begin."""
+    executor = Scheduler()
+    queue.submit(JOB)
+    times = range(1, 30)
+
+    async def ask() -> None:
+        for priority in times:
+            while len(executor.calls) < priority:
+                await trio.sleep(0.1)
+            update = JobUpdate(priority=priority, timeout=60.0 * priority)
+            queue.wish(Wish(what="update", jobs=((1, 1),), update=update))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await run_until(queue, executor, lambda: len(executor.calls) == times.stop)
+    assert [0, *times] == executor.priorities
+    assert [None, *(60.0 * one for one in times)] == [call.timeout for call in executor.calls]
+    assert request_of(msgspec.structs.replace(JOB, timeout=60.0 * 29)) == executor.requests[-1]
+    assert {1} == {call.attempt for call in executor.calls}
+    assert queue.begun(1, None, 1) is None
 
 
 async def test_the_first_calls_of_tasks_that_are_cancelled_before_the_next_one_are_forgotten(

@@ -15,7 +15,7 @@ from grain.dispatcher.plan import Plan, TaskAttempt
 from grain.queue.arrays import task_numbers
 from grain.queue.book import Book, Entry
 from grain.queue.errors import NoSuchJob
-from grain.queue.records import ArraySpec, Dependency, Job, Wish
+from grain.queue.records import ArraySpec, Dependency, Job, JobUpdate, Wish
 from grain.queue.states import (
     Run,
     Standing,
@@ -141,7 +141,9 @@ def names(wish: Wish, number: int) -> bool:
     return any(first <= number <= last for first, last in wish.jobs)
 
 
-ASKS: tuple[Any, ...] = ("hold", "release", "release", "cancel", "again", "again")
+ASKS: tuple[Any, ...] = (
+    "hold", "release", "release", "cancel", "again", "again", "update", "update",
+)  # fmt: skip
 UNTIL: tuple[Until, ...] = ("ok", "fail", "any", "begun", "each")
 # Most jobs succeed: otherwise most of those that wait for others never begin.
 ENDS: tuple[tuple[How, int], ...] = (
@@ -278,20 +280,36 @@ class Walk:
         runs = model.runs.get((number, task), [])
         if what == "again" and (not runs or not runs[-1].how):
             return
-        whole = task is None or (what != "again" and chance.random() < 0.5)
+        whole = task is None or what == "update" or (what != "again" and chance.random() < 0.5)
         wish = Wish(
             what=what,
             jobs=((number, number),),
             tasks=() if whole or task is None else ((task, task),),
             attempt=len(runs) + 1,
             only_failed=chance.random() < 0.3,
+            update=self.update(number) if what == "update" else None,
         )
+        if wish.update is not None:
+            model.jobs[number] = wish.update.applied(model.jobs[number])
         model.wishes.append(wish)
         self.book.entries[number].add_wish(wish)
         stops = self.plan.wish(wish)
         under_way = [*model.running(), *model.handed]
         wanted = [one for one in under_way if what == "cancel" and wish.concerns(*one[:2])]
         assert sorted(wanted) == sorted(stops)
+        recalled = what in ("hold", "update")
+        again = [one for one in model.handed if recalled and wish.concerns(*one[:2])]
+        assert Counter(again) == Counter(self.plan.take_recalls())
+
+    def update(self, number: int) -> JobUpdate:
+        """Return other properties of a job, which waits only for jobs before it."""
+        after = [self.dependency(1) for _ in range(self.chance.randint(0, 2))]
+        earlier = tuple(one for one in after if max(one.jobs) < number)
+        return JobUpdate(
+            priority=self.chance.choice((None, 0, 1, 2)),
+            after=self.chance.choice((None, earlier)),
+            after_any=self.chance.random() < 0.3,
+        )
 
     def cancel(self) -> None:
         """Have cancellations become final."""
@@ -359,6 +377,43 @@ def test_a_kind_of_request_without_room_leaves_the_others_alone() -> None:
     starts = plan.starts(0.0, lambda kind: 0 if kind == none else 2)
     assert [one.number for one in starts] == [3, 4, 2]
     assert [one.number for one in plan.starts(0.0, lambda _: 1)] == [1]
+
+
+def test_what_cannot_end_by_its_deadline_is_overdue_also_when_it_was_handed_over() -> None:
+    job = Job(name="opt", at=0.0, host="h", user="ann", directory="/", deadline=100.0)
+    model = Model()
+    limits = {1: 0.0, 2: 30.0, 3: 30.0, 4: 0.0}
+    model.jobs = {one: msgspec.structs.replace(job, timeout=limit) for one, limit in limits.items()}
+    model.jobs[4] = msgspec.structs.replace(model.jobs[4], held=True)
+    book, plan = model.read()
+    assert (100.0 - 60.0, 100.0 - 30.0) == (model.jobs[1].latest_begin, model.jobs[2].latest_begin)
+    assert 40.0 == plan.next_time()
+    assert [1, 2] == [one.number for one in plan.starts(39.0, lambda _: 1)]
+    assert set() == plan.overdue
+    plan.starts(40.0, lambda _: 0)
+    assert {1, 4} == plan.overdue
+    plan.overdue.clear()
+    assert [] == plan.starts(70.0, lambda _: 5)
+    assert {2, 3} == plan.overdue
+    plan.overdue.clear()
+    wish = Wish(what="release", jobs=((4, 4),))
+    book.entries[4].add_wish(wish)
+    plan.wish(wish)
+    assert [] == plan.starts(70.0, lambda _: 5)
+    assert 4 in plan.overdue
+
+
+def test_a_job_that_is_updated_waits_among_those_of_its_new_kind() -> None:
+    job = Job(name="opt", at=0.0, host="h", user="ann", directory="/", timeout=60.0)
+    model = Model()
+    model.jobs = {1: job, 2: job}
+    book, plan = model.read()
+    wish = Wish(what="update", jobs=((1, 1),), update=JobUpdate(timeout=90.0, priority=-1))
+    book.entries[1].add_wish(wish)
+    plan.wish(wish)
+    assert plan.kind(1) != plan.kind(2)
+    assert [2] == [one.number for one in plan.starts(0.0, lambda kind: int(kind == plan.kind(2)))]
+    assert [1] == [one.number for one in plan.starts(0.0, lambda _: 5)]
 
 
 def test_a_job_waits_while_that_on_which_it_depends_cannot_be_read() -> None:

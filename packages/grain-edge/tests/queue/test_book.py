@@ -20,11 +20,11 @@ from grain.queue.book import (
     read_tickets,
     view_version,
 )
-from grain.queue.errors import NoSuchJob
+from grain.queue.errors import BadInput, NoSuchJob
 from grain.queue.files import WholeFiles
 from grain.queue.folder import PACKED_AFTER, Queue, make_format
 from grain.queue.packing import CLEARED_AFTER, FORGOTTEN_AFTER, keep_house
-from grain.queue.records import ArraySpec, Begun, Dependency, Ended, Job, Wish
+from grain.queue.records import ArraySpec, Begun, Dependency, Ended, Job, JobUpdate, Wish
 from grain.queue.states import Asked, Run, StateCounts, asked_of
 from grain_testkit import queue_world
 from grain_testkit.queue_disk import Host, Server
@@ -410,3 +410,56 @@ def test_what_another_process_cancels_first_has_waited_and_what_a_worker_begins_
 
     monkeypatch.setattr(queue, "cancel_waiting", late)
     assert (2, 1) == book.cancel(1, lambda _: True, by="me")
+
+
+def test_an_update_replaces_properties_of_a_job_with_and_without_a_view(queue: Queue) -> None:
+    for _ in range(3):
+        queue.submit(make_job("x", timeout=60.0, priority=2))
+    after = (Dependency(jobs=(1,), until="any"),)
+    queue.wish(Wish(what="update", jobs=((2, 3),), update=JobUpdate(timeout=0.0, after=after)))
+    queue.wish(Wish(what="update", jobs=((3, 3),), update=JobUpdate(priority=-4)))
+    book = Book.read(queue)
+    for _ in range(2):
+        found = [book.entries[one].job for one in (1, 2, 3)]
+        assert [(60.0, 2), (0.0, 2), (0.0, -4)] == [(one.timeout, one.priority) for one in found]
+        assert [(), after, after] == [one.after for one in found]
+        assert [(1, None, 1)] == ready(queue)
+        book.write_view()
+        book = Book.read(queue)
+    queue.wish(Wish(what="update", jobs=((3, 3),), update=JobUpdate(after=())))
+    assert [(1, None, 1), (3, None, 1)] == sorted(ready(queue))
+
+
+def test_a_task_of_an_array_may_have_a_time_limit_of_its_own(queue: Queue) -> None:
+    queue.submit(make_job("x", timeout=60.0, array=ArraySpec(ranges=((1, 3, 1),))))
+    for tasks, timeout in (((2, 3),), 90.0), ((), 120.0), (((3, 3),), 150.0):
+        update = JobUpdate(timeout=timeout)
+        queue.wish(Wish(what="update", jobs=((1, 1),), tasks=tasks, update=update))
+    entry = Book.read(queue).entries[1]
+    assert [120.0, 120.0, 150.0] == [entry.job_of(task).timeout for task in (1, 2, 3)]
+    assert 120.0 == entry.job.timeout
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_an_update_has_no_job_wait_for_itself_or_a_later_one(queue: Queue, number: int) -> None:
+    for _ in range(2):
+        queue.submit(make_job("x"))
+    update = JobUpdate(after=(Dependency(jobs=(number,)),))
+    with pytest.raises(BadInput):
+        queue.wish(Wish(what="update", jobs=((1, 2),), update=update))
+    assert [] == list(queue.wishes_from(1))
+
+
+def test_an_update_holds_for_a_job_that_the_writer_of_the_view_could_not_read(
+    queue: Queue, server: Server
+) -> None:
+    queue.submit(make_job("x", timeout=60.0))
+    queue.wish(Wish(what="update", jobs=((1, 1),), update=JobUpdate(timeout=90.0)))
+    disk = queue.files.disk
+    content = disk.read("jobs/0/1")
+    for there in b"{", content:
+        disk.remove("jobs/0/1")
+        disk.create("jobs/0/1", there)
+        book = Book.read(opened(server))
+        book.write_view()
+    assert ("x", 90.0) == (book.entries[1].job.name, book.entries[1].job.timeout)

@@ -25,10 +25,12 @@ from grain import GVAR
 from grain.edge.channel import memory_channels
 from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.files.processes import this_process
+from grain.queue.book import Book
 from grain.queue.dispatchers import fate_of
 from grain.queue.files import LocalDisk
 from grain.queue.folder import Queue
-from grain.queue.records import ArraySpec, Begun, Ended, Job, TaskInput, Wish
+from grain.queue.notes.steps import SCRIPT, steps_of
+from grain.queue.records import ArraySpec, Begun, Ended, Job, JobUpdate, TaskInput, Wish
 from grain.queue.selectors import plain_number
 from grain.resource import ZERO, Cores, GPUs, Identities, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
@@ -151,6 +153,99 @@ async def test_a_job_that_stops_softly_before_its_time_limit_ends_as_it_does(
     ended = await ran(queue, number)
     assert ("exit", status) == (ended.how, ended.status)
     assert ("stopped softly before its time limit" in ended.message) is bool(code)
+
+
+LIMITED = Wish(what="update", jobs=((1, 1),), update=JobUpdate(timeout=0.1))
+
+
+@pytest.mark.parametrize("wish", [LIMITED, Wish(what="hold", jobs=((1, 1),))])
+async def test_what_was_asked_since_it_was_handed_out_has_an_attempt_come_again(
+    queue: Queue, work: Path, wish: Wish
+) -> None:
+    number = submit(queue, work, "touch", "ran")
+    queue.wish(wish)
+    assert ("not begun", True) == (await run_job(call(queue, number)))[:3:2]
+    assert queue.begun(number, None, 1) is None
+    seen = call(queue, number)._replace(wishes=2)
+    assert "ended" == (await run_job(seen)).what
+
+
+@pytest.mark.parametrize("wish", [LIMITED, Wish(what="hold", jobs=((1, 1),))])
+async def test_what_is_asked_as_an_attempt_begins_has_it_handed_back_before_its_program_runs(
+    queue: Queue, work: Path, wish: Wish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = LocalDisk.link
+
+    def asks(disk: LocalDisk, source: str, name: str) -> None:
+        if name.endswith(".begun"):
+            queue.wish(wish)
+        link(disk, source, name)
+
+    monkeypatch.setattr(LocalDisk, "link", asks)
+    number = submit(queue, work, "touch", "ran", requeue=False)
+    assert "returned" == (await run_job(call(queue, number))).what
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ("returned", 0.0) == (ended.how, ended.elapsed)
+    assert not (work / "ran").exists()
+    # That was not its one run.
+    book = Book.read(queue)
+    assert ("PENDING", 2) == book.standing(number, None, 0.0)[:3:2]
+
+
+@pytest.mark.parametrize("limit", [0.0, 1000.0])
+async def test_a_time_limit_that_becomes_shorter_ends_what_runs(
+    queue: Queue, work: Path, limit: float
+) -> None:
+    number = submit(queue, work, "sh", "-c", "echo > ran; sleep 1000", timeout=limit)
+
+    async def ask() -> None:
+        await begun_at(work / "ran")
+        queue.wish(msgspec.structs.replace(LIMITED, update=JobUpdate(timeout=2000.0)))
+        queue.wish(LIMITED)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        ended = await ran(queue, number)
+    assert ("timeout", "ended at its time limit of 0.1 s") == (ended.how, ended.message)
+
+
+async def test_what_cannot_end_by_its_deadline_does_not_begin(queue: Queue, work: Path) -> None:
+    late = submit(queue, work, "true", deadline=time.time() + 1e6, timeout=1.1e6)
+    soon = submit(queue, work, "true", deadline=time.time() + 50.0)
+    for number in late, soon:
+        assert ("not begun", True) == (await run_job(call(queue, number)))[:3:2]
+        assert queue.begun(number, None, 1) is None
+    assert "ended" == (await run_job(call(queue, late)._replace(timeout=1e5))).what
+
+
+async def test_what_a_script_uses_is_noted_while_it_runs(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grain.worker.jobs.run._MEASURE", 0.05)
+    number = submit(queue, work, "sh", "-c", "until [ -e go ]; do sleep 0.02; done")
+
+    async def see() -> None:
+        while not (found := steps_of(queue, number, None, 1)):
+            await trio.sleep(0.02)
+        assert (SCRIPT, "batch", 0.0) == (found[0].step, found[0].name, found[0].ended)
+        assert 0 < found[0].memory < 1
+        (work / "go").touch()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(see)
+        assert 0 == (await ran(queue, number)).status
+
+
+async def test_the_limit_with_which_an_attempt_was_handed_out_counts(
+    queue: Queue, work: Path
+) -> None:
+    number = submit(queue, work, "sleep", "1000", timeout=2000.0)
+    what = call(queue, number)._replace(timeout=0.1)
+    await run_job(what)
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    assert ("timeout", "ended at its time limit of 0.1 s") == (ended.how, ended.message)
 
 
 async def test_the_receipt_of_the_begin_has_the_cpus_of_all_members(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import signal
+import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -34,6 +35,7 @@ class Attempt:
         heard: the time and the number of each signal that was sent, with its receivers.
         reaches: True if a signal finds a process.
         grace: seconds of the program between SIGTERM and SIGKILL.
+        limit: its time limit; None for none.
     """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +44,7 @@ class Attempt:
         self.heard: list[tuple[float, int, str]] = []
         self.reaches = True
         self.grace: object = 0.0
+        self.limit: float | None = None
         self.seconds = 0.0
         self._monkeypatch = monkeypatch
 
@@ -49,7 +52,8 @@ class Attempt:
         """Run a program that ends by itself after some seconds."""
         began = trio.current_time()
 
-        async def takes_its_time(call: ProgramCall, *_: object, **__: object) -> NoReturn:
+        async def takes_its_time(call: ProgramCall, limit: float | None, **_: object) -> NoReturn:
+            self.limit = limit
             self.grace = call.request["grace"]
             await trio.sleep_until(began + seconds)
             raise RuntimeError("it has ended")
@@ -107,6 +111,32 @@ async def test_a_signal_that_finds_nothing_is_sent_again_for_ten_seconds(
     times = [time for time, _, _ in attempt.heard]
     assert [20.0, 20.2] == times[:2]
     assert 29.9 < times[-1] < 30.3
+
+
+@pytest.mark.parametrize(("given", "least", "most"), [(0.0, 0.9e6, 1e6), (3600.0, 3600.0, 3600.0)])
+async def test_a_job_without_a_limit_has_the_time_until_its_deadline(
+    attempt: Attempt, autojump_clock: MockClock, given: float, least: float, most: float
+) -> None:
+    await attempt.run(1.0, deadline=time.time() + 1e6, timeout=given)
+    assert attempt.limit is not None
+    assert least <= attempt.limit <= most
+
+
+async def test_what_a_job_uses_is_looked_at_ever_more_rarely(
+    attempt: Attempt, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = list[float]()
+    began = trio.current_time()
+
+    def look(_: object) -> list[None]:
+        times.append(trio.current_time() - began)
+        return []
+
+    monkeypatch.setattr(run, "usages_now", look)
+    await attempt.run(14400.0)
+    assert [30.0, 60.0, 90.0] == pytest.approx(times[:3])
+    assert 600 < times[-1] - times[-2] < 720  # a twentieth of four hours
+    assert len(times) < 100
 
 
 async def test_an_end_that_cannot_be_noted_is_tried_again_ever_more_rarely(

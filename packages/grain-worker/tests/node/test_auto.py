@@ -278,6 +278,13 @@ def test_gpus_with_names_have_no_cpus_near_them() -> None:
     assert 2 == data["GPUs"]
 
 
+def test_the_host_is_offered_on_request_without_its_domain() -> None:
+    info = host(hostname="n7.site.org")
+
+    assert "n7" == to_data(detect_resources({"Host": "auto"}, info).resources)["Host"]
+    assert "Host" not in to_data(detect_resources("auto", info).resources)
+
+
 def test_a_stated_kind_replaces_the_detected_one() -> None:
     """None removes a kind; a kind that cannot be detected can be added."""
     info = host(environ=slurm(SLURM_JOB_END_TIME="1600"), now=1000.0)

@@ -82,6 +82,28 @@ async def test_each_step_has_a_number_of_its_own() -> None:
         assert (2, (3,), "") == (job.lines[-1].step, job.lines[-1].statuses, job.lines[-1].state)
 
 
+async def test_what_a_step_uses_is_noted_while_it_runs_and_when_it_ends() -> None:
+    with program("sleep", "1000") as sleeper:
+        try:
+            async with site() as job:
+                for ended in True, False:
+                    srun, number = await job.begun()
+                    await srun.send(started=[sleeper.pid])
+                    while not job.lines[-1].memory:
+                        await job.desk.measure()
+                        await trio.sleep(0.01)
+                    line = job.lines[-1]
+                    assert (number, 0.0) == (line.step, line.ended)
+                    assert 0 < line.memory < 1
+                    if ended:  # srun knows more by then
+                        await srun.send(ended=(0,), cpu=7.0, memory=9.0)
+                        assert {"noted": True} == await srun.receive()
+                        assert (7.0, 9.0) == (job.lines[-1].cpu, job.lines[-1].memory)
+            assert (line.memory, "CANCELLED") == (job.lines[-1].memory, job.lines[-1].state)
+        finally:
+            sleeper.kill()
+
+
 async def test_a_step_waits_for_room_and_is_told() -> None:
     async with site() as job:
         first, _ = await job.begun(tasks=2)

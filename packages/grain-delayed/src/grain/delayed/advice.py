@@ -12,7 +12,7 @@ import sys
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from grain.resource import Cores, Memory, Token, WTime, learned
+from grain.resource import Cores, Host, Memory, Token, WTime, learned
 from grain.worker.call import note_other_loop
 from grain.worker.errors import add_note_once
 
@@ -118,7 +118,7 @@ def _is_bounded(res: Resource) -> bool:
     cores, memory = res.get(Cores), res.get(Memory)
     if not isinstance(cores, Cores) or cores.N or cores.is_all:
         return True
-    others = set(res.parts()) - {kind._kind for kind in (Cores, Memory, WTime, Token)}
+    others = set(res.parts()) - {kind._kind for kind in (Cores, Memory, WTime, Token, Host)}
     return bool(others) or (memory is not None and (memory.M > 0 or learned(res) is not None))
 
 

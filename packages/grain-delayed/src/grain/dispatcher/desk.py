@@ -22,7 +22,7 @@ from grain.queue.book import Book
 from grain.queue.dispatchers import SIGN_EVERY, Dispatchers, fate_of, this_dispatcher
 from grain.queue.errors import QueueError
 from grain.queue.packing import keep_house
-from grain.queue.records import KILL, Begun, Ended, Wish
+from grain.queue.records import DEADLINE, KILL, Begun, Ended, Wish
 from grain.queue.states import FINAL
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ missed by one look."""
 DOUBT = 120.0
 """Seconds for which no executor knows a run, until its batch system is asked."""
 
+_OVERDUE = "as it could not end in time"
 _VIEW_SHARE = 20  # times the seconds that a view took to write, until the next one
 _REFRESH = 30.0  # seconds between two looks at all receipts
 _CRASHES = 10_000  # that are kept, of the last ones
@@ -67,11 +68,13 @@ class News(NamedTuple):
 
     Attributes:
         stops: attempts under way that are cancelled.
+        recalls: attempts that have not begun, and may not as they were handed over.
         in_charge: False if another dispatcher has taken over, or the folder was removed.
         busy: True if there are jobs that have not ended.
     """
 
     stops: list[TaskAttempt]
+    recalls: list[TaskAttempt]
     in_charge: bool
     busy: bool
 
@@ -150,6 +153,7 @@ class Desk:
             self._take_in()
         self._halt()
         self._end_invalid()
+        self._end_overdue()
         self._cancel()
         for start in self.plan.awaited():
             self.read(start)
@@ -180,7 +184,10 @@ class Desk:
             self._view_due = ended + max(1.0, _VIEW_SHARE * (ended - now))
         in_charge = self._is_in_charge()
         stops, self._stops = self._stops, []
-        return News(stops, in_charge, self.plan.has_jobs)
+        # By name, as a run that is called back after its program began would be lost. One that
+        # begins from now on sees the wish by itself.
+        recalls = [one for one in self.plan.take_recalls() if not self.has_begun(one)]
+        return News(stops, recalls, in_charge, self.plan.has_jobs)
 
     def _may_run_elsewhere(self, start: TaskAttempt, run: Run) -> bool:
         """Return True if another worker of an attempt that was handed back may not have ended it.
@@ -289,6 +296,30 @@ class Desk:
                 )
                 self.book.read_new()
                 self._take_in()
+
+    def _end_overdue(self) -> None:
+        """Cancel what waits and cannot end by its deadline any more.
+
+        Whatever a worker has begun in time goes on: of two receipts of a begin only one is made.
+        """
+        for number in list(self.plan.overdue):
+            now = time.time()
+            if (entry := self.book.entries.get(number)) is None:
+                self.plan.overdue.discard(number)
+                continue
+            waiting = {
+                TaskAttempt(number, task, standing.attempt)
+                for task in entry.task_numbers()
+                if entry.job_of(task).latest_begin <= now
+                and (standing := entry.standing(task, now)).state == "PENDING"
+                and standing.reason not in ("held", "cancel")
+            }
+            begun = Begun(at=now, host=socket.gethostname(), cancelled=DEADLINE, why=_OVERDUE)
+            handed = waiting.intersection(self.plan.active())
+            made = self._queue.cancel_waiting(number, [one[1:] for one in waiting], begun)
+            self._stops += [one for one in handed if one[1:] in made]
+            self._settled({one: self.book.read_task(number, one.task) for one in waiting})
+            self.plan.overdue.discard(number)
 
     def give_back(self, start: TaskAttempt) -> None:
         """Let an attempt be tried again that was handed over and has not begun."""

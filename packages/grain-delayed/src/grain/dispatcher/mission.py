@@ -102,6 +102,7 @@ class DispatchLoop:
         self._kinds: dict[TaskAttempt, str] = {}
         self._handed: defaultdict[str, int] = defaultdict(int)
         self._tries: dict[TaskAttempt, int] = {}
+        self._recalled: set[TaskAttempt] = set()
         # The attempts under way after which another one follows if they fail. All that is shown of
         # the mission counts a further call as one at the same thing as the first.
         self._followed: set[TaskAttempt] = set()
@@ -149,7 +150,8 @@ class DispatchLoop:
                     return
                 if news.busy:
                     self.busy_at = trio.current_time()
-                for stop in news.stops:
+                self._recalled |= self._tickets.keys() & news.recalls
+                for stop in (*news.stops, *news.recalls):
                     if stop in self._tickets:
                         self._executor.cancel(self._tickets[stop])
                 await self._take_crashes()
@@ -181,10 +183,11 @@ class DispatchLoop:
         return WAITING + self._executor.statistics().running - self._handed[kind]
 
     def _submit(self, start: TaskAttempt, ticket: int) -> None:
-        job = self._desk.book.entries[start.number].job
+        entry = self._desk.book.entries[start.number]
+        job = entry.job_of(start.task)
         what = AttemptCall(
             str(self._queue.folder), start.number, start.task, start.attempt, ticket,
-            self._desk.book.next_wish, self._queue.mission,
+            self._desk.book.next_wish, self._queue.mission, entry.asked(start.task).timeout,
         )  # fmt: skip
         self._tickets[start] = ticket
         self._starts[ticket] = start
@@ -293,6 +296,7 @@ class DispatchLoop:
                 if not over[start]:
                     await self._go_on(start, ended)
                 ends.pop()
+                self._recalled.discard(start)
                 if (ticket := self._tickets.pop(start, None)) is not None:
                     del self._starts[ticket]
                     self._handed[self._kinds.pop(start)] -= 1
@@ -306,6 +310,9 @@ class DispatchLoop:
         if await self._blocking(partial(self._desk.has_begun, start)):
             # Its worker is lost to the scheduler; only files or a death end it.
             self._away.add(start)
+            return
+        if start in self._recalled:
+            self._later.appendleft((trio.current_time(), start))  # at once
             return
         error = ended.error if isinstance(ended, outcome.Error) else NotRun("taken")
         why, passing = str(error), False

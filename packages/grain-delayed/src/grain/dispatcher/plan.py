@@ -58,6 +58,12 @@ class Plan:
         self._until_begun: defaultdict[int, set[int]] = defaultdict(set)
         self._by_task: defaultdict[int, set[int]] = defaultdict(set)
         self._of_one: defaultdict[int, set[int]] = defaultdict(set)
+        # Attempts that were handed over and have not begun as far as is known, and may not as they
+        # are: their task is held, or updated.
+        self._recalls: list[TaskAttempt] = []
+        # Jobs with tasks that may wait and cannot end by their deadline any more; whoever has
+        # cancelled them takes the job out.
+        self.overdue: set[int] = set()
         # Tasks to be cancelled, as they can never begin; None for all of a job.
         self._invalid: list[tuple[int, int | None]] = []
         # Jobs of which a task may wait that is cancelled: by a wish, or since its attempt came to
@@ -92,18 +98,26 @@ class Plan:
         if entry.is_final or entry.number in self._jobs:
             return
         turn = self._jobs[entry.number] = _Turn(entry, self._kind_of(entry.job))
-        for dependency in entry.job.after:
-            for other in dependency.jobs:
-                self._dependents[other].add(entry.number)
-                if dependency.until == "begun":
-                    self._until_begun[other].add(entry.number)
-                elif dependency.until == "each":
-                    self._by_task[other].add(entry.number)
-                elif dependency.task is not None:
-                    self._of_one[other].add(entry.number)
+        self._note_dependencies(turn)
+        self._note_deadline(turn)
         if any(wish.what == "cancel" for wish in entry.wishes):
             self._cancelled.add(entry.number)
         self._reopen(turn)
+
+    def _note_dependencies(self, turn: _Turn) -> None:
+        for dependency in turn.job.after:
+            for other in dependency.jobs:
+                self._dependents[other].add(turn.entry.number)
+                if dependency.until == "begun":
+                    self._until_begun[other].add(turn.entry.number)
+                elif dependency.until == "each":
+                    self._by_task[other].add(turn.entry.number)
+                elif dependency.task is not None:
+                    self._of_one[other].add(turn.entry.number)
+
+    def _note_deadline(self, turn: _Turn) -> None:
+        if turn.job.deadline:
+            heapq.heappush(self._at, (turn.job.latest_begin, turn.entry.number))
 
     def wish(self, wish: Wish) -> list[TaskAttempt]:
         """Handle a wish; return the attempts that are under way and are to end."""
@@ -115,8 +129,15 @@ class Plan:
                 turn = self._jobs.get(number)
                 if turn is None:
                     continue
+                if turn.job is not turn.entry.job:
+                    self._update(turn)
                 turn.look_again()
                 self._reopen(turn)
+                self._recalls += [
+                    TaskAttempt(number, task, attempt)
+                    for task, attempt in turn.active.items()
+                    if wish.recalls(number, task) and len(turn.entry.runs.get(task, ())) < attempt
+                ]
                 if wish.what == "cancel":
                     self._cancelled.add(number)
                 stops += [
@@ -125,6 +146,23 @@ class Plan:
                     if wish.ends(number, task, attempt)
                 ]
         return stops
+
+    def _update(self, turn: _Turn) -> None:
+        """Take a job up as its wishes have made it: its place, its kind and what it waits for."""
+        if turn.is_open:
+            jobs = self._open[turn.kind]
+            jobs.remove(turn.place)
+            heapq.heapify(jobs)
+            turn.is_open = False
+        self._forget_dependencies(turn)
+        turn.job, turn.kind = turn.entry.job, self._kind_of(turn.entry.job)
+        self._note_dependencies(turn)
+        self._note_deadline(turn)
+
+    def take_recalls(self) -> list[TaskAttempt]:
+        """Return attempts that were handed over and may not begin as they are."""
+        found, self._recalls = self._recalls, []
+        return found
 
     def note(self, number: int, task: int | None) -> None:
         """Record that the attempts of a task have changed."""
@@ -180,6 +218,8 @@ class Plan:
             number = heapq.heappop(self._at)[1]
             if number in self._jobs:
                 self._reopen(self._jobs[number])
+                if self._jobs[number].job.latest_begin <= now:
+                    self.overdue.add(number)  # also those that were handed over
         starts: list[TaskAttempt] = []
         left = {kind: room(kind) for kind, jobs in self._open.items() if jobs}
         while firsts := [(self._open[kind][0], kind) for kind in left if left[kind] > 0]:
@@ -239,6 +279,10 @@ class Plan:
             standing = entry.standing(task, now, dependency, len(turn.active))
             if standing.state != "PENDING":
                 continue
+            if standing.reason != "held" and entry.job_of(task).latest_begin <= now:
+                self.overdue.add(entry.number)
+                turn.put_back(task)
+                return None
             if not standing.reason:
                 turn.active[task] = standing.attempt
                 return TaskAttempt(entry.number, task, standing.attempt)
@@ -290,16 +334,19 @@ class Plan:
         if not turn.is_open:
             turn.is_open = True
             jobs = self._open.setdefault(turn.kind, [])
-            heapq.heappush(jobs, (-turn.entry.job.priority, turn.entry.number))
+            heapq.heappush(jobs, turn.place)
 
     def _kind_of(self, job: Job) -> str:
         kind = repr((sorted(job.request.items()), job.timeout))
         return kind if kind in self._open or len(self._open) < _KINDS else ""
 
     def _forget(self, turn: _Turn) -> None:
+        del self._jobs[turn.entry.number]
+        self._forget_dependencies(turn)
+
+    def _forget_dependencies(self, turn: _Turn) -> None:
         number = turn.entry.number
-        del self._jobs[number]
-        for dependency in turn.entry.job.after:
+        for dependency in turn.job.after:
             for other in dependency.jobs:
                 for waiting in (
                     self._dependents, self._until_begun, self._by_task, self._of_one,
@@ -315,6 +362,7 @@ class _Turn:
 
     Attributes:
         entry: the job in the book.
+        job: the job as the plan has taken it up.
         kind: of its request.
         active: the tasks that were handed to the scheduler, or run, with their attempts.
         is_open: True while it is among the open jobs of the plan.
@@ -323,6 +371,7 @@ class _Turn:
 
     def __init__(self, entry: Entry, kind: str) -> None:
         self.entry = entry
+        self.job = entry.job
         self.kind = kind
         self.active = {task: len(of) for task, of in entry.runs.items() if not of[-1].how}
         self.is_open = False
@@ -332,6 +381,11 @@ class _Turn:
         self._fresh = (task for task in entry.task_numbers() if task not in entry.runs)
         self._parked: dict[int | None, None] = {}
         self.look_again()
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its place among open jobs: the smallest one is first."""
+        return -self.job.priority, self.entry.number
 
     @property
     def is_mixed(self) -> bool:

@@ -19,7 +19,7 @@ _COUNT = frozenset({"command", "pattern", "every"})
 _JOB = "state it in [script], or in [worker.res]"
 _OF_WORKERS = {
     **dict.fromkeys(("Cores", "Memory", "WTime"), _JOB),
-    **dict.fromkeys(("GPUs", "Token", "Capacity", "Node"), "state it in [worker.res]"),
+    **dict.fromkeys(("GPUs", "Token", "Host", "Capacity", "Node"), "state it in [worker.res]"),
 }
 
 

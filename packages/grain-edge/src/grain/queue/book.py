@@ -132,7 +132,7 @@ class Entry:
 
     Attributes:
         number: its number.
-        job: without script, environment and command.
+        job: without script, environment and command; with what wishes for all of it have replaced.
         runs: all attempts of each task that has begun, from 1 without gaps; the task of a job that
             is not an array is None.
         wishes: those for it, in their order.
@@ -192,6 +192,13 @@ class Entry:
         else:
             yield from task_numbers(self.job.array)
 
+    def job_of(self, task: int | None) -> Job:
+        """Return the job as it is for a task, which may have a time limit of its own."""
+        timeout = self.asked(task).timeout if self.wishes else None
+        if timeout is None or timeout == self.job.timeout:
+            return self.job
+        return msgspec.structs.replace(self.job, timeout=timeout)
+
     def asked(self, task: int | None) -> Asked:
         """Return what was asked of a task."""
         if self._sorted < len(self.wishes):
@@ -235,10 +242,16 @@ class Entry:
         if wish.what == "again":  # others leave the state of a task as it is
             before = {task: self.standing(task, 0.0).state for task in self.runs}
         self.wishes.append(wish)
+        self.update(wish)
         for task, state in before.items():
             after = self.standing(task, 0.0).state
             if after != state:
                 self.counts = self.counts.moved(state, after)
+
+    def update(self, wish: Wish) -> None:
+        """Replace the properties of the job that a wish for all of it replaces."""
+        if wish.update is not None and not wish.tasks:
+            self.job = wish.update.applied(self.job)
 
     def standing(
         self,
@@ -521,6 +534,7 @@ class Book:
         for wish in view.wishes:
             for entry in self._entries_of(wish):
                 entry.wishes.append(wish)  # the counts are those after it
+                entry.update(wish)
         self._open = {number for number, entry in self.entries.items() if not entry.is_final}
 
     def _read_jobs(self) -> None:

@@ -43,6 +43,8 @@ from grain.queue.sequence import BUCKET, Buckets, Pack, Sequence, read_pack
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from grain.queue.records import Dependency
+
 DEFAULT = "queue"
 """The name of the queue that commands use by default."""
 
@@ -265,9 +267,7 @@ class Queue:
             NotSynced: it was submitted, but may be lost if the host crashes now.
         """
         # Only jobs that have a number already: so none can wait for each other in a circle.
-        for dependency in job.after:
-            for number in dependency.jobs:
-                self._check_dependency(number, dependency.task)
+        self._check_dependencies(job.after)
         blobs: list[bytes] = []
         try:
             if job.script and not _is_inline(script := _script(job)):
@@ -298,6 +298,11 @@ class Queue:
                 except CannotWrite as error:
                     raise NotSynced(str(error), error.errno, f"jobs/{number}") from error
         return number
+
+    def _check_dependencies(self, after: Iterable[Dependency]) -> None:
+        for dependency in after:
+            for number in dependency.jobs:
+                self._check_dependency(number, dependency.task)
 
     def _check_dependency(self, number: int, task: int | None) -> None:
         if number < 1 or not self.jobs.has(number):
@@ -501,6 +506,8 @@ class Queue:
 
         Raises:
             NoSuchJob: there is none of its jobs, as far as can be seen.
+            BadInput: ``"update"`` has a job wait for one that there is not, or that was submitted
+                after it.
             Settled: ``"again"`` for a job that ended so long ago that it is packed, or soon will
                 be; submit it as a new one.
             CannotWrite: nothing was asked.
@@ -513,6 +520,12 @@ class Queue:
             wish,
             jobs=tuple((first, min(end, last)) for first, end in wish.jobs if first <= last),
         )
+        after = wish.update.after if wish.update is not None else None
+        if after:
+            newest = max(number for dependency in after for number in dependency.jobs)
+            if newest >= (least := min(first for first, _ in wish.jobs)):
+                raise BadInput(f"job {least} cannot wait for job {newest}, which is not before it")
+            self._check_dependencies(after)
         # Those that are packed, or may be packed at any moment, are read by no dispatcher any more.
         if wish.what == "again":
             self._check_settled(wish)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -12,8 +13,13 @@ from grain.eventlog.usage import Usage
 VERSION = 1
 """The version of the format; a folder of another one is refused."""
 
+_LEAST = 60.0  # seconds that a job without a time limit has before its deadline, as in Slurm
+
 UNREADABLE = (msgspec.MsgspecError, ValueError)
 """The errors of a file that this Grain cannot decode; ValueError: of text that is not UTF-8."""
+
+DEADLINE = "--deadline"
+"""The name in which a task is cancelled that could not end in time any more."""
 
 KILL = "kill-on-invalid-dep"
 """The option of a job that is cancelled if what it waits for can never be."""
@@ -125,6 +131,8 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         after: all must hold before a task of it begins.
         after_any: True if one of `after` is enough.
         not_before: Unix seconds before which it does not begin; 0 for none.
+        deadline: Unix seconds by which it ends; it is cancelled if its time limit is longer than
+            what is left, and a job without one gets what is left as its limit. 0 for none.
         held: True if it is submitted on hold.
         retries: how often a task that failed runs again.
         halt: the number of failed tasks after which the others are cancelled; 0 for any number.
@@ -167,6 +175,7 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     after: tuple[Dependency, ...] = ()
     after_any: bool = False
     not_before: float = 0.0
+    deadline: float = 0.0
     held: bool = False
     retries: int = 0
     halt: int = 0
@@ -184,6 +193,11 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     def first_choice(self) -> dict[str, object]:
         """The resources that it asks for on each node; of alternatives those of the first one."""
         return first_choice(self.request)[1]
+
+    @property
+    def latest_begin(self) -> float:
+        """Unix seconds from which on it may not begin, as it could not end in time."""
+        return self.deadline - (self.timeout or _LEAST) if self.deadline else math.inf
 
     @property
     def nodes(self) -> int:
@@ -234,12 +248,36 @@ class TaskInput(NamedTuple):
         return cls(entry, tuple(values), tuple(command))
 
 
+class JobUpdate(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The properties of a job that a wish replaces; None leaves one as it is.
+
+    Attributes:
+        timeout, priority, after: as of `Job`. A task that runs only takes a shorter limit.
+        after_any: as of `Job`, with `after`.
+    """
+
+    timeout: float | None = None
+    priority: int | None = None
+    after: tuple[Dependency, ...] | None = None
+    after_any: bool = False
+
+    def applied(self, job: Job) -> Job:
+        """Return a job with these properties."""
+        return msgspec.structs.replace(
+            job,
+            timeout=job.timeout if self.timeout is None else self.timeout,
+            priority=job.priority if self.priority is None else self.priority,
+            after=job.after if self.after is None else self.after,
+            after_any=job.after_any if self.after is None else self.after_any,
+        )
+
+
 class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A request by a user for jobs that are in the queue.
 
     Attributes:
         what: ``"hold"``, ``"release"``, ``"cancel"``; ``"again"``: run again what has ended, or
-            only what has failed (`only_failed`), and end what runs; ``"signal"``.
+            only what has failed (`only_failed`), and end what runs; ``"signal"``; ``"update"``.
         jobs: first and last number of each range of jobs.
         tasks: ranges of tasks of the one job; empty for all.
         attempt: of ``"again"``: the attempt that may be made, so one more than the last; a task
@@ -251,9 +289,10 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         signal_to: which processes get it.
         step: the number of the step that gets it, and no other process; None for the job. SIGKILL
             ends a step as a cancellation does.
+        update: of ``"update"``: the new properties; for some tasks of an array only a time limit.
     """
 
-    what: Literal["hold", "release", "cancel", "again", "signal"]
+    what: Literal["hold", "release", "cancel", "again", "signal", "update"]
     jobs: tuple[tuple[int, int], ...]
     tasks: tuple[tuple[int, int], ...] = ()
     attempt: int = 0
@@ -264,6 +303,7 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     signal: int = 0
     signal_to: Receivers = "steps"
     step: int | None = None
+    update: JobUpdate | None = None
 
     def concerns(self, number: int, task: int | None) -> bool:
         """Return True if it is for a task of a job.
@@ -288,6 +328,15 @@ class Wish(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return self.concerns(number, task) and (
             self.what == "cancel" or (self.what == "again" and attempt < self.attempt)
         )
+
+    def recalls(self, number: int, task: int | None) -> bool:
+        """Return True if a task that was handed out, and has not begun, may not begin as it is.
+
+        Args:
+            number: the job's.
+            task: that of the task; None if the job is not an array.
+        """
+        return self.what in ("hold", "update") and self.concerns(number, task)
 
 
 class ProcessRecord(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):

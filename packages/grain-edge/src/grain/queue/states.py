@@ -129,12 +129,14 @@ class Asked(NamedTuple):
         cancelled: the wish that cancels it; None if there is none that holds.
         granted: the last attempt that a user has asked for; 0 for none.
         only_failed: True if that attempt is only for a task that did not succeed.
+        timeout: its time limit in seconds, 0 for none; None for that with which it was submitted.
     """
 
     held: bool = False
     cancelled: Wish | None = None
     granted: int = 0
     only_failed: bool = False
+    timeout: float | None = None
 
 
 def run_of(attempt: int, begun: Begun, ended: Ended | None) -> Run:
@@ -179,6 +181,7 @@ def asked_of(job: Job, number: int, task: int | None, wishes: Iterable[Wish]) ->
         wishes: all, or at least those for the job, in the order of their numbers.
     """
     held, cancelled, granted, only_failed = job.held, None, 0, False
+    timeout: float | None = None
     for wish in wishes:
         if not wish.concerns(number, task):
             continue
@@ -194,9 +197,11 @@ def asked_of(job: Job, number: int, task: int | None, wishes: Iterable[Wish]) ->
                 cancelled = None
                 if wish.attempt > granted:
                     granted, only_failed = wish.attempt, wish.only_failed
+            case "update" if wish.update is not None and wish.update.timeout is not None:
+                timeout = wish.update.timeout
             case _:
                 pass
-    return Asked(held, cancelled, granted, only_failed)
+    return Asked(held, cancelled, granted, only_failed, timeout)
 
 
 def outcome(run: Run) -> State:
@@ -253,7 +258,9 @@ def next_attempt(job: Job, runs: Sequence[Run], asked: Asked) -> int:
             or sum(1 for _ in at_once) >= MOST_RETURNED
             or sum(1 for _ in soft) >= SOFT_STOPS
         )
-        return following if job.requeue and not stays else 0
+        # Before its program began, as it was held or updated: that is not a second run.
+        never_ran = last.how == "returned" and not last.elapsed
+        return following if (job.requeue or never_ran) and not stays else 0
     # Nothing to retry: a user has ended it, or it is done.
     if outcome(last) in ("COMPLETED", "CANCELLED"):
         return 0

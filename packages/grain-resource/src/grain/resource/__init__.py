@@ -15,8 +15,8 @@ Map:
 - ``identities``: ``Cores`` and ``GPUs``, asked for by number, allocated by identity; ``Identities``
   for kinds like these
 - ``topology``: which ids are near each other, and the choice among those that are free
-- ``amounts``: ``Memory``, ``Capacity``, ``Licences`` and ``Token``, which have no identities;
-  ``Node``
+- ``amounts``: ``Memory``, ``Capacity``, ``Licences``, ``Token`` and ``Host``, which have no
+  identities; ``Node``
 - ``programs/``: the facts of an allocation that its programs get: variables, and CPUs
 - ``walltime``: ``WTime``, and the limits of a group from its first runs
 - ``supply``: ``Supply``, the account of one worker: what it has, and what of it is free
@@ -29,6 +29,7 @@ Map:
 from grain.resource.amounts import LAST_ATTEMPT as LAST_ATTEMPT
 from grain.resource.amounts import ONE_INSTANCE as ONE_INSTANCE
 from grain.resource.amounts import Capacity as Capacity
+from grain.resource.amounts import Host as Host
 from grain.resource.amounts import Licences as Licences
 from grain.resource.amounts import Memory as Memory
 from grain.resource.amounts import Node as Node

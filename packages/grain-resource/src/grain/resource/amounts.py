@@ -1,4 +1,7 @@
-"""Kinds without identities: memory, the number of tasks that a worker takes, licences, and tags."""
+"""Kinds without identities: memory, the number of tasks that a worker takes, licences, and labels.
+
+The labels are tags and hosts, of which nothing is used up.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from grain.resource.base import Resource, with_usage
 from grain.resource.identities import Cores
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typing_extensions import Self
 
 
@@ -439,7 +444,22 @@ def _by_name(word: str) -> dict[str, int]:
     return {name: int(count) if colon else 1}
 
 
-class Token(Resource):
+class _Label(Resource):
+    """A property of a worker, of which nothing is used up."""
+
+    __slots__ = ()
+
+    def _alloc(self, res: Self) -> Self:
+        return res
+
+    def _dealloc(self, res: Self) -> None:
+        pass
+
+    def _stat(self) -> tuple[int, int]:
+        return (1, 1)
+
+
+class Token(_Label):
     """A tag: a task that carries one runs only on a worker with exactly that one.
 
     Any number of tasks may carry it at once, and a worker with a token also takes tasks without.
@@ -466,20 +486,59 @@ class Token(Resource):
     def _request(self, res: Self) -> bool:
         return res.token == self.token
 
-    def _alloc(self, res: Self) -> Self:
-        return res
-
-    def _dealloc(self, res: Self) -> None:
-        pass
-
     def _repr(self) -> str:
         return f"Token({self.token!r})"
 
-    def _stat(self) -> tuple[int, int]:
-        return (1, 1)
-
     def _data(self) -> str:
         return self.token
+
+
+class Host(_Label):
+    """The host of a worker: a task that names hosts runs only on one of them.
+
+    A worker offers its own, without a domain. As the scheduler treats workers alike that offer the
+    same, each host is then looked at by itself.
+
+    Args:
+        names: one of these hosts; empty for any host but `exclude`.
+        exclude: none of these.
+
+    Attributes:
+        names: the hosts.
+        exclude: the hosts that it does not take.
+
+    Raises:
+        TypeError: a name is not a str.
+        ValueError: it names no host, or `names` and `exclude` both do.
+    """
+
+    __slots__ = ("exclude", "names")
+    _kind = "Host"
+    _exports = ()
+
+    def __init__(self, names: str | Sequence[str] = (), exclude: str | Sequence[str] = ()) -> None:
+        self.names = (names,) if isinstance(names, str) else tuple(names)
+        self.exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+        given = (*self.names, *self.exclude)
+        if not all(isinstance(name, str) for name in given):
+            raise TypeError(f"Host({names!r}, {exclude!r}): the name of a host is a str")
+        if not all(given) or bool(self.names) == bool(self.exclude):
+            raise ValueError("write Host('n1'), Host(['n1', 'n2']) or Host(exclude=['n3'])")
+
+    def _request(self, res: Self) -> bool:
+        if len(self.names) != 1:
+            return False  # no worker is on several
+        return self.names[0] in res.names or bool(res.exclude and self.names[0] not in res.exclude)
+
+    def _repr(self) -> str:
+        names = self.names or self.exclude
+        shown = repr(names[0]) if len(names) == 1 else repr(list(names))
+        return f"Host({shown})" if self.names else f"Host(exclude={shown})"
+
+    def _data(self) -> str | list[str] | dict[str, list[str]]:
+        if self.exclude:
+            return {"exclude": list(self.exclude)}
+        return self.names[0] if len(self.names) == 1 else list(self.names)
 
 
 @with_usage(lambda _: "Node(N=4, M=8), with the memory in GB, or Node() for a whole worker")

@@ -7,6 +7,7 @@
     WTime   The time until the job's end, if the batch system states it.
     GPUs    The GPUs that the variables of their vendor let this process see (`grain.resource`), or
             the ones granted by Slurm. Without a batch system, all of NVIDIA's.
+    Host    The name of the host, without its domain. It is offered only where that is asked for.
 
 Sources: sched_getaffinity(2) and cpuset(7); cgroups(7); sbatch(1), "Output environment variables";
 pbs_ijob and qsub(1B) for NCPUS and PBS_NODEFILE; Torque's qsub for PBS_NUM_PPN and PBS_WALLTIME;
@@ -216,6 +217,8 @@ def _detect(
         case "Memory":
             size = memory_bytes(info)
             return None if size is None else _within(size / 1e9, bounds)
+        case "Host":
+            return info.hostname.partition(".")[0] or None
         case "WTime":
             seconds = time_left(info)
             return None if seconds is None else {"T": _within(seconds, bounds), "countdown": True}

@@ -349,16 +349,22 @@ async def run_program_call(
     timeout: float | None,  # noqa: ASYNC109 (it bounds the program, not the waiting)
     *,
     check: bool,
+    scope: trio.CancelScope | None = None,
 ) -> Completed:
-    """Run the program of a call to its end; arguments and errors as of `run_external`."""
-    if timeout is None:
-        return call.completed(await call.run(), check)
-    with trio.move_on_after(timeout):
+    """Run the program of a call to its end; arguments and errors as of `run_external`.
+
+    Args:
+        scope: gets the time limit as its deadline, which may come forward meanwhile.
+    """
+    began, scope = trio.current_time(), scope or trio.CancelScope()
+    if timeout is not None:
+        scope.deadline = began + timeout
+    with scope:
         return call.completed(await call.run(), check)
     late = call.cancelled_result
     if late is not None and isinstance(late.report, ProgramExit) and late.report.by_itself:
         return call.completed(late, check)  # only what it left behind took so long
-    raise call.timed_out(f"ended after its time limit of {timeout:g} s")
+    raise call.timed_out(f"ended after its time limit of {scope.deadline - began:g} s")
 
 
 async def run_warned(
@@ -367,8 +373,9 @@ async def run_warned(
     warning: EarlyWarning,
     *,
     check: bool,
+    scope: trio.CancelScope | None = None,
 ) -> Completed:
-    """Run the program of a call to its end, and warn it before; errors as of `run_external`."""
+    """Run the program of a call to its end, and warn it before; as `run_program_call`."""
     try:
         await warning.prepare()
     except UnusableWarning as error:
@@ -387,7 +394,7 @@ async def run_warned(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
             try:
-                ended = await run_program_call(call, timeout, check=check)
+                ended = await run_program_call(call, timeout, check=check, scope=scope)
             except ExternalError as error:
                 ended = error
             nursery.cancel_scope.cancel()

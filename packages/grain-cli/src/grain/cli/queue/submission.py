@@ -55,6 +55,7 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[Dependency, ...] | None = None
     after_any: bool | None = None
     not_before: float | None = None
+    deadline: float | None = None
     held: bool | None = None
     priority: int | None = None
     retries: int | None = None

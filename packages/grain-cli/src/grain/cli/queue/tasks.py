@@ -24,7 +24,7 @@ class TaskRow:
         self, entry: Entry, task: int | None, standing: Standing, now: float, never: str = ""
     ) -> None:
         self.entry = entry
-        self.job = entry.job
+        self.job = entry.job_of(task)
         self.number = entry.number
         self.task = task
         self.standing = standing

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 WORTH = 600.0
 """Seconds of work for which a worker is worth it, while it is unknown how fast workers come."""
 
+OF_EACH = frozenset({"Host"})
+"""The kinds that the workers of a shape do not have in common, and of which nothing is used up."""
+
 CHARGE_OF_GPU = 16.0
 """The charge of a GPU where none is configured, in cores."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from grain.cli.scaling.model import TaskClass, WorkerShape, without
+from grain.cli.scaling.model import OF_EACH, TaskClass, WorkerShape, without
 from grain.resource import Capacity, Cores, GPUs, Memory, Supply
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Room:
     """The free part of one worker.
 
     Of a kind whose amount is not known, or that has no class here, it is taken to have enough for
-    one task.
+    one task; and for all tasks, if nothing of the kind is used up.
 
     Args:
         free: what is free, without time.
@@ -65,14 +65,15 @@ class Room:
             return 0
         blind = one.opaque | (self._unknown & frozenset(one.space.parts()))
         space = without(one.space, blind) if blind else one.space
+        counted = blind - OF_EACH
         if self._supply is None:  # most rooms are never asked
             self._supply = Supply(self._free)
         count = 0
-        while count < min(most, MOST) and (self._blind or not blind):
+        while count < min(most, MOST) and (self._blind or not counted):
             if not self._supply.free.request(space):
                 break
             self._supply.alloc(space)
-            self._blind = self._blind and not blind
+            self._blind = self._blind and not counted
             count += 1
         self.taken += count
         return count
@@ -107,7 +108,7 @@ def fill(rooms: Sequence[Room], one: TaskClass, left: int) -> int:
 
 def share(one: TaskClass, shape: WorkerShape, fit: int) -> float:
     """Return the largest part of a worker that a task takes of any kind."""
-    if (one.opaque | shape.unknown) & frozenset(one.space.parts()):
+    if (one.opaque | shape.unknown) & frozenset(one.space.parts()) - OF_EACH:
         return 1.0
     parts = []
     for kind in _MEASURED:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch import WAITING, JobPhase
 from grain.cli.scaling.model import (
+    OF_EACH,
     WORTH,
     CancelJob,
     CurrentWorker,
     Decision,
     DrainWorker,
     SubmitJobs,
+    without,
 )
 from grain.cli.scaling.patience import Patience
 from grain.cli.scaling.plan import AskedFor, Impossible, Planning, WorkerPlan, horizon
@@ -141,8 +143,8 @@ class _Sort:
         seconds = self.shape.seconds
         self.shape = replace(
             self.shape,
-            total=worker.total,
-            unknown=frozenset(),
+            total=without(worker.total, OF_EACH),
+            unknown=self.shape.unknown & OF_EACH,
             interpreter=worker.interpreter,
             seconds=worker.left if seconds == math.inf else seconds,
         )

@@ -25,7 +25,8 @@ _ELSEWHERE = {
     "sshare": ("sinfo", "sshare"),
     "salloc": ("srun", "salloc"),
     "seff": ("sacct", "seff"),
-    **dict.fromkeys(("sstat", "sattach", "sbcast", "sprio", "sreport"), ("sinfo", "unsupported")),
+    "sstat": ("sacct", "sstat"),
+    **dict.fromkeys(("sattach", "sbcast", "sprio", "sreport"), ("sinfo", "unsupported")),
 }
 _OF_BAD_USE = {"sbatch": 255, "srun": 255, "salloc": 255}
 

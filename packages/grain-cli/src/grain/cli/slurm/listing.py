@@ -63,12 +63,20 @@ class Listing(NamedTuple):
 
     def steps(self, facts: SlurmTask) -> list[SlurmStep]:
         """Return what srun has started in the last attempt of a task, by the numbers."""
-        from grain.queue.notes.steps import steps_of
+        return self.all_steps(facts)[1:]
+
+    def all_steps(self, facts: SlurmTask) -> list[SlurmStep]:
+        """Return the script of the last attempt of a task, and what srun has started in it."""
+        from grain.queue.notes.steps import SCRIPT, steps_of
 
         if facts.run is None or self.book is None:
             return []
         noted = steps_of(self.book.queue, facts.number, facts.task, facts.run.attempt)
-        return [SlurmStep.of_srun(facts, one) for one in noted]
+        script = next((one for one in noted if one.step == SCRIPT), None)
+        return [
+            SlurmStep.of_script(facts, facts.run, script),
+            *(SlurmStep.of_srun(facts, one) for one in noted if one.step != SCRIPT),
+        ]
 
     def running_steps(self, tasks: Iterable[SlurmTask], wanted: Sequence[Meant]) -> list[SlurmStep]:
         """Return the steps that run, of tasks, the script last.
@@ -80,7 +88,8 @@ class Listing(NamedTuple):
             step
             for facts in tasks
             if facts.run is not None and facts.state in OPEN
-            for step in (*self.steps(facts), SlurmStep.of_script(facts, facts.run))
+            for script, *steps in [self.all_steps(facts)]
+            for step in (*steps, script)
             if not step.ended and (not wanted or any(step.is_meant(one) for one in wanted))
         ]
 

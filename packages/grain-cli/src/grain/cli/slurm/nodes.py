@@ -104,12 +104,12 @@ def check_offered(job: Job, here: Here) -> None:
     """Refuse a job that asks for what the configuration does not describe.
 
     Raises:
-        JobRefused: it asks for licences or a feature that nothing has, or for whole workers, of
-            which some may be too small.
+        JobRefused: it asks for licences or a feature that nothing has, for hosts where no worker
+            tells its own, or for whole workers, of which some may be too small.
     """
     asked = job.first_choice
     least = int(job.options.get(EXCLUSIVE, "1"))
-    if "Licences" not in asked and "Token" not in asked and least == 1:
+    if not asked.keys() & {"Licences", "Token", "Host"} and least == 1:
         return
     from grain.config import ConfigError, load
 
@@ -132,6 +132,12 @@ def check_offered(job: Job, here: Here) -> None:
         raise JobRefused(
             "Invalid feature specification",
             f'no worker of {where} has Token = "{feature}" under [worker.res], or in a [[shape]]',
+        )
+    if "Host" in asked and not any("Host" in one for one in workers):
+        raise JobRefused(
+            "Invalid node name specified",
+            f'workers of {where} do not offer their hosts: write Host = "auto" under [worker.res], '
+            "or in the res of a [[shape]]",
         )
     scripts: list[Script] = [*config.shape] or [config.worker.script]
     too_small = [one.cores for one in scripts if one.cores is not None and one.cores < least]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from grain.cli.slurm.here import Here
     from grain.queue.book import Book, Entry
+    from grain.queue.records import Dependency
 
 T = TypeVar("T")
 
@@ -147,6 +148,20 @@ def revive_dispatcher(queue: Queue) -> None:
             from grain.cli.jobs import dispatcher
 
             dispatcher.revive_dispatcher(queue, None)
+
+
+def after_namesakes(book: Book, name: str, number: int) -> tuple[Dependency, ...]:
+    """Return the wait of a job for all earlier ones of its name that have not ended.
+
+    Args:
+        book: the queue.
+        name: the job's.
+        number: the job's, or the next one.
+    """
+    from grain.queue.records import Dependency
+
+    earlier = [one for one in book.open_entries() if one.number < number and one.job.name == name]
+    return (Dependency(jobs=tuple(one.number for one in earlier), until="any"),) * bool(earlier)
 
 
 class NeverBegins(CommandFailed):

@@ -1,4 +1,7 @@
-"""``sacct``: list jobs of the last 30 days, with how they ended; ``seff``: what one has used."""
+"""``sacct``: list jobs of the last 30 days, with how they ended.
+
+``seff`` tells what one has used, and ``sstat`` what steps use that run.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from grain.cli.slurm.listing import Listing
 from grain.cli.slurm.reading import patiently, read_book
 from grain.cli.slurm_words import accounts
 from grain.cli.slurm_words.facts import SlurmStep, is_chosen
-from grain.cli.slurm_words.grammar import options, parse
+from grain.cli.slurm_words.grammar import BadUse, options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.states import states_named
 from grain.cli.slurm_words.values import begin_time
@@ -21,6 +24,7 @@ from grain.cli.slurm_words.values import begin_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from grain.cli.columns import Column
     from grain.cli.slurm.here import Here
     from grain.cli.slurm_words.facts import SlurmTask
     from grain.cli.slurm_words.grammar import Parsed
@@ -42,6 +46,16 @@ Usage: sacct [OPTIONS]
 Lists jobs in the queue of Grain, also those that ended within 30 days, as sacct of Slurm does. Its
 options are those of sacct(1). `grain history` and `grain report` show more.
 """
+_SSTAT = options("""
+    allsteps,a helpformat,e format,o= fields= help,h jobs,j= noconvert noheader,n parsable,p
+    parsable2,P pidformat,i usage verbose,v version,V
+""")
+_SSTAT_USAGE = """\
+Usage: sstat [OPTIONS] -j JOB[.STEP]
+
+Shows what steps that run have used so far, as sstat of Slurm does. Grain looks each half a minute,
+and more rarely at what runs for long.
+"""
 _PACKED_AFTER = 86400.0  # seconds; nothing that ended later is packed
 
 
@@ -62,14 +76,11 @@ def sacct(words: list[str], here: Here) -> SlurmAnswer:
     for name in _UNSUPPORTED:
         if parsed.has(name):
             raise CommandFailed(f"sacct: error: (Grain) --{name} is not supported")
-    separator = ""
-    if parsed.has("parsable") or parsed.has("parsable2"):
-        separator = parsed.last("delimiter", "|")
+    separator = _separator(parsed)
     columns = accounts.columns(
         _format(parsed, here), separator=separator, units=parsed.last("units")
     )
-    if separator and not (parsed.has("parsable") and not parsed.has("parsable2")):
-        columns[-1:] = [replace(one, after="") for one in columns[-1:]]
+    columns = _ended(columns, parsed)
     now = time.time()
     first = _time(parsed, "starttime", now)
     last = _time(parsed, "endtime", now)
@@ -112,6 +123,20 @@ def sacct(words: list[str], here: Here) -> SlurmAnswer:
         "".join(f"{line}\n" for line in text),
         "\n".join(f"sacct: (Grain) {sentence}" for sentence in (book.damaged if book else ())),
     )
+
+
+def _separator(parsed: Parsed) -> str:
+    """Return what stands between fields; "" for a table."""
+    if parsed.has("parsable") or parsed.has("parsable2"):
+        return parsed.last("delimiter", "|")
+    return ""
+
+
+def _ended(columns: list[Column[accounts.Line]], parsed: Parsed) -> list[Column[accounts.Line]]:
+    """Return columns of which the last one has nothing behind it, if that is asked for."""
+    if not parsed.has("parsable2"):
+        return columns
+    return [*columns[:-1], *(replace(one, after="") for one in columns[-1:])]
 
 
 def _format(parsed: Parsed, here: Here) -> str:
@@ -193,6 +218,73 @@ def _is_meant(meant: Meant, line: accounts.Line) -> bool:
     if isinstance(line, SlurmStep):
         return line.is_meant(meant)
     return meant.has(line.number, line.task) and not meant.step
+
+
+def sstat(words: list[str], here: Here) -> SlurmAnswer:
+    """Answer ``sstat``; as of Slurm, it succeeds for what does not run, and says so.
+
+    Raises:
+        BadUse: its words make no sense.
+        CommandFailed: it names no job, or the queue cannot be read.
+    """
+    parsed = parse("sstat", words, _SSTAT)
+    if parsed.has("version"):
+        return SlurmAnswer(f"slurm {VERSION}\n")
+    if parsed.has("help") or parsed.has("usage"):
+        return SlurmAnswer(_SSTAT_USAGE)
+    if parsed.has("helpformat"):
+        return SlurmAnswer(accounts.help_text(accounts.OF_STEPS))
+    if parsed.has("pidformat"):
+        raise CommandFailed("sstat: error: (Grain) --pidformat is not supported")
+    named = split_words(",".join([*parsed.all("jobs"), *parsed.rest]))
+    if not named:
+        raise CommandFailed("sstat: error: You didn't give me any jobs to stat.")
+    separator = _separator(parsed)
+    form = ",".join([*parsed.all("format"), *parsed.all("fields")]) or accounts.USED
+    units = "B" if parsed.has("noconvert") else ""
+    try:
+        columns = _ended(
+            accounts.columns(form, separator=separator, units=units, known=accounts.OF_STEPS),
+            parsed,
+        )
+    except BadUse as error:
+        raise BadUse(f"sstat: error: {error}") from None
+    listing = Listing.of(read_book(here, "sstat: error"), here)
+    steps: list[SlurmStep] = []
+    errors = []
+    for word in named:
+        found, none = _running(listing, word, every=parsed.has("allsteps"))
+        steps += found
+        errors += [f"sstat: error: {none}"] * bool(none)
+    text = fields(columns, steps, heads=not parsed.has("noheader"), rule=not separator)
+    return SlurmAnswer("".join(f"{line}\n" for line in text), "\n".join(errors))
+
+
+def _running(listing: Listing, word: str, *, every: bool) -> tuple[list[SlurmStep], str]:
+    """Return the steps that run and that a word means, and why there are none.
+
+    Args:
+        every: True for all steps of a job, False for the first one of srun.
+
+    Raises:
+        CommandFailed: the word makes no sense.
+    """
+    try:
+        meant = listing.meant(word)
+    except ValueError:
+        raise CommandFailed(f"sstat: fatal: Bad job/step specified: {word}") from None
+    entry = None if listing.book is None else listing.book.entries.get(meant.job)
+    if entry is None:
+        return [], f"couldn't get steps for job {word}"
+    found: list[SlurmStep] = []
+    for facts in listing.tasks([entry], meant.has):
+        running = listing.running_steps([facts], [meant])
+        if not meant.step:
+            # The script is last here, and first in Slurm, which shows it only with all steps.
+            running = [*running[-1:], *running[:-1]] if every else running[:-1][:1]
+        found += running
+    none = f"StepId={word} not found running." if meant.step else f"No steps running for job {word}"
+    return found, "" if found else none
 
 
 def seff(words: list[str], here: Here) -> SlurmAnswer:

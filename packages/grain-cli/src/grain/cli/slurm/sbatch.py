@@ -112,6 +112,11 @@ def _tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
     least = int(cores if isinstance(cores, int | float) else job.options[EXCLUSIVE])
     nodes, coming = find_nodes(here)
     fit = [node for node in nodes if node.cpus >= least]
+    if host := job.first_choice.get("Host"):
+        from grain.resource import Host, from_data
+
+        wanted = from_data({"Host": host})
+        fit = [one for one in fit if Host(one.name.partition(".")[0]).request(wanted)]
     if len(fit) < job.nodes and 0 < coming.cpus < least:
         raise CommandFailed("allocation failure: Requested node configuration is not available")
     free = [node for node in fit if node.cpus - node.busy >= (node.cpus if whole else least)]
@@ -165,12 +170,11 @@ def _after_namesakes(queue: Queue, job: Job) -> Job:
     """Return a job that waits for all earlier ones of its name that have not ended."""
     from msgspec.structs import replace
 
+    from grain.cli.slurm.reading import after_namesakes
     from grain.queue.book import Book
-    from grain.queue.records import Dependency
 
-    entries = Book.read(queue).open_entries()
-    jobs = tuple(one.number for one in entries if one.job.name == job.name)
-    return replace(job, after=(*job.after, *[Dependency(jobs=jobs, until="any")] * bool(jobs)))
+    book = Book.read(queue)
+    return replace(job, after=(*job.after, *after_namesakes(book, job.name, book.next_job)))
 
 
 def around(here: Here) -> SubmittedFrom:

@@ -1,22 +1,23 @@
-"""``scontrol``: show a job, the configuration or names of hosts; hold, release, run again."""
+"""``scontrol``: show jobs, hosts and the configuration; hold, release, run again, update."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.listing import Listing
-from grain.cli.slurm.reading import read_book, takes_jobs, wake_dispatcher
+from grain.cli.slurm.reading import after_namesakes, read_book, takes_jobs, wake_dispatcher
 from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.records import config_text, job_record, step_record
 from grain.cli.slurm_words.states import OPEN
-from grain.cli.slurm_words.values import hosts
-from grain.queue.errors import QueueError, Settled
-from grain.queue.records import Wish
+from grain.cli.slurm_words.values import MOST_NICE, dependencies, hosts, nice_value, time_limit
+from grain.queue.errors import BadInput, QueueError, Settled
+from grain.queue.records import JobUpdate, Wish
 from grain.queue.selectors import number_ranges
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _OPTIONS = options("""
 _USAGE = """\
 Usage: scontrol [OPTIONS] show job [ID] | show config | show hostnames [LIST] | show partition
                           show step [ID] | show node [LIST] | ping | hold IDS | release IDS
-                          requeue IDS
+                          requeue IDS | update JobId=IDS [TimeLimit=T] [Nice=N] [Dependency=D]
 
 Speaks to the queue of Grain, as scontrol of Slurm does to a cluster.
 """
@@ -60,6 +61,15 @@ _NONE = {
     "burstbuffer": "",
 }
 _INVALID = "Invalid job id specified"
+_PROPERTIES = {"jobid": 3, "timelimit": 5, "nice": 2, "dependency": 1}
+# Others that scontrol can update, which there are not here, or which Grain's own commands change.
+_OTHER_ENTITIES = {
+    "nodename": 1, "partitionname": 1, "reservationname": 1, "stepid": 2, "slurmctlddebug": 1,
+}  # fmt: skip
+_NO_ENTITY = (
+    'No valid entity in update command\nInput line must include "NodeName", '
+    '"PartitionName", "Reservation", "JobId", or "SlurmctldDebug"'
+)
 
 
 def scontrol(words: list[str], here: Here) -> SlurmAnswer:
@@ -91,10 +101,8 @@ def scontrol(words: list[str], here: Here) -> SlurmAnswer:
             raise CommandFailed(f"too few arguments for keyword:{word}")
         return _change(keyword, rest, here)
     if keyword == "update":
-        raise CommandFailed(
-            "scontrol: error: (Grain) `scontrol update` is not supported: a job stays as it was "
-            "submitted, so cancel it and submit it again"
-        )
+        found = _update(rest, here)
+        return found._replace(err="") if parsed.has("quiet") else found
     if keyword:
         raise CommandFailed(f"scontrol: error: (Grain) `scontrol {keyword}` is not supported")
     raise CommandFailed(f"invalid keyword: {word}")
@@ -246,6 +254,245 @@ def _meant(listing: Listing, word: str, error: str = "scontrol_print_job error")
         raise CommandFailed(f"{error}: {_INVALID}") from None
 
 
+class _Properties(NamedTuple):
+    """The properties that ``scontrol update`` is to replace; None leaves one as it is.
+
+    Attributes:
+        jobs: the words that name jobs.
+        limit: of time: ``+`` or ``-`` for a change of the one that there is, or "", and seconds.
+        nice: how far jobs are set back.
+        after: dependencies, as users write them.
+    """
+
+    jobs: str
+    limit: tuple[str, float] | None = None
+    nice: int | None = None
+    after: str | None = None
+
+
+def _properties(words: Sequence[str]) -> _Properties:
+    """Return what words as ``JobId=12 TimeLimit=60`` replace.
+
+    Raises:
+        CommandFailed: they make no sense.
+    """
+    if not words:
+        raise CommandFailed("too few arguments for update keyword")
+    given: dict[str, str] = {}
+    rest = list(reversed(words))
+    while rest:
+        word = rest.pop()
+        tag, equals, value = word.partition("=")
+        name = _meant_by(tag, _PROPERTIES)
+        if other := _meant_by(tag, _OTHER_ENTITIES) if not given and not name else "":
+            raise CommandFailed(f"scontrol: error: (Grain) `scontrol update {other}` is not there")
+        if not name and not equals:
+            raise CommandFailed(f"Invalid input: {word}\nRequest aborted")
+        if not name:
+            raise CommandFailed(
+                f"Update of this parameter is not supported: {word}\nRequest aborted"
+            )
+        if not equals and name != "nice":
+            value = rest.pop() if rest else ""
+        if name == "timelimit" and value[:1] in ("+", "-") and "jobid" not in given:
+            raise CommandFailed(
+                "scontrol: error: JobId must precede TimeLimit increment or decrement"
+            )
+        given[name] = value
+    if "jobid" not in given:
+        raise CommandFailed(_NO_ENTITY)
+    if len(given) == 1:
+        raise CommandFailed("No changes specified")
+    return _Properties(
+        given["jobid"],
+        _limit(given["timelimit"]) if "timelimit" in given else None,
+        _nice(given["nice"]) if "nice" in given else None,
+        given.get("dependency"),
+    )
+
+
+def _limit(text: str) -> tuple[str, float]:
+    sign = text[:1] if text[:1] in ("+", "-") else ""
+    try:
+        return sign, time_limit(text.removeprefix(sign))
+    except ValueError:
+        raise CommandFailed("scontrol: error: Invalid TimeLimit value") from None
+
+
+def _nice(text: str) -> int:
+    try:
+        return nice_value(text)
+    except ValueError:
+        raise CommandFailed(
+            f"scontrol: error: Nice value out of range (+/- {MOST_NICE}). Value ignored"
+        ) from None
+
+
+def _update(words: Sequence[str], here: Here) -> SlurmAnswer:
+    """Replace properties of jobs; errors are those of Slurm, one for each job."""
+    asked = _properties(words)
+    listing = Listing.of(read_book(here), here)
+    if asked.limit is not None and asked.limit[0]:
+        asked = asked._replace(limit=("", _moved_limit(asked.jobs, *asked.limit, listing)))
+    errors: list[str] = []
+    for word in split_words(asked.jobs):
+        try:
+            one = listing.meant(word)
+        except ValueError:
+            errors.append(f"{_INVALID} for job {word}")
+            continue
+        entry = None if listing.book is None else listing.book.entries.get(one.job)
+        tasks = [] if entry is None else listing.tasks([entry], one.has)
+        if not tasks or listing.book is None:
+            is_task = entry is not None and bool(one.tasks)
+            errors.append(f"{word}: {_INVALID}" if is_task else f"{_INVALID} for job {word}")
+            continue
+        try:
+            errors += _update_tasks(listing, word, tasks, asked)
+        except (QueueError, OSError) as error:
+            raise CommandFailed(
+                f"scontrol: error: I/O error writing script/environment to file\n"
+                f"scontrol: (Grain) {error}"
+            ) from None
+    if listing.book is not None:
+        wake_dispatcher(listing.book.queue)
+    return SlurmAnswer("", "\n".join(errors), int(bool(errors)))
+
+
+def _moved_limit(jobs: str, sign: str, seconds: float, listing: Listing) -> float:
+    """Return the limit of the one job that is named, longer or shorter by some seconds.
+
+    Raises:
+        CommandFailed: it is not one job, or its limit is not so long.
+    """
+    try:
+        one = listing.meant(jobs)
+    except ValueError:
+        one = None
+    if one is None or len(one.tasks) > 1:
+        raise CommandFailed(f"scontrol: error: Invalid job ID {jobs}")
+    entry = None if listing.book is None else listing.book.entries.get(one.job)
+    if entry is None:
+        raise CommandFailed(
+            f"scontrol: error: Could not load state information for job {jobs}: {_INVALID}"
+        )
+    if entry.job.array is not None and not one.tasks:
+        raise CommandFailed(
+            "scontrol: error: TimeLimit increment/decrement not supported for job arrays"
+        )
+    before = entry.job_of(next(iter(one.tasks), None)).timeout
+    if sign == "-" and before and before < seconds:
+        minutes = f"{seconds // 60:.0f} > {before // 60:.0f}"
+        raise CommandFailed(
+            f"scontrol: error: TimeLimit decrement larger than current time limit ({minutes})"
+        )
+    after = before + seconds if sign == "+" else before - seconds
+    if before and not after:
+        raise CommandFailed("scontrol: error: Invalid TimeLimit value")
+    return after if before else 0.0
+
+
+def _update_tasks(
+    listing: Listing, word: str, tasks: Sequence[SlurmTask], asked: _Properties
+) -> list[str]:
+    """Replace properties of tasks of a job, and return the errors, as Slurm says them.
+
+    Args:
+        word: that names them.
+
+    Raises:
+        grain.queue.errors.QueueError, OSError: nothing was asked, or not all.
+    """
+    book, entry = listing.book, tasks[0].entry
+    assert book is not None  # as it has the tasks
+    limit = None if asked.limit is None else asked.limit[1]
+    update = JobUpdate(priority=None if asked.nice is None else -asked.nice)
+    if asked.after is not None:
+        try:
+            listed = dependencies(asked.after) if asked.after else None
+        except ValueError as error:
+            return [f"Job dependency problem for job {word}", f"scontrol: (Grain) {error}"]
+        after = listed.after if listed else ()
+        if listed and listed.singleton:
+            after = (*after, *after_namesakes(book, entry.job.name, entry.number))
+        update = JobUpdate(
+            priority=update.priority, after=after, after_any=bool(listed and listed.any_of)
+        )
+    problems = {one: _update_problem(one, limit, asked) for one in tasks}
+    errors = _errors(word, problems)
+    good = [one for one, why in problems.items() if not why]
+    if good and update != JobUpdate() and len(tasks) < entry.tasks:
+        return [
+            f"Requested operation not supported on this system for job {word}",
+            f"scontrol: (Grain) Nice and Dependency are of the whole array {entry.number}",
+        ]
+    try:
+        if good and update != JobUpdate():
+            _wish(book, good, listing.here.by, "update", update=update, whole=True)
+        if good and limit is not None:
+            _wish(book, good, listing.here.by, "update", update=JobUpdate(timeout=limit))
+    except BadInput as error:
+        return [f"Job dependency problem for job {word}", f"scontrol: (Grain) {error}"]
+    if errors or not good:
+        return errors
+    # One that has begun meanwhile goes on as it was, if its receipt was made before the wish.
+    book.refresh()
+    again = listing.tasks([entry], lambda _, task: task in {one.task for one in good})
+    began = [one for one in again if one.state != "PENDING"]
+    late = {one.task: one for one in good if one.state == "PENDING"}
+    return _errors(
+        word,
+        {
+            one: _update_problem(one, limit, asked, before=late[one.task].job.timeout)
+            for one in began
+            if one.task in late and one.state in OPEN
+        },
+    )
+
+
+def _update_problem(
+    facts: SlurmTask, limit: float | None, asked: _Properties, *, before: float | None = None
+) -> str:
+    """Return why a task cannot be updated, in Slurm's words; "" if it can.
+
+    Args:
+        limit: its new time limit.
+        before: that with which it runs; None for the one that is known.
+    """
+    if facts.state not in OPEN:
+        return "Job has already finished"
+    if facts.state == "PENDING":
+        return ""
+    if asked.after is not None:
+        return "Job is no longer pending execution"
+    now = facts.job.timeout if before is None else before
+    if limit is not None and (now or math.inf) < (limit or math.inf):
+        return "Access/permission denied"  # as for all but administrators
+    if limit is not None and facts.job.warn and limit != now:
+        return "Requested operation is presently disabled"  # its warning would come too late
+    return ""
+
+
+def _errors(word: str, problems: Mapping[SlurmTask, str]) -> list[str]:
+    """Return the errors of tasks, those of an array together."""
+    by_text: defaultdict[str, list[int]] = defaultdict(list)
+    for facts, why in problems.items():
+        if why and facts.task is None:
+            return [f"{why} for job {word}"]
+        if why and facts.task is not None:
+            by_text[why].append(facts.task)
+    if len(by_text) == 1 and all(problems.values()):
+        return [f"{why} for job {word}" for why in by_text]
+    number = next((one.number for one in problems), 0)
+    return [f"{number}_{_tasks_text(tasks)}: {why}" for why, tasks in by_text.items()]
+
+
+def _tasks_text(tasks: Sequence[int]) -> str:
+    ranges = number_ranges(tasks)
+    text = ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in ranges)
+    return text if len(tasks) == 1 else f"[{text}]"
+
+
 def _change(keyword: str, words: list[str], here: Here) -> SlurmAnswer:
     """Ask something of jobs; errors are those of Slurm, one for each job."""
     listing = Listing.of(read_book(here), here)
@@ -315,11 +562,15 @@ def _wish(
     book: Book,
     tasks: Sequence[SlurmTask],
     by: str,
-    what: Literal["hold", "release", "again"],
+    what: Literal["hold", "release", "again", "update"],
     attempt: int = 0,
+    update: JobUpdate | None = None,
+    *,
+    whole: bool = False,
 ) -> None:
     number, entry = tasks[0].number, tasks[0].entry
-    some = [] if len(tasks) == entry.tasks else [one.task for one in tasks if one.task is not None]
+    whole = whole or len(tasks) == entry.tasks
+    some = [] if whole else [one.task for one in tasks if one.task is not None]
     book.queue.wish(
         Wish(
             what=what,
@@ -328,5 +579,6 @@ def _wish(
             by=by,
             at=time.time(),
             attempt=attempt,
+            update=update,
         )
     )

@@ -36,7 +36,6 @@ _BY_NODE = "%#N %.6D %.9P %6t"
 _LONG_BY_NODE = "%#N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
 _NARROWEST = 9  # columns of these names
 _INSTEAD = {
-    "sstat": "sacct shows what a job has used when it has ended",
     "sattach": "a job writes to files, see scontrol show job",
     "sbcast": "workers share the directories of jobs",
     "sprio": "larger priorities go first, then smaller numbers; squeue -o '%i %Q' shows them",

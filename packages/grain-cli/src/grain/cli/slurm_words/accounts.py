@@ -15,7 +15,7 @@ from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.values import long_span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 Line = SlurmTask | SlurmStep
 """A line of ``sacct``."""
@@ -59,7 +59,20 @@ UserCPU             WCKey               WCKeyID             WorkDir
 """
 """The names of all fields, as ``sacct --helpformat`` prints them."""
 
-_NAMES = tuple(_ALL.split())
+NAMES = tuple(_ALL.split())
+"""The names of all fields of ``sacct``."""
+
+OF_STEPS = tuple(
+    name
+    for name in NAMES
+    if name.startswith(("Ave", "Consumed", "Max", "Min", "ReqCPUFreq", "TRESUsage"))
+    or name in ("JobID", "NodeList", "NTasks")
+)
+"""The names of all fields of ``sstat``."""
+
+USED = "JobID,MaxRSS,MaxRSSNode,AveRSS,AveCPU,NTasks"
+"""The fields that ``sstat`` shows, which are those that are measured."""
+
 _WIDTHS = {
     "JobID": -12, "JobIDRaw": -12, "ExitCode": 8, "DerivedExitCode": 15, "NodeList": 15,
     "Start": 19, "End": 19, "Submit": 19, "Eligible": 19, "AllocNodes": 10, "Reason": 22,
@@ -68,19 +81,22 @@ _WIDTHS = {
 }  # fmt: skip
 
 
-def help_text() -> str:
+def help_text(known: Sequence[str] = NAMES) -> str:
     """Return the names of all fields, as ``sacct --helpformat`` does."""
-    lines = [_NAMES[at : at + 4] for at in range(0, len(_NAMES), 4)]
+    lines = [known[at : at + 4] for at in range(0, len(known), 4)]
     text = "".join(" ".join(f"{name:<19}" for name in line).rstrip() + "\n" for line in lines)
     return text + "\n"
 
 
-def columns(form: str, *, separator: str = "", units: str = "") -> list[Column[Line]]:
+def columns(
+    form: str, *, separator: str = "", units: str = "", known: Sequence[str] = NAMES
+) -> list[Column[Line]]:
     """Return the columns of a format, as ``JobID,State%20``.
 
     Args:
         separator: between fields that have no width; "" for a table.
-        units: a letter, of sizes of memory.
+        units: a letter, of sizes of memory; ``B`` for bytes.
+        known: the names that there are.
 
     Raises:
         BadUse: a name means no field.
@@ -91,10 +107,10 @@ def columns(form: str, *, separator: str = "", units: str = "") -> list[Column[L
             continue
         name, _, width = part.strip().partition("%")
         if name.upper() == "ALL":
-            found += [_column(one, _width(one), units) for one in _NAMES]
+            found += [_column(one, _width(one), units) for one in known]
             continue
-        known = [one for one in _NAMES if one.lower().startswith(name.lower())]
-        exact = [one for one in known if one.lower() == name.lower()] or known
+        begun = [one for one in known if one.lower().startswith(name.lower())]
+        exact = [one for one in begun if one.lower() == name.lower()] or begun
         if not exact or not re.fullmatch(r"-?\d{0,5}", width):
             raise BadUse(f'Invalid field requested: "{name}"')
         given = int(width) if width.strip("-") else _width(exact[0])
@@ -122,8 +138,8 @@ def _column(name: str, width: int, units: str) -> Column[Line]:
 def _memory(gigabytes: float, units: str) -> str:
     """Return the peak of memory, in KB if not said otherwise."""
     peak = gigabytes * 1e9
-    if not peak:
-        return "0"
+    if not peak or units == "B":
+        return f"{peak:.0f}"
     unit = units.upper() or "K"
     size = peak / 1024 ** ("KMGTP".index(unit) + 1) if unit in "KMGTP" else peak / 1024
     return f"{size:.0f}{unit}" if size >= 100 or unit == "K" else f"{size:.2f}{unit}"
@@ -209,6 +225,7 @@ _OF_STEP: dict[str, Callable[[SlurmStep], object]] = {
     "JobID": lambda one: one.full_name,
     "JobIDRaw": lambda one: one.full_name,
     "JobName": lambda one: one.noted.name,
+    "MaxRSSNode": lambda one: one.noted.hosts[0] if one.noted.memory else "",
     "NCPUS": lambda one: one.noted.cpus,
     "NNodes": lambda one: len(one.noted.hosts),
     "NodeList": lambda one: hosts_text(one.noted.hosts),

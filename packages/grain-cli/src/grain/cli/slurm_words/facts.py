@@ -5,6 +5,8 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from grain.cli.queue.tasks import TaskRow
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of
@@ -60,6 +62,12 @@ class SlurmTask(TaskRow):
         cancelled = standing.state == "RUNNING" and entry.asked(task).cancelled is not None
         self.state = state_of(standing, cancelled=cancelled)
         self.reason = reason_of(standing, dispatched=dispatched, block=block)
+        if self.job.deadline and not self.job.timeout and self.run is not None:
+            # It has had the time until then as its limit.
+            left = self.job.deadline - self.run.began
+            self.job = msgspec.structs.replace(self.job, timeout=left)
+            if self.state == "TIMEOUT":
+                self.state, self.reason = "DEADLINE", "DeadLine"
         self.steps: Sequence[SlurmStep] = ()
 
     @property
@@ -285,11 +293,16 @@ class SlurmStep(NamedTuple):
     state: str
 
     @classmethod
-    def of_script(cls, task: SlurmTask, run: Run) -> SlurmStep:
-        """Return the step that is the script of a task, in an attempt that has begun."""
+    def of_script(cls, task: SlurmTask, run: Run, measured: StepRecord | None = None) -> SlurmStep:
+        """Return the step that is the script of a task, in an attempt that has begun.
+
+        Args:
+            measured: what it has used so far, if that was noted.
+        """
+        used = run if measured is None or run.how else measured
         noted = StepRecord(
-            0, "batch", 1, task.cores_each, (task.node,), run.began, task.ended, cpu=run.cpu,
-            memory=run.memory,
+            0, "batch", 1, task.cores_each, (task.node,), run.began, task.ended, cpu=used.cpu,
+            memory=used.memory,
         )  # fmt: skip
         ended = run.how in ("cancelled", "timeout")
         return cls(task, "batch", noted, "0:15" if ended else task.exit_code, task.accounted_state)

@@ -27,6 +27,7 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
     licences = facts.option("licenses")
     comment = facts.option("comment", "")
     start = facts.began or (0.0 if facts.run else job.not_before)
+    deadline = facts.time(job.deadline, "N/A")
     owner = f"Account={facts.option('account')} QOS={facts.option('qos')}"
     owner += f" WCKey={facts.option('wckey')}" if "wckey" in job.options else ""
     # That of a job that ran; sacct has it for its script only.
@@ -42,9 +43,9 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
         f"RunTime={long_span(facts.elapsed)} TimeLimit={limit} TimeMin=N/A",
         f"SubmitTime={facts.time(job.at)} EligibleTime={facts.time(facts.eligible)}",
         f"AccrueTime={facts.time(facts.eligible)}",
-        f"StartTime={facts.time(start)} EndTime={facts.time(end)} Deadline=N/A",
+        f"StartTime={facts.time(start)} EndTime={facts.time(end)} Deadline={deadline}",
         f"Partition={facts.partition} AllocNode:Sid={job.host}:0",
-        "ReqNodeList=(null) ExcNodeList=(null)",
+        f"ReqNodeList={facts.option('nodelist')} ExcNodeList={facts.option('exclude')}",
         f"NodeList={facts.nodelist or '(null)' if facts.state != 'PENDING' else ''}",
         *([f"BatchHost={node}"] * bool(node)),
         f"NumNodes={facts.nodes} {numbers} ReqB:S:C:T=0:0:*:*",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grain.queue.records import DEADLINE
+
 if TYPE_CHECKING:
     from grain.queue.book import Block
     from grain.queue.states import Standing
 
 COMPACT = {
     "PENDING": "PD", "RUNNING": "R", "COMPLETING": "CG", "COMPLETED": "CD", "CANCELLED": "CA",
-    "FAILED": "F", "TIMEOUT": "TO", "OUT_OF_MEMORY": "OOM", "NODE_FAIL": "NF",
+    "FAILED": "F", "TIMEOUT": "TO", "OUT_OF_MEMORY": "OOM", "NODE_FAIL": "NF", "DEADLINE": "DL",
 }  # fmt: skip
 """The states of jobs here, with their short names."""
 
@@ -19,7 +21,7 @@ OPEN = frozenset({"PENDING", "RUNNING", "COMPLETING"})
 
 # Those that there never are here are known, too.
 _OTHERS = {
-    "SUSPENDED": "S", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "DEADLINE": "DL", "CONFIGURING": "CF",
+    "SUSPENDED": "S", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "CONFIGURING": "CF",
     "RESIZING": "RS", "RESV_DEL_HOLD": "RD", "REQUEUED": "RQ", "REQUEUE_FED": "RF",
     "REQUEUE_HOLD": "RH", "REVOKED": "RV", "SIGNALING": "SI", "SPECIAL_EXIT": "SE",
     "STAGE_OUT": "SO", "STOPPED": "ST",
@@ -45,6 +47,7 @@ _ENDS = {
     "TIMEOUT": "TimeLimit",
     "OUT_OF_MEMORY": "OutOfMemory",
     "NODE_FAIL": "NodeDown",
+    "DEADLINE": "DeadLine",
 }
 
 
@@ -57,6 +60,8 @@ def state_of(standing: Standing, *, cancelled: bool) -> str:
     """
     if standing.state == "RUNNING" and cancelled:
         return "COMPLETING"
+    if standing.state == "CANCELLED" and standing.run and standing.run.by == DEADLINE:
+        return "DEADLINE"
     return "NODE_FAIL" if standing.state == "LOST" else standing.state
 
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _SHOWN = (
     "account", "partition", "qos", "comment", "wckey", "dependency", "nice", "gres", "constraint",
-    "licenses",
+    "licenses", "nodelist", "exclude",
 )  # fmt: skip
 # Kept for the variables of the job.
 _TOLD = (
@@ -46,12 +46,8 @@ _REFUSED = {
     "bbf": ("Burst Buffer request invalid", "Grain has no burst buffers"),
     "cluster-constraint": ("Invalid feature specification", "Grain has one cluster"),
     "container": ("Unsupported option", "containers are not started here: do so in the script"),
-    "deadline": ("Requested time limit is invalid (missing or exceeds some limit)",
-                 "--deadline is not supported"),
-    "exclude": ("Invalid node name specified", "jobs cannot choose their nodes"),
     "export-file": ("Unsupported option", "--export-file is not supported: use --export"),
-    "nodefile": ("Invalid node name specified", "jobs cannot choose their nodes"),
-    "nodelist": ("Invalid node name specified", "jobs cannot choose their nodes"),
+    "nodefile": ("Invalid node name specified", "no file of hosts is read: use --nodelist"),
     "reboot": ("Access/permission denied", "nodes are not rebooted"),
     "reservation": ("Requested reservation is invalid", "Grain has no reservations"),
 }  # fmt: skip
@@ -128,6 +124,7 @@ def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOpt
         after=after.after or None if after else None,
         after_any=(after.any_of or None) if after else None,
         not_before=_begin(given, around.now) or None,
+        deadline=_deadline(given, around.now) or None,
         held=hold or None,
         priority=-_nice(given) or None,
         requeue=False if "no-requeue" in given else None,
@@ -268,7 +265,38 @@ def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> di
         request["Licences"] = _licences(given["licenses"])
     if "constraint" in given:
         request["Token"] = _feature(given["constraint"])
+    if "nodelist" in given or "exclude" in given:
+        request["Host"] = _hosts(given, nodes)
     return request
+
+
+def _hosts(given: Mapping[str, str], nodes: int) -> object:
+    """Return the host that is wanted, or those that are not.
+
+    Raises:
+        JobRefused: it is written otherwise, or it asks for several hosts.
+    """
+    named: dict[str, list[str]] = {}
+    for option in ("nodelist", "exclude"):
+        try:
+            found = values.hosts(given.get(option, ""))
+        except BadUse as error:
+            raise JobRefused("Invalid node name specified", str(error)) from None
+        named[option] = [name.partition(".")[0] for name in found]
+        if option in given and not (found and all(re.fullmatch(r"[\w.-]+", one) for one in found)):
+            why = f"--{option}={given[option]}: write hosts, as n1 or n[1-4]"
+            raise JobRefused("Invalid node name specified", why)
+    wanted, avoided = named["nodelist"], named["exclude"]
+    if set(wanted) & set(avoided):
+        why = "a host is in --nodelist and in --exclude"
+        raise JobRefused("Invalid node name specified", why)
+    if len(wanted) > 1 or (wanted and nodes > 1):
+        raise JobRefused(
+            "Requested node configuration is not available",
+            "a job on several workers takes any that fit: name in --nodelist the one host of a job "
+            "on one, or in --exclude those that it does not take",
+        )
+    return wanted[0] if wanted else {"exclude": avoided}
 
 
 def _is_exclusive(given: Mapping[str, str]) -> bool:
@@ -383,22 +411,41 @@ def _after(text: str) -> values.DependencyList:
 
 
 def _begin(given: Mapping[str, str], now: float) -> float:
-    if "begin" not in given:
-        return 0.0
-    try:
-        at = values.begin_time(given["begin"], now)
-    except ValueError:
-        raise BadUse(
-            f"Invalid time specification (pos=0): {given['begin']}\n"
-            "sbatch: error: Invalid --begin specification",
-            255,
-        ) from None
+    at = _moment(given, "begin", now)
     return at if at > now else 0.0
 
 
+def _deadline(given: Mapping[str, str], now: float) -> float:
+    at = _moment(given, "deadline", now)
+    if at and at <= now:
+        raise JobRefused(
+            "Requested time limit is invalid (missing or exceeds some limit)",
+            f"--deadline={given['deadline']} is over",
+        )
+    if at and _begin(given, now) > at:
+        raise BadUse("sbatch: error: Incompatible begin and deadline time specification", 1)
+    return at
+
+
+def _moment(given: Mapping[str, str], option: str, now: float) -> float:
+    """Return the time that an option gives, in Unix seconds; 0 for none."""
+    if option not in given:
+        return 0.0
+    try:
+        return values.begin_time(given[option], now)
+    except ValueError:
+        text = f"sbatch: error: Invalid --{option} specification"
+        if given[option]:
+            text = f"Invalid time specification (pos=0): {given[option]}\n{text}"
+        raise BadUse(text, 255) from None
+
+
 def _nice(given: Mapping[str, str]) -> int:
-    text = given.get("nice", "0") or "100"
-    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else 0
+    try:
+        return values.nice_value(given.get("nice", "0"))
+    except ValueError:
+        text = f"Invalid --nice value, out of range (+/- {values.MOST_NICE})"
+        raise BadUse(f"sbatch: error: {text}", 255) from None
 
 
 def _open_mode(given: Mapping[str, str]) -> str:

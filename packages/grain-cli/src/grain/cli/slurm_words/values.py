@@ -19,6 +19,9 @@ EXCLUSIVE = "exclusive"
 SINGLETON = "singleton"
 """The option of a job that waits for all earlier ones of its name; who submits it finds these."""
 
+MOST_NICE = 2_147_483_645
+"""The largest number by which a job can be set back."""
+
 _UNITS = {"": 1.0, "M": 1.0, "K": 1 / 1024, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _MEMORY = r"(?ai)(\d{1,15})\s*([KMGTP]?)(?:B|IB)?"
 _LIMIT = r"(?a)(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?"
@@ -54,6 +57,19 @@ def time_limit(text: str) -> float:
         return float(parts[0] * 3600 + parts[1] * 60 + parts[2])
     minutes, seconds = (*parts, 0)[:2]
     return float(minutes * 60 + seconds)
+
+
+def nice_value(text: str) -> int:
+    """Return how far a job is set back, or, if it is negative, put forward; 100 for no number.
+
+    Raises:
+        ValueError: it is out of range.
+    """
+    if not re.fullmatch(r"(?a)[+-]?\d+", text):
+        return 0 if text else 100  # as strtol(3) reads it
+    if abs(int(text)) > MOST_NICE:
+        raise ValueError(text)
+    return int(text)
 
 
 def megabytes(text: str) -> float:

@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
     from grain.queue.folder import Queue
 
+SCRIPT = -1
+"""The number of the script, of which it is noted what it uses while it runs."""
+
 _FOLDER = "steps"
 
 
 class StepRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step that has begun, or ended.
+    """A step that has begun, or ended, or what it uses meanwhile.
 
     Attributes:
-        step: its number.
+        step: its number; `SCRIPT` for the script, with all that it has started.
         name: its name.
         tasks, cpus: how many it has.
         hosts: the names of its nodes.
@@ -35,7 +38,7 @@ class StepRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         statuses: how its processes ended: exit statuses, or negative signals.
         state: of a step that was ended: ``"CANCELLED"`` or ``"TIMEOUT"``; else "".
         cpu: CPU seconds of its processes on the first node.
-        memory: the peak of one of these, in GB.
+        memory: the peak of one of these with all below it, in GB, as far as it was seen.
     """
 
     step: int
@@ -67,7 +70,10 @@ def note_steps(
 
 
 def steps_of(queue: Queue, number: int, task: int | None, attempt: int) -> list[StepRecord]:
-    """Return the steps of an attempt by their numbers, each as it was noted last."""
+    """Return the steps of an attempt by their numbers, each as it was noted last.
+
+    The first one is `SCRIPT`, if it was noted what that uses.
+    """
     found: dict[int, StepRecord] = {}
     with suppress(OSError), _path(queue, number, task, attempt).open("rb") as lines:
         for line in lines:

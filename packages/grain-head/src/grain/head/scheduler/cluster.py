@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from grain.head.scheduler.state import Alternative, TaskQueue
     from grain.resource import Resource
 
-_OF_WORKERS = frozenset({"Cores", "GPUs", "Memory", "WTime", "Token", "Capacity"})
+_OF_WORKERS = frozenset({"Cores", "GPUs", "Memory", "WTime", "Token", "Capacity", "Host"})
 
 
 class ClusterPool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
 import trio
 
 from grain import GVAR
@@ -22,7 +24,7 @@ from grain.inputs.warning import parse_warning
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
 from grain.queue.folder import Queue, read_format
-from grain.queue.notes.steps import StepRecord, note_steps
+from grain.queue.notes.steps import SCRIPT, StepRecord, note_steps
 from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
 from grain.resource import SLOTS, THREADS
@@ -48,8 +50,10 @@ from grain.worker.jobs.variables import (
 )
 from grain.worker.processes.account import RunAccount, attempt_of
 from grain.worker.processes.environment import allocated
+from grain.worker.processes.fork_server_client import ForkServerClient
 from grain.worker.processes.mpi import members
 from grain.worker.processes.sweep import own_mark
+from grain.worker.processes.usage_now import usages_now
 from grain.worker.processes.warning import EarlyWarning, send
 from grain.worker.runner.runner import signal_behind
 from grain.worker.runner.services import programs_were_told_to_end, worker_ends
@@ -72,6 +76,7 @@ _LOOK = 5.0  # seconds between two looks for wishes
 _TRUSTED = 5.0  # seconds for which the way to a queue is not checked again
 _SEND_AGAIN = 0.2  # seconds until a signal that found nothing is sent again
 _SENT_FOR = 10.0  # seconds for which it is
+_MEASURE = 30.0  # seconds between two looks at what a job uses, at least, as in Slurm
 _NOTED_AFTER = 0.2  # seconds until what a step does is noted
 _RETRY = 1.0  # seconds until a receipt is tried again, at first
 _RETRY_LATER = 60.0  # after some time
@@ -90,6 +95,7 @@ class AttemptCall(NamedTuple):
         ticket: the number of the call in the queue's mission.
         wishes: the number of the first wish that the dispatcher had not seen.
         mission: the id of the mission of the queue.
+        timeout: its time limit in seconds, 0 for none; None for that with which it was submitted.
     """
 
     queue: str
@@ -99,6 +105,7 @@ class AttemptCall(NamedTuple):
     ticket: int
     wishes: int
     mission: str
+    timeout: float | None = None
 
     def __repr__(self) -> str:
         """Return the job and the task as commands name them."""
@@ -150,6 +157,10 @@ class NotRun(Exception):
         if self.what == "taken":
             return "another worker has begun it"
         return self.why or "its worker hands it back"
+
+
+class _Recalled(Exception):
+    """The error of an attempt that may not begin as it was handed out; the text says why."""
 
 
 class AttemptEnd(NamedTuple):
@@ -205,6 +216,8 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
         if not await trio.to_thread.run_sync(runner.begin):
             return AttemptEnd("taken")
         _OPENED.set(runner.opened)
+    except _Recalled as error:
+        return AttemptEnd("not begun", str(error), passing=True)
     except NotSynced:
         # It has begun for all others, and must not run: the host may forget that in a crash.
         await runner.end(runner.returned())
@@ -261,6 +274,11 @@ class _Runner:
         self._run = attempt_of(trio.lowlevel.current_task())
         self._next_wish = what.wishes
         self._cancelled: Wish | None = None
+        # Of the wishes since the attempt was handed out: those for a signal that were not sent, and
+        # the one that has it come again if its program has not begun.
+        self._signals: list[Wish] = []
+        self._recall: Wish | None = None
+        self._program_began = False
         self._outputs: list[Path] = []
         self._stderr: Path | None = None
         self._own_end: Ended | None = None
@@ -279,8 +297,21 @@ class _Runner:
         return job.name if self._script is not None else Path(job.command[0]).name
 
     def begin(self) -> bool:
-        """Make the receipt of the begin; errors as of `Queue.open` and `Queue.begin`."""
+        """Make the receipt of the begin; errors as of `Queue.open` and `Queue.begin`.
+
+        Raises:
+            _Recalled: it has not begun, and may not as it was handed out.
+        """
         self._open()
+        self._timeout = self._job.timeout if self._what.timeout is None else self._what.timeout
+        self._look()
+        if self._recall is not None:
+            raise _Recalled("it was held or updated meanwhile")
+        if self._job.deadline:
+            now = time.time()
+            if msgspec.structs.replace(self._job, timeout=self._timeout).latest_begin <= now:
+                raise _Recalled("it could not end in time")
+            self._timeout = min(self._timeout or math.inf, self._job.deadline - now)
         # Before the receipt: if it cannot be written now, the attempt has not begun.
         self._script = self._queue.script(self._job)
         me = this_process()
@@ -306,6 +337,9 @@ class _Runner:
             settled=True,  # by the dispatcher
         )
         if begun:
+            # Once more: whoever has asked before the receipt was made knows of no begin.
+            with suppress(OSError, QueueError):
+                self._look()
             try:
                 self._prepared = self._call()
             except Exception as error:  # whatever is wrong, another attempt ends the same way
@@ -337,6 +371,9 @@ class _Runner:
     async def run(self) -> Ended:
         """Run the program to its end; raise `trio.Cancelled` when it is gone on cancellation."""
         job = self._job
+        if self._recall is not None:
+            return self.returned()
+        self._program_began = True
         if isinstance(self._prepared, Exception):
             return _not_started(self._prepared)
         call, steps = self._prepared
@@ -344,23 +381,24 @@ class _Runner:
         if job.warn:
             try:
                 told, before = parse_warning(job.warn), job.warn_before
-                warning = EarlyWarning(told, before, job.timeout or None, job.directory)
+                warning = EarlyWarning(told, before, self._timeout or None, job.directory)
             except Exception as error:
                 return _not_started(error)
-        timeout, began = job.timeout or None, time.time()
+        timeout, began, scope = self._timeout or None, time.time(), trio.CancelScope()
         async with (
             _notes(self._note_steps) as note,
             step_desk(listen(self._desk)[1], shares_of(steps, GVAR.res), steps, note) as desk,
             trio.open_nursery() as nursery,
         ):
-            nursery.start_soon(self._watch, call, desk, nursery)
+            nursery.start_soon(self._watch, call, desk, nursery, scope)
+            nursery.start_soon(self._measure, call, desk, note)
             try:
                 if warning is None:
-                    done = await run_program_call(call, timeout, check=True)
+                    done = await run_program_call(call, timeout, check=True, scope=scope)
                 else:
-                    done = await run_warned(call, timeout, warning, check=True)
+                    done = await run_warned(call, timeout, warning, check=True, scope=scope)
             except ExternalError as error:
-                ended = receipt_of_failure(error, job.timeout, _end_at(began, error.elapsed))
+                ended = receipt_of_failure(error, self._timeout, _end_at(began, error.elapsed))
                 self.line = decisive_line_of(str(error))
                 own = ended.how not in ("exit", "signal")  # it says itself what was wrong
                 stopped = isinstance(error, ExternalTimeoutError) and error.warned == "worker"
@@ -449,7 +487,7 @@ class _Runner:
 
     def returned(self, why: str = "") -> Ended:
         """Return the receipt of a run that the worker hands back, for a reason of its own."""
-        elapsed = time.time() - self._began
+        elapsed = time.time() - self._began if self._program_began else 0.0
         return Ended(how="returned", at=time.time(), elapsed=elapsed, message=why)
 
     def _call(self) -> tuple[ProgramCall, StepJob]:
@@ -521,10 +559,42 @@ class _Runner:
         with suppress(OSError):
             note_steps(self._queue, *self._key, steps)
 
-    async def _watch(self, call: ProgramCall, desk: StepDesk, nursery: trio.Nursery) -> None:
-        """Send the warning and the signals that users ask for; end the program on request."""
-        job, began = self._job, trio.current_time()
-        warn_at = began + job.timeout - job.signal_before if job.signal and job.timeout else None
+    async def _measure(
+        self, call: ProgramCall, desk: StepDesk, note: Callable[[StepRecord], object]
+    ) -> None:
+        """Note now and then what the script and its steps use, ever more rarely."""
+        began, most = trio.current_time(), 0.0
+        host, cpus = socket.gethostname().partition(".")[0], len(allocated(GVAR.res))
+        while True:
+            # Each time is a line in a file.
+            await trio.sleep(max(_MEASURE, (trio.current_time() - began) / 20))
+            programs = ForkServerClient.programs_of_this_run()
+            pids = [one.supervisor.pid for one in programs if one.request is call.request]
+            for usage in await trio.to_thread.run_sync(usages_now, pids):
+                if usage is not None:
+                    most = max(most, usage.memory)
+                    note(
+                        StepRecord(
+                            SCRIPT, "batch", 1, cpus, (host,), self._began, cpu=usage.cpu,
+                            memory=most,
+                        )
+                    )  # fmt: skip
+            await desk.measure()
+
+    async def _watch(
+        self, call: ProgramCall, desk: StepDesk, nursery: trio.Nursery, scope: trio.CancelScope
+    ) -> None:
+        """Send the warning and the signals that users ask for; end the program on request.
+
+        Args:
+            scope: that of the program, whose deadline comes forward with its time limit.
+        """
+        job, began, timeout = self._job, trio.current_time(), self._timeout
+
+        def warning_time() -> float | None:
+            return began + timeout - job.signal_before if job.signal and timeout else None
+
+        warn_at = warning_time()
         # Signals, to whom, and when each is given up. A busy machine takes its time to start a
         # program, and a script to start its step, so a signal that finds nothing is sent again. A
         # step that begins long after it gets none.
@@ -539,7 +609,9 @@ class _Runner:
                 warn_at = None
             # If the queue cannot be read for now, the program goes on.
             with suppress(OSError, QueueError):
-                for wish in await trio.to_thread.run_sync(self._look):
+                await trio.to_thread.run_sync(self._look)
+                signals, self._signals = self._signals, []
+                for wish in signals:
                     if wish.step is not None:
                         if wish.signal == signal.SIGKILL:
                             nursery.start_soon(desk.end_step, wish.step, "CANCELLED")
@@ -548,6 +620,10 @@ class _Runner:
                         continue
                     until = trio.current_time() + _SENT_FOR
                     unsent.append((wish.signal, wish.signal_to, until))
+            if self._timeout != timeout:
+                warned = timeout and warn_at is None
+                timeout, scope.deadline = self._timeout, began + self._timeout
+                warn_at = None if warned else warning_time()
             unsent = [
                 (number, to, until)
                 for number, to, until in unsent
@@ -556,16 +632,21 @@ class _Runner:
             if self._cancelled is not None:
                 nursery.cancel_scope.cancel()
 
-    def _look(self) -> list[Wish]:
-        """Read new wishes; return those for a signal, and note one that ends the run."""
-        signals = []
+    def _look(self) -> None:
+        """Read new wishes, and note what they ask of the run."""
+        own = self._what.number, self._what.task
         for number, wish in self._queue.wishes_from(self._next_wish):
             self._next_wish = number + 1
-            if wish.what == "signal" and wish.concerns(self._what.number, self._what.task):
-                signals.append(wish)
+            if wish.what == "signal" and wish.concerns(*own):
+                self._signals.append(wish)
             elif wish.ends(*self._key):
                 self._cancelled = wish
-        return signals
+            elif wish.recalls(*own):
+                self._recall = wish
+                shorter = wish.update.timeout if wish.update is not None else None
+                # The worker's own limit of the run is that which it had at first.
+                if shorter and (not self._timeout or shorter < self._timeout):
+                    self._timeout = shorter
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from grain.queue.notes.steps import StepRecord
 from grain.worker.gang.control import ControlError, serve
 from grain.worker.guards.proc import send_signal
 from grain.worker.processes.mpi import rank_words
+from grain.worker.processes.usage_now import MOST, all_below, usage_of
 from grain.worker.steps.orders import StepOrder, StepTold, answer, wish_of
 from grain.worker.steps.shares import StepImpossible
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from grain.worker.gang.control import JsonLines
+    from grain.worker.processes.usage_now import UsageNow
     from grain.worker.steps.orders import StepJob
     from grain.worker.steps.shares import MemberShare, StepShares, StepWish
 
@@ -42,6 +44,7 @@ class _Step:
         may_begin: set when it has its share.
         over: set when its processes have ended.
         processes: pids, with the start of each.
+        line: what was noted of it last; None as long as it waits.
     """
 
     wish: StepWish
@@ -51,14 +54,24 @@ class _Step:
     shares: tuple[MemberShare, ...] = ()
     processes: list[tuple[int, int]] = field(default_factory=list)
     state: str = ""
+    line: StepRecord | None = None
 
     def signal(self, number: int) -> bool:
         """Send a signal to what is left of it; return False if nothing is."""
-        left = [pid for pid, began in self.processes if _began(pid) == began]
+        left = self.left()
         if left:
             with suppress(OSError):
                 send_signal(left, number)
         return bool(left)
+
+    def left(self) -> list[int]:
+        """Return the pids of its processes that have not ended."""
+        return [pid for pid, began in self.processes if _began(pid) == began]
+
+    def usages(self) -> list[UsageNow]:
+        """Return what each of its processes uses, with all below it; this takes some time."""
+        found = [usage_of([pid, *(all_below(pid, MOST) or ())]) for pid in self.left()]
+        return [usage for usage in found if usage is not None]
 
 
 def _began(pid: int) -> int | None:
@@ -112,6 +125,19 @@ class StepDesk:
                 await found.over.wait()
             found.signal(signal.SIGKILL)
 
+    async def measure(self) -> None:
+        """Note what the steps that run use now, on this host."""
+        running = list(self._running.values())
+        for step in running:
+            usages = await trio.to_thread.run_sync(step.usages)
+            if step.line is not None and usages and not step.over.is_set():
+                step.line = msgspec.structs.replace(
+                    step.line,
+                    cpu=max(step.line.cpu, sum(one.cpu for one in usages)),
+                    memory=max(step.line.memory, *(one.memory for one in usages)),
+                )
+                self._note(step.line)
+
     async def admit(self, lines: JsonLines) -> None:
         """Serve one srun until its step has ended."""
         try:
@@ -162,7 +188,7 @@ class StepDesk:
     async def _run(self, lines: JsonLines, order: StepOrder, step: _Step) -> None:
         number, self._next = self._next, self._next + 1
         self._running[number] = step
-        line = StepRecord(
+        step.line = StepRecord(
             number,
             order.name,
             step.wish.tasks,
@@ -170,7 +196,7 @@ class StepDesk:
             tuple(self._job.names[share.member] for share in step.shares),
             time.time(),
         )
-        self._note(line)
+        self._note(step.line)
         told: StepTold | None = None
         try:
             await _tell(
@@ -190,12 +216,12 @@ class StepDesk:
             if told is None:  # srun is lost, or the job is over
                 told, step.state = StepTold(ended=(-signal.SIGKILL,)), step.state or "CANCELLED"
             ended = msgspec.structs.replace(
-                line,
+                step.line,
                 ended=time.time(),
                 statuses=told.ended or (),
                 state=step.state,
-                cpu=told.cpu,
-                memory=told.memory,
+                cpu=max(told.cpu, step.line.cpu),
+                memory=max(told.memory, step.line.memory),
             )
             self._note(ended)
 
