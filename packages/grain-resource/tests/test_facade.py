@@ -14,8 +14,9 @@ import grain.resource
 
 NAMES = {
     "Capacity", "Cores", "DuplicateKind", "Either", "Fit", "GPU_LISTS", "GPUs", "Gang",
-    "Identities", "Infeasible", "Insufficient", "LAST_ATTEMPT", "Licences", "Limits", "Member",
-    "Memory", "Node", "ONE_INSTANCE", "Opaque", "Resource", "ResourceError", "RootAllocation",
+    "Host", "Identities", "Infeasible", "Insufficient", "LAST_ATTEMPT", "Licences", "Limits",
+    "Member", "Memory", "Node", "ONE_INSTANCE", "Opaque", "Resource", "ResourceError",
+    "RootAllocation",
     "RunTimes", "SLOTS", "Supply", "THREADS", "Token", "UnknownKind", "WTime", "ZERO",
     "check_offer", "clock_seconds", "cpus_of", "from_data", "from_text", "gang", "gpu_ids",
     "gpu_variables", "learned", "learns", "named_by_numbers", "programs", "resource_kind",
