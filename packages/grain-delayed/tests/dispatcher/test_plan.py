@@ -160,6 +160,8 @@ class Walk:
         self.model = Model()
         self.now = 0.0
         self.book, self.plan = self.model.read()
+        # What an update has taken back: the plan may look again then, in vain.
+        self._in_vain: list[float] = []
 
     def submit(self) -> None:
         model, chance = self.model, self.chance
@@ -290,6 +292,7 @@ class Walk:
             update=self.update(number) if what == "update" else None,
         )
         if wish.update is not None:
+            self._in_vain += self._times(model.jobs[number])
             model.jobs[number] = wish.update.applied(model.jobs[number])
         model.wishes.append(wish)
         self.book.entries[number].add_wish(wish)
@@ -332,16 +335,21 @@ class Walk:
         assert Counter(model.awaited()) == Counter(self.plan.awaited())
         unwanted = {number: tasks for number in model.jobs if (tasks := model.unwanted(number))}
         assert unwanted == self.plan.to_cancel()
-        later = [job.not_before for job in model.jobs.values() if job.not_before > self.now]
-        later += [
-            at + dependency.delay
-            for job in model.jobs.values()
-            for dependency in job.after
-            for other in dependency.jobs
-            if (at := model.began(other, dependency.task)) is not None
-        ]
+        later = [time for job in model.jobs.values() for time in self._times(job)]
         soon = self.plan.next_time()
-        assert soon is None or soon <= self.now or soon in later
+        assert soon is None or soon <= self.now or soon in (*later, *self._in_vain)
+
+    def _times(self, job: Job) -> list[float]:
+        """Return when a job may begin that waits for a time, of its own or after others."""
+        return [
+            job.not_before,
+            *(
+                at + dependency.delay
+                for dependency in job.after
+                for other in dependency.jobs
+                if (at := self.model.began(other, dependency.task)) is not None
+            ),
+        ]
 
 
 STEPS = {
