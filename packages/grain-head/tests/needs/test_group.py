@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grain.head.needs.group import LAST, PART, SELDOM, FinishedRun, LearningGroup, Terms
@@ -226,6 +226,7 @@ class PlainGroup(LearningGroup):
         self._rungs.clear()
         self._power = None
         self._known = 0
+        self._plain.clear()
         return True
 
 
@@ -243,6 +244,7 @@ ENDS = st.tuples(
     st.integers(0, 700), st.sampled_from([4.0, 32.0, 33.0]), st.booleans(),
     st.lists(ENDS, max_size=60),
 )  # fmt: skip
+@example(1, 4.0, False, [(False, 0.5, 1.0, 1.0, 0.0, 0.0)])
 def test_what_is_cheap_asks_for_the_same_as_what_looks_at_everything_at_each_end(
     before: int,
     amount: float,
