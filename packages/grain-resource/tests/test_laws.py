@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from grain.resource import (
@@ -252,6 +252,7 @@ def test_an_allocation_can_be_asked_for_again(total: Resource, request: Resource
 
 @LAWS
 @given(total=SUPPLIES, request=REQUESTS)
+@example(total=GPUs(1), request=GPUs([[0, 0.5], [1, 0.5]]))
 def test_allocation_gives_what_was_asked(total: Resource, request: Resource) -> None:
     """An allocation has the parts that were asked for, as many, and the implied capacity."""
     supply = Supply(total)

@@ -313,7 +313,10 @@ class Identities(Resource):
         if self.is_all:
             return f'{type(self).__name__}("all")'
         spread = ", spread=True" if (self._more or _NOTHING).spread else ""
-        return f"{type(self).__name__}({self.amount}{spread})"
+        amount = self.amount
+        # Parts of several may add up to whole ones.
+        shown = int(amount) if amount == int(amount) else amount
+        return f"{type(self).__name__}({shown}{spread})"
 
     def _stat(self) -> tuple[int, int]:
         more = self._more
