@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.questions import pack, unpack
-from grain.head.messages import Crashed, RegisterMission, Request, Started
+from grain.head.messages import Crashed, RegisterMission, Request, Started, WorkerEnded
 from grain.remote_exer.lanes import is_plain
 from grain.remote_exer.session import taken
 from grain.resource import Supply, from_data, to_data
@@ -646,6 +646,11 @@ class SimulatedMission(SimulatedPeer):
         for message, payload in mail:
             if isinstance(message, Started):
                 self.story.workers.update(dict.fromkeys(message.tasks, message.worker))
+            elif isinstance(message, WorkerEnded):
+                # Lanes are over with their worker; of other tasks a message of their own says that.
+                for lane in self.lanes._lanes:
+                    if self.story.workers.get(lane) == message.worker:
+                        self.story.workers[lane] = ""
             elif isinstance(message, Crashed) and not message.crash.absent:
                 self.story.crashes.setdefault(message.task, set()).add(message.crash.attempt)
             try:
