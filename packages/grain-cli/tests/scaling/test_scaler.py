@@ -81,7 +81,7 @@ def test_four_at_most_until_the_first_worker_has_joined() -> None:
 
 
 def test_jobs_that_want_other_hosts_than_those_of_now_get_workers() -> None:
-    """On which host a worker will be is not known, and it is no reason for one of its own."""
+    """Nobody knows on which host the next worker will be, so any worker may serve them."""
     shape = replace(NODE, unknown=frozenset({"Host"}))
     site = Site(shape)
     site.submit(site.look())

@@ -412,7 +412,7 @@ def test_what_steps_use_that_run(site: SlurmSite) -> None:
     assert "1.batch|97656K|00:02:20\n" == site.out("sstat", "-j", "1.batch", *form)
     assert "2_1.0|52108K|00:01:05\n" == site.out("sstat", "-j", "2", *form)
     assert "1.0|53358592|\n" == site.out("sstat", "-np", "--noconvert", "-j1", "-oJobID,MaxRSS")
-    # The script is no step of srun.
+    # The batch script is listed as well, and srun did not start that.
     assert ["1.0", "1.1", "2_1.0", "1.batch", "2_1.batch"] == sorted(
         (line.split()[0] for line in site.out("squeue", "-hs").splitlines()),
         key=lambda name: ("batch" in name, name),

@@ -219,7 +219,7 @@ class Plan:
             if number in self._jobs:
                 self._reopen(self._jobs[number])
                 if self._jobs[number].job.latest_begin <= now:
-                    self.overdue.add(number)  # also those that were handed over
+                    self.overdue.add(number)  # also if its tasks wait at the scheduler
         starts: list[TaskAttempt] = []
         left = {kind: room(kind) for kind, jobs in self._open.items() if jobs}
         while firsts := [(self._open[kind][0], kind) for kind in left if left[kind] > 0]:

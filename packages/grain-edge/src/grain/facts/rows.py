@@ -120,7 +120,7 @@ class Run(_Row, frozen=True, kw_only=True):
 
     @property
     def cpu(self) -> float:
-        """CPU seconds on all of its workers; those that were not measured are like the first."""
+        """CPU seconds on all of its workers; one that was not measured counts as the first did."""
         return self._of_all(lambda used: used.cpu)
 
     @property
@@ -490,7 +490,7 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
 
         Args:
             seconds: for which it ran.
-            workers: how many it had at once; those that were not measured are like the first.
+            workers: how many it had at once; one that was not measured counts as the first did.
             memory: for which it asked on each of them, in GB; 0 if it asked for none.
         """
         measured = usage.of_each

@@ -259,7 +259,8 @@ class _Properties(NamedTuple):
 
     Attributes:
         jobs: the words that name jobs.
-        limit: of time: ``+`` or ``-`` for a change of the one that there is, or "", and seconds.
+        limit: the time limit: ``""`` and its seconds, or ``+`` or ``-`` and the seconds by which it
+            changes.
         nice: how far jobs are set back.
         after: dependencies, as users write them.
     """
@@ -336,27 +337,34 @@ def _update(words: Sequence[str], here: Here) -> SlurmAnswer:
         asked = asked._replace(limit=("", _moved_limit(asked.jobs, *asked.limit, listing)))
     errors: list[str] = []
     for word in split_words(asked.jobs):
-        try:
-            one = listing.meant(word)
-        except ValueError:
-            errors.append(f"{_INVALID} for job {word}")
-            continue
-        entry = None if listing.book is None else listing.book.entries.get(one.job)
-        tasks = [] if entry is None else listing.tasks([entry], one.has)
-        if not tasks or listing.book is None:
-            is_task = entry is not None and bool(one.tasks)
+        tasks, is_task = _named(listing, word)
+        if not tasks:
             errors.append(f"{word}: {_INVALID}" if is_task else f"{_INVALID} for job {word}")
             continue
         try:
             errors += _update_tasks(listing, word, tasks, asked)
         except (QueueError, OSError) as error:
-            raise CommandFailed(
-                f"scontrol: error: I/O error writing script/environment to file\n"
-                f"scontrol: (Grain) {error}"
-            ) from None
+            raise _unwritten(error) from None
     if listing.book is not None:
         wake_dispatcher(listing.book.queue)
     return SlurmAnswer("", "\n".join(errors), int(bool(errors)))
+
+
+def _named(listing: Listing, word: str) -> tuple[list[SlurmTask], bool]:
+    """Return the tasks that a word names, and whether it names tasks of a job that is there."""
+    try:
+        one = listing.meant(word)
+    except ValueError:
+        return [], False
+    entry = None if listing.book is None else listing.book.entries.get(one.job)
+    return ([], False) if entry is None else (listing.tasks([entry], one.has), bool(one.tasks))
+
+
+def _unwritten(error: Exception) -> CommandFailed:
+    """Return the error of a wish that could not be written, in Slurm's words."""
+    return CommandFailed(
+        f"scontrol: error: I/O error writing script/environment to file\nscontrol: (Grain) {error}"
+    )
 
 
 def _moved_limit(jobs: str, sign: str, seconds: float, listing: Listing) -> float:
@@ -457,7 +465,7 @@ def _update_problem(
 
     Args:
         limit: its new time limit.
-        before: that with which it runs; None for the one that is known.
+        before: the limit with which it runs; None if that is the one in the book.
     """
     if facts.state not in OPEN:
         return "Job has already finished"
@@ -500,13 +508,7 @@ def _change(keyword: str, words: list[str], here: Here) -> SlurmAnswer:
     asked = False
     for text in words:
         for word in split_words(text.partition("=")[2] or text):
-            try:
-                one = listing.meant(word)
-            except ValueError:
-                errors.append(f"{_INVALID} for job {word}")
-                continue
-            entry = None if listing.book is None else listing.book.entries.get(one.job)
-            tasks = [] if entry is None else listing.tasks([entry], one.has)
+            tasks, _ = _named(listing, word)
             if not tasks or listing.book is None:
                 errors.append(f"{_INVALID} for job {word}")
                 continue
@@ -521,10 +523,7 @@ def _change(keyword: str, words: list[str], here: Here) -> SlurmAnswer:
             except Settled:
                 errors.append(f"{_INVALID} for job {word}")
             except (QueueError, OSError) as error:
-                raise CommandFailed(
-                    f"scontrol: error: I/O error writing script/environment to file\n"
-                    f"scontrol: (Grain) {error}"
-                ) from None
+                raise _unwritten(error) from None
     if asked and keyword not in ("hold", "uhold") and listing.book is not None:
         wake_dispatcher(listing.book.queue)
     if not errors:

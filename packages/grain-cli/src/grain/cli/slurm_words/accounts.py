@@ -71,7 +71,7 @@ OF_STEPS = tuple(
 """The names of all fields of ``sstat``."""
 
 USED = "JobID,MaxRSS,MaxRSSNode,AveRSS,AveCPU,NTasks"
-"""The fields that ``sstat`` shows, which are those that are measured."""
+"""The fields that ``sstat`` shows: what Grain measures while a step runs."""
 
 _WIDTHS = {
     "JobID": -12, "JobIDRaw": -12, "ExitCode": 8, "DerivedExitCode": 15, "NodeList": 15,

@@ -271,10 +271,10 @@ def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> di
 
 
 def _hosts(given: Mapping[str, str], nodes: int) -> object:
-    """Return the host that is wanted, or those that are not.
+    """Return what a job asks of hosts: the one in ``--nodelist``, or none in ``--exclude``.
 
     Raises:
-        JobRefused: it is written otherwise, or it asks for several hosts.
+        JobRefused: a list of hosts makes no sense, or the job asks for several of them.
     """
     named: dict[str, list[str]] = {}
     for option in ("nodelist", "exclude"):
@@ -293,8 +293,8 @@ def _hosts(given: Mapping[str, str], nodes: int) -> object:
     if len(wanted) > 1 or (wanted and nodes > 1):
         raise JobRefused(
             "Requested node configuration is not available",
-            "a job on several workers takes any that fit: name in --nodelist the one host of a job "
-            "on one, or in --exclude those that it does not take",
+            "--nodelist takes one host, of a job on one worker; a job on several takes any workers "
+            "that fit, and --exclude keeps it off hosts",
         )
     return wanted[0] if wanted else {"exclude": avoided}
 

@@ -109,10 +109,10 @@ def too_many_cores(
 
 
 def is_whole(measured: Histogram, function: Function) -> bool:
-    """Return True if what was measured of runs of a function says something of all of them.
+    """Return True if what was measured of runs of a function says something about all of them.
 
-    With fewer than those that brought a value, often only those that failed are known, which say
-    nothing about the others.
+    It does if at least as many runs were measured as ended with a value. Else often only failed
+    runs were measured, and these say nothing about the others.
     """
     return 0 < measured.count >= function.valued
 
