@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from grain.worker.external import run_external
 from grain_testkit.programs import start, terminated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractContextManager
 
     from grain_testkit.programs import Process
@@ -196,8 +197,11 @@ async def liquid(folder: str) -> tuple[int, str, str]:
     return GVAR.attempt, GVAR.instance, Path(folder, log).read_text()
 
 
-async def interrupted(meeting: Path, call: Call, begun: Callable[[], bool]) -> str:
-    """Run a task until it has begun, let its worker end, and return its log from another one."""
+@asynccontextmanager
+async def scheduled(
+    meeting: Path,
+) -> AsyncIterator[tuple[RemoteExecutor, Callable[[str], AbstractContextManager[Process]]]]:
+    """Yield an executor at a scheduler of its own, and what starts a worker of a name there."""
     meeting.mkdir(mode=0o700)
     address = f"edge://{meeting}/meeting"
 
@@ -208,16 +212,27 @@ async def interrupted(meeting: Path, call: Call, begun: Callable[[], bool]) -> s
     connect = GnawConnector(address, start=False).connect
     with running("grain.head", "--address", address), trio.fail_after(120):
         async with RemoteExecutor(address, connect=connect) as executor:
-            executor.submit(Cores(1), call.fn, *call.args)
-            with worker("first") as first:
-                while not begun():
-                    await trio.sleep(0.05)
-                first.send_signal(signal.SIGUSR1)  # as a batch system warns it of its end
-                while first.poll() is None:
-                    await trio.sleep(0.05)
-            executor.close()
-            with worker("second"):
-                [ended] = [ended.unwrap() async for _, ended in executor.results]
+            yield executor, worker
+
+
+async def warn_of_end(worker: Process) -> None:
+    """Warn a worker of its end, as a batch system does, and wait for that."""
+    worker.send_signal(signal.SIGUSR1)
+    while worker.poll() is None:
+        await trio.sleep(0.05)
+
+
+async def interrupted(meeting: Path, call: Call, begun: Callable[[], bool]) -> str:
+    """Run a task until it has begun, let its worker end, and return its log from another one."""
+    async with scheduled(meeting) as (executor, worker):
+        executor.submit(Cores(1), call.fn, *call.args)
+        with worker("first") as first:
+            while not begun():
+                await trio.sleep(0.05)
+            await warn_of_end(first)
+        executor.close()
+        with worker("second"):
+            [ended] = [ended.unwrap() async for _, ended in executor.results]
     attempt, where, log = ended
     assert (2, "second") == (attempt, where)
     return str(log)
@@ -238,29 +253,17 @@ async def on_two_workers(folder: str) -> tuple[int, str, list[str]]:
 async def test_a_program_stops_softly_when_the_worker_of_any_member_of_its_gang_ends(
     tmp_path: Path,
 ) -> None:
-    meeting, begun = tmp_path / "edge", tmp_path / "begun"
-    meeting.mkdir(mode=0o700)
-    address = f"edge://{meeting}/meeting"
-
-    def worker(name: str) -> AbstractContextManager[Process]:
-        offer = '{"Cores": 1}'
-        return running("grain.worker", "--url", address, "--res", offer, "--name", name)
-
-    connect = GnawConnector(address, start=False).connect
-    with running("grain.head", "--address", address), trio.fail_after(120):
-        async with RemoteExecutor(address, connect=connect) as executor:
-            executor.submit(2 * Cores(1), on_two_workers, str(tmp_path))
-            with worker("first") as first, worker("second") as second:
-                while not begun.exists():
-                    await trio.sleep(0.05)
-                root, other = begun.read_text().split()
-                ends = {"first": first, "second": second}[other]
-                ends.send_signal(signal.SIGUSR1)
-                while ends.poll() is None:
-                    await trio.sleep(0.05)
-                executor.close()
-                with worker("third"):
-                    [ended] = [ended.unwrap() async for _, ended in executor.results]
+    begun = tmp_path / "begun"
+    async with scheduled(tmp_path / "edge") as (executor, worker):
+        executor.submit(2 * Cores(1), on_two_workers, str(tmp_path))
+        with worker("first") as first, worker("second") as second:
+            while not begun.exists():
+                await trio.sleep(0.05)
+            root, other = begun.read_text().split()
+            await warn_of_end({"first": first, "second": second}[other])
+            executor.close()
+            with worker("third"):
+                [ended] = [ended.unwrap() async for _, ended in executor.results]
     attempt, how, members = ended
     assert (2, "stopped", {root, "third"}) == (attempt, how, {*members})
 
