@@ -484,8 +484,10 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 await self._answered.wait()
             for answer in self._session.inquiries.explanations:
                 if answer.task == task:
-                    if answer.state == "unknown" and self._session.aboard.get(task) == 0:
-                        return self.why(task)  # it was not reported yet
+                    if answer.state == "unknown" and task in self._session.pending:
+                        # The scheduler has not heard of it yet: it is held here, or has gone into
+                        # a lane or to the scheduler since the question.
+                        return self.why(task)
                     return Explanation(task, answer.state, tuple(answer.reasons))
 
     # ---- lifecycle
