@@ -35,7 +35,7 @@ from grain.worker.messages import (
 )
 from grain.worker.payload import Function
 from grain.worker.runner.chains import WaitingRuns
-from grain_testkit.submitted_tasks import remote_task
+from grain_testkit.submitted_tasks import SessionLog, remote_task
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
@@ -622,6 +622,7 @@ class SimulatedMission(SimulatedPeer):
         # The content of `Story.workers` and `Story.crashes` when it registered on a connection.
         self.stated: dict[Wire, tuple[dict[int, str], dict[int, set[Attempt]]]] = {}
         session.define(Function(b"f" + session.id.encode(), b"code", "f"))
+        self.log = SessionLog(session, lambda: world.clock.now, 1e9)
         # The decisions on lanes, the connections of lanes, and the lanes to which each task was
         # sent.
         self.lanes = world.mission_lanes(session)
@@ -643,6 +644,7 @@ class SimulatedMission(SimulatedPeer):
         self.session.on_disconnected()
 
     def read(self, mail: Mail) -> None:
+        self.session.now = self.world.clock.now
         for message, payload in mail:
             if isinstance(message, Started):
                 self.story.workers.update(dict.fromkeys(message.tasks, message.worker))
@@ -662,6 +664,7 @@ class SimulatedMission(SimulatedPeer):
                 self.left()
                 self.world.clock.after(0.1, self.dial)
                 return
+        self.log.on_news()
         self._hear_of_lanes()
         if self.world.clock.chance.random() < 0.7:  # else with the next mail
             self.session.confirm()
@@ -670,6 +673,7 @@ class SimulatedMission(SimulatedPeer):
         """Let time pass, as its shell does now and then; leave when all is done."""
         if not self.alive or self.frozen:
             return
+        self.log.kept.flush()
         if self.session.cancelled_by and not self.story.over:
             self.give_up()
         self.session.confirm()
@@ -748,7 +752,7 @@ class SimulatedMission(SimulatedPeer):
             self.world.on_numbered(self.session.id, task, len(self.story.submitted))
             self.story.submitted.append(task)
             self._asked[task] = number
-            record = remote_task(number, function, arguments, urgency)
+            record = remote_task(number, function, arguments, urgency, request)
             invitation = pack(self.session.id)
             if idle:
                 assert task == self.lanes.board(traffic, record, now)
@@ -760,6 +764,7 @@ class SimulatedMission(SimulatedPeer):
                 assert task == self.session.submit(record)
                 if wanted:
                     self.lanes.ask(number, invitation, now)
+            self.log.on_submitted(task, record)
         self.flush()
 
     def _wants_lane(self, request: int) -> bool:
@@ -788,7 +793,9 @@ class SimulatedMission(SimulatedPeer):
             if lane in self.ends:
                 self.ends[lane].leave()
         clock = self.world.clock
+        self.log.on_news()
         for resolution in taken(self.session.resolved):
+            self.log.on_resolved(resolution)
             self.world.laws.on_resolved(self, resolution)
             self.story.resolved[resolution.task] = resolution
             if self.world.has_lanes and resolution.task in self._asked:

@@ -69,6 +69,11 @@ class Wire:
         """True while messages wait on their way."""
         return False
 
+    @property
+    def under_way(self) -> int:
+        """The number of messages that have yet to arrive, at both ends; of parts sent together."""
+        return sum(self._under_way.values())
+
     def send(self, to: End, mail: Mail) -> None:
         """Send messages to one end; they may arrive in several pieces."""
         chance = self._clock.chance

@@ -19,6 +19,7 @@ from simulation.heads import HeadProcess
 from simulation.lanes.served import ServedLane
 from simulation.lasting.dispatcher import Dispatcher
 from simulation.lasting.files import Files
+from simulation.laws.displays import Displays
 from simulation.laws.laws import Laws
 from simulation.laws.licences import KeptLicences
 from simulation.laws.overtaking import Overtaking
@@ -73,6 +74,7 @@ class World(Setting):
         self.laws: Laws = Laws(self)
         self._cast = cast
         self.promptness = Promptness(self)
+        self.displays = Displays(self)
         self.over = False
         bridged = seed % BRIDGED == BRIDGED - 1
         self.bridge = Bridge(self, cast.switchboard) if bridged else None
@@ -257,6 +259,7 @@ class World(Setting):
         if self.bridge is not None:
             self.bridge.tick()
         self.promptness.check()
+        self.displays.check()
         if self.clock.now > CALM:
             if self.head is None:
                 self.start_head()

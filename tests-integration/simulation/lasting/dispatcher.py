@@ -59,9 +59,9 @@ class Dispatcher(SimulatedMission):
             if number is None:
                 number = self.session.request(to_data(request), 0)
                 self.requests[request] = number
-            record = remote_task(
-                number, b"f" + self.session.id.encode(), pack((self.session.id, task))
-            )
+            arguments = pack((self.session.id, task))
+            function = b"f" + self.session.id.encode()
+            record = remote_task(number, function, arguments, request=request)
             holder = self.files.begun.get(task)
             if holder is not None and self.files.holds(task) and chance.random() < 0.7:
                 record.worker = holder.worker.session.id
@@ -69,6 +69,7 @@ class Dispatcher(SimulatedMission):
                 if self.wire is not None:
                     self.stated[self.wire][0][task] = record.worker
             self.session.submit(record, task)
+            self.log.on_submitted(task, record)
             self.story.submitted.append(task)
             if task in self.files.cancelled:
                 self.story.cancelled.add(task)

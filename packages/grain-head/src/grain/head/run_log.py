@@ -190,6 +190,9 @@ class RunLog:
         # `began`.
         self._runs: dict[int, CurrentRun] = {}
         self._unlisted: deque[int] = deque()
+        # The workers that runs have by the word of an earlier process, before their facts came: the
+        # lines of these runs are written again with their names.
+        self._unnamed: set[str] = set()
         # The calls whose results were found in the cache since counts were last written.
         self._cached: Counter[str] = Counter()
 
@@ -276,6 +279,12 @@ class RunLog:
         self._look_at_starts()
         self._workers[worker.worker] = worker
         self._left.pop(worker.worker, None)
+        if worker.worker in self._unnamed:
+            self._unnamed.remove(worker.worker)
+            for task, run in self._runs.items():
+                if run.worker == worker.worker:
+                    run.listed = False
+                    self._unlisted.append(task)
         self._add(
             schema.WorkerJoined(
                 time=self._now(),
@@ -533,6 +542,8 @@ class RunLog:
         """Make the line of the start of a run, unless there is one, or nothing has started."""
         if run.worker and not run.listed:
             run.listed = True
+            if run.worker not in self._workers:
+                self._unnamed.add(run.worker)
             self._add(
                 schema.TaskStarted(
                     time=self._log.time_of(run.began),

@@ -333,8 +333,9 @@ class Missions:
         """Report where a task runs to its mission, which takes it to run on a worker of an id."""
         by = None
         runs_on, over = task.awaits, False
+        behind: tuple[int, ...] = ()
         if task.lease is not None:
-            over = self._gangs.is_stand_in(task.lease)
+            over, behind = self._gangs.is_stand_in(task.lease), task.lease.behind
             runs_on = task.lease.worker.id
             by = self._scheduler.taken.get(task.lease.scheduler_id or 0)
             self._reports.on_run(task.mission, task.lease.worker)
@@ -342,9 +343,8 @@ class Missions:
         if by is not None or runs_on != known:
             runs_on = "" if runs_on in (ITS_MISSION, ITS_SEATS) else runs_on
             alternative = 0 if by is None else by.index
-            self._outgoing.post(
-                task.mission.link, Started(runs_on, (task.number,), alternative, over)
-            )
+            started = Started(runs_on, (task.number,), alternative, over, behind)
+            self._outgoing.post(task.mission.link, started)
 
     def _join_crashes(self, task: TaskRecord, known: tuple[Crash, ...]) -> None:
         """Add the crashes that a task's mission knows of, and report the others to it."""

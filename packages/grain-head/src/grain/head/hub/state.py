@@ -475,6 +475,16 @@ class LeaseRecord:
         return self.chain is not None and self.chain.head is not self
 
     @property
+    def behind(self) -> tuple[int, ...]:
+        """The task for whose end it waits there, as of `Started`; empty if it does not wait."""
+        chain = self.chain
+        if chain is None or chain.head is self:
+            return ()
+        place = chain.waiting.index(self)  # of 64 at most
+        before = chain.waiting[place - 1] if place else chain.head
+        return (0 if before.task is None else before.task.number,)
+
+    @property
     def idle_lane(self) -> bool:
         """True if it is a lane of which no call is known."""
         return self.lane and self.call is None

@@ -49,10 +49,15 @@ class TaskTable:
         self._last_seat = 0
 
     def new_seat(self, queue: TaskQueue, age: int) -> Task:
-        """Return a task for a member of a gang, which has a number that no caller gives."""
-        self._last_seat -= 1
-        seat = self.tasks[self._last_seat] = Task(self._last_seat, queue, age)
+        """Return a task for a member of a gang."""
+        number = self.seat_id()
+        seat = self.tasks[number] = Task(number, queue, age)
         return seat
+
+    def seat_id(self) -> int:
+        """Return the id of a task that is a member of a gang and not its root: less than 0."""
+        self._last_seat -= 1
+        return self._last_seat
 
     def seat(self, root: Task, by: Alternative, worker: WorkerAccount, now: float) -> Task:
         """Give a member of a gang its allocation, by a task of its own."""

@@ -381,7 +381,8 @@ class Scheduler:
         """Add a task that runs already, started by another scheduler.
 
         Args:
-            task: an id that no waiting or running task has.
+            task: an id that no waiting or running task has; of a gang's member that is not its
+                root by `seat_id`.
             queue: the queue that it would wait in.
             worker: where it runs.
             held: what it was given there, with what it was given of the cluster's.
@@ -407,9 +408,16 @@ class Scheduler:
             self.taken[task] = queue.taken_by(held)
         self._table.bounded += until != math.inf
         where.tasks[task] = new
-        queue.running += 1
+        if task < 0:
+            queue.seats += 1
+        else:
+            queue.running += 1
         if not where.draining:
             self._queues.open_to_all(where)
+
+    def seat_id(self) -> int:
+        """Return an id for `on_adopted` of a gang's member that is not its root."""
+        return self._table.seat_id()
 
     def on_reclassified(self, task: int, queue: TaskQueue, age: int) -> None:
         """Correct the queue and the age of a running task, when its request becomes known."""

@@ -157,6 +157,9 @@ class MissionSession:
         self.running: dict[int, float] = {}
         self.ahead = SentAhead()
         self.aboard: dict[int, int] = {}
+        # The tasks that only seats of an ended gang keep from waiting: they run nowhere, and their
+        # worker is one of the seats'.
+        self._ended: set[int] = set()
         self._lane_tally = LaneTally()
         self._lanes = 0  # how many are there or asked for
         # Those of them that wait for room; and how many tasks were submitted late.
@@ -320,6 +323,7 @@ class MissionSession:
         """Hold a task again that has not begun in its lane."""
         record = self.pending[task]
         self._leave_lane(task, record)
+        self._report(Started("", (task,)))  # as the first of its lane it was said to have begun
         self.aboard[task] = 0
 
     def release(self, task: int) -> None:
@@ -556,7 +560,8 @@ class MissionSession:
             case Crashed():
                 record = self.pending.get(message.task)
                 lane = record is not None and record.function is LANE
-                if record is not None and message.task in self.running:
+                running = message.task in self.running and message.task not in self._ended
+                if record is not None and running:
                     # Of a run that followed another one, no message has said that it began.
                     self._report(Started(record.worker, (message.task,), record.alternative))
                 if not lane:  # else its call has crashed, as its end says, maybe by the next head
@@ -633,6 +638,8 @@ class MissionSession:
                     self._leave_worker(task, record)
                     if message.worker:
                         self.running[task] = self.now
+                if message.over or self._ended:
+                    (self._ended.add if message.over else self._ended.discard)(task)
                 record.worker = message.worker
                 if message.worker and not message.over:
                     record.alternative = message.alternative
@@ -650,6 +657,9 @@ class MissionSession:
             record = pending.get(task)
             if record is None:
                 continue
+            if record.worker == worker and ahead.behind.get(task) == before:
+                last = task  # the next head has said so again
+                continue
             if record.worker:
                 self._leave_worker(task, record)
             else:
@@ -666,7 +676,7 @@ class MissionSession:
         if not record.worker:
             return
         began = self.running.pop(task, None)
-        if began is not None and began < self.now:
+        if began is not None and began < self.now and task not in self._ended:
             # Of a run that followed another one, there was no message. If the end of that one has
             # just arrived, its worker had handed this one back before.
             self._report(Started(record.worker, (task,), record.alternative))
@@ -695,6 +705,7 @@ class MissionSession:
         if not record.worker:
             self.requests.waiting[record.asked] -= 1
         by, ahead = "", self.ahead
+        self._ended.discard(task)
         if record.retracted or ending == "cancelled":
             ending, payload = "cancelled", None
             if task in ahead.behind:

@@ -26,7 +26,14 @@ from msgspec.structs import astuple, replace
 
 from grain.edge.questions import MissionOutlook, OverviewAnswer, RunsAnswer, pack
 from grain.facts.rows import Mission, Queue, Run, Worker
-from grain.head.hub.answers.snapshot import cluster_state, ended_run, used_parts, worker_state
+from grain.head.hub.answers.snapshot import (
+    cluster_state,
+    ended_run,
+    idle_lanes,
+    tasks_left,
+    used_parts,
+    worker_state,
+)
 from grain.head.hub.names import labels, peer_label
 from grain.head.hub.state import CallInLane
 from grain.head.scheduler.explain import full_text, reserved_text, too_few_text
@@ -140,10 +147,9 @@ class Overview:
         missions = self._registry.missions
         own = labels(missions.values())
         calls = self._waiting.calls()
-        more: Counter[int] = Counter()
-        for queue, count in calls.items():
-            more[queue.share] += count
-        running, waiting, queues = self._count_queues()
+        left = tasks_left(self._registry, calls)
+        idle = idle_lanes(self._registry)
+        running, waiting, queues = self._count_queues(calls)
         rows = [row.encoded for row in self._rows.values()]
         # Those of missions that are gone are forgotten.
         self._outlooks, self._shown_outlooks = self._shown_outlooks, {}
@@ -157,12 +163,12 @@ class Overview:
             workers=cast("list[Worker]", rows),  # each is encoded already
             more_workers=len(numbered) - len(self._rows),
             missions=[
-                self._mission(mission, own, running, more[mission.number])
+                self._mission(mission, own, running, left[mission.number])
                 for mission in _first(missions.values())
             ],
             more_missions=max(len(missions) - _MISSIONS, 0),
             queues=[
-                self._queue(queue, own, now, calls[queue], explained=number < _EXPLAINED)
+                self._queue(queue, own, now, calls[queue], idle[queue], number < _EXPLAINED)
                 for number, queue in enumerate(queues)
             ],
             more_queues=max(waiting - len(queues), 0),
@@ -321,7 +327,7 @@ class Overview:
         mission: MissionRecord,
         own: dict[int, str],
         running: Counter[int] | None,
-        calls: int,
+        left: int,
     ) -> Mission:
         outlook = mission.on_link.outlook
         return Mission(
@@ -335,7 +341,7 @@ class Overview:
             done=mission.shown.done,
             failed=mission.shown.failed,
             retried=mission.shown.retried,
-            left=max(len(mission.tasks) - mission.unconfirmed - mission.idle_lanes + calls, 0),
+            left=max(left, 0),
             running=None if running is None else running[mission.number] - mission.idle_lanes,
             outlook=None if outlook is None else self._outlook(mission.number, outlook),
             rate=mission.shown.pace.rate,
@@ -354,7 +360,9 @@ class Overview:
         self._shown_outlooks[mission] = known
         return cast("MissionOutlook", known[2])
 
-    def _count_queues(self) -> tuple[Counter[int] | None, int, list[TaskQueue]]:
+    def _count_queues(
+        self, calls: Counter[TaskQueue]
+    ) -> tuple[Counter[int] | None, int, list[TaskQueue]]:
         """Return the running tasks by mission, the number of queues, and the longest of them."""
         scheduler = self._scheduler
         running: Counter[int] | None = None
@@ -364,10 +372,19 @@ class Overview:
                 running[queue.share] += queue.running
         waiting = scheduler.in_order_of_service
         first = [queue for _, _, queue in islice(waiting, _QUEUES)]
-        return running, len(waiting), nlargest(_WAITING, first, key=lambda queue: queue.waiting)
+        # Calls that a mission holds wait where no task may.
+        held = [queue for queue, count in calls.items() if count > 0 and queue.rank is None]
+        longest = nlargest(_WAITING, held + first, key=lambda one: one.waiting + calls[one])
+        return running, len(held) + len(waiting), longest
 
     def _queue(
-        self, queue: TaskQueue, own: dict[int, str], now: float, calls: int, *, explained: bool
+        self,
+        queue: TaskQueue,
+        own: dict[int, str],
+        now: float,
+        calls: int,
+        idle: int,
+        explained: bool,
     ) -> Queue:
         first = (task for task in islice(queue.tasks, _CANCELLED) if not task.cancelled)
         head = next(first, None)
@@ -379,7 +396,7 @@ class Overview:
             asked=queue.asked,
             priority=queue.priority,
             waiting=queue.waiting + calls,
-            running=queue.running,
+            running=queue.running - idle,
             oldest="" if task is None else f"{label}:{task.number}",
             task=0 if task is None else task.number,
             why=self._why(queue, now, explained=explained),
@@ -447,7 +464,9 @@ def _current(
     """Yield runs of a worker that tasks wait for, the oldest first; some of them if many do not."""
     for lease in islice(worker.leases.values(), most + _STALE):
         task = lease.task
-        wanted = lease.current or (seats and lease.member > 0)
+        # A seat of an earlier gang, which is to end, is not a part of its task's run.
+        root = None if lease.gang is None or not seats else lease.gang.lease
+        wanted = lease.current or (root is not None and root.current)
         shown = lease.scheduler_id is not None and not lease.idle_lane
         if task is not None and shown and wanted:
             yield lease, task

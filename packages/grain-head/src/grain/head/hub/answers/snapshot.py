@@ -40,10 +40,11 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
     scheduler = registry.scheduler
     mission_labels = labels(registry.missions.values())
     worker_labels = labels(registry.workers.values())
-    queues = [queue for queue in scheduler.queues.values() if queue.tasks or queue.running]
-    queues.sort(key=lambda queue: -queue.waiting)
-    run, wait = _counts(registry, waiting)
-    idle, calls = _idle_lanes(registry), waiting.calls()
+    run, calls = _running(registry), waiting.calls()
+    idle, left = idle_lanes(registry), tasks_left(registry, calls)
+    # Calls that a mission holds wait where no task may.
+    queues = [one for one in scheduler.queues.values() if one.tasks or one.running or calls[one]]
+    queues.sort(key=lambda queue: -queue.waiting - calls[queue])
     shown = [
         _queue(registry, queue, mission_labels, now, idle[queue], calls[queue])
         for queue in queues[:_QUEUES]
@@ -56,7 +57,7 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
             for worker in registry.workers.values()
         ],
         missions=[
-            _mission(mission, mission_labels, run[mission.number], wait[mission.number])
+            _mission(mission, mission_labels, run[mission.number], left[mission.number])
             for mission in registry.missions.values()
         ],
         # Again: a queue whose tasks were all cancelled finds that out when it is looked at.
@@ -79,7 +80,7 @@ def snapshot(registry: Registry, waiting: Waiting, counts: TaskCounts, now: floa
     )
 
 
-def _idle_lanes(registry: Registry) -> Counter[TaskQueue]:
+def idle_lanes(registry: Registry) -> Counter[TaskQueue]:
     """Return how many runs of each queue are lanes without a call."""
     ids = (lease.scheduler_id for lease in registry.lanes if lease.call is None)
     return Counter(registry.scheduler.tasks[one].queue for one in ids if one is not None)
@@ -174,8 +175,8 @@ def draining_worker(registry: Registry, worker: WorkerRecord, label: str) -> Wor
 def named_mission(registry: Registry, waiting: Waiting, mission: MissionRecord) -> Mission:
     """Return what is shown of a mission that a command names."""
     own = labels(registry.missions.values())
-    run, wait = _counts(registry, waiting)
-    return _mission(mission, own, run[mission.number], wait[mission.number])
+    left = tasks_left(registry, waiting.calls())
+    return _mission(mission, own, _running(registry)[mission.number], left[mission.number])
 
 
 def worker_state(worker: WorkerRecord) -> str:
@@ -237,25 +238,31 @@ def _label(mission: MissionRecord, task: int, labels: dict[int, str]) -> str:
     return f"{labels.get(mission.number, mission.id[:8])}:{task}"
 
 
-def _counts(registry: Registry, waiting: Waiting) -> tuple[Counter[int], Counter[int]]:
-    """Return how many tasks of each mission run, and how many wait, by the mission's number."""
-    run: Counter[int] = Counter()
-    wait: Counter[int] = Counter()
-    for worker in registry.workers.values():
-        for lease in worker.leases.values():
-            if lease.task is not None and lease.current and not lease.idle_lane:
-                counts = wait if lease.waits else run
-                counts[lease.task.mission.number] += 1
-    for queue in registry.scheduler.queues.values():
-        wait[queue.share] += queue.waiting
-    for queue, more in waiting.calls().items():
-        wait[queue.share] += more
-    for task in waiting.apart():
-        wait[task.mission.number] += 1
-    return run, wait
+def tasks_left(registry: Registry, calls: Counter[TaskQueue]) -> Counter[int]:
+    """Return how many tasks of each mission have no outcome, by the mission's number.
+
+    Args:
+        calls: as of `Waiting.calls`.
+    """
+    left: Counter[int] = Counter()
+    for mission in registry.missions.values():
+        left[mission.number] = len(mission.tasks) - mission.unconfirmed - mission.idle_lanes
+    for queue, more in calls.items():
+        left[queue.share] += more
+    return left
 
 
-def _mission(mission: MissionRecord, labels: dict[int, str], running: int, waiting: int) -> Mission:
+def _running(registry: Registry) -> Counter[int]:
+    """Return how many tasks of each mission run, by the mission's number."""
+    return Counter(
+        lease.task.mission.number
+        for worker in registry.workers.values()
+        for lease in worker.leases.values()
+        if lease.task is not None and lease.current and not (lease.waits or lease.idle_lane)
+    )
+
+
+def _mission(mission: MissionRecord, labels: dict[int, str], running: int, left: int) -> Mission:
     return Mission(
         done=mission.shown.done,
         failed=mission.shown.failed,
@@ -270,7 +277,7 @@ def _mission(mission: MissionRecord, labels: dict[int, str], running: int, waiti
         unconfirmed_bytes=mission.unconfirmed_bytes,
         paused=mission.paused,
         running=running,
-        waiting=waiting,
+        waiting=max(left - running, 0),
         versions=asdict(mission.versions),
     )
 

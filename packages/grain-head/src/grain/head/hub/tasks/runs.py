@@ -536,7 +536,8 @@ class Runs:
         # be under way, names the worker as the mission knew it before, and is answered by that.
         if task.claimed:
             self._reports.on_run(task.mission, lease.worker)
-            started = Started(lease.worker.id, (task.number,), self.alternative(lease))
+            by, behind = self.alternative(lease), lease.behind
+            started = Started(lease.worker.id, (task.number,), by, behind=behind)
             self._outgoing.post(task.mission.link, started)
 
     def _hold(
@@ -557,7 +558,9 @@ class Runs:
         # for that, until `claim` puts the run into its own queue.
         queue = task.queue if task is not None and not held.alone else None
         queue = queue or self._scheduler.queue(space, 0, mission.number)
-        scheduler_id = next(self._registry.scheduler_ids)
+        # A seat is not a task by itself, and does not count as one.
+        seat = lease.member > 0
+        scheduler_id = self._scheduler.seat_id() if seat else next(self._registry.scheduler_ids)
         until = math.inf if held.left is None else now + held.left
         age = self._registry.shares.age_again(queue.priority)
         try:
