@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.edge.bridge.leader import Leader
 from grain.edge.relay.switchboard import Switchboard
+from grain.facts.fold import Fold
 from grain.head.hub.hub import Hub, Parts, epoch_at
+from grain.head.run_log import RunLog
 from grain.head.scheduler.cluster import ClusterPool
 from grain.remote_exer import MissionSession
 from grain.remote_exer.lanes import MissionLanes
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 class Cast(NamedTuple):
     """The classes of a world.
 
-    Those of hubs and their parts, what the cluster has, workers, missions, both ends of lanes, and
-    sides of a bridge.
+    Those of hubs and their parts, what the cluster has, workers, missions with their logs and what
+    these are read by, both ends of lanes, and sides of a bridge.
     """
 
     hub: type[Hub] = Hub
@@ -32,6 +34,8 @@ class Cast(NamedTuple):
     cluster: type[ClusterPool] = ClusterPool
     worker: type[WorkerSession] = WorkerSession
     mission: type[MissionSession] = MissionSession
+    run_log: type[RunLog] = RunLog
+    fold: type[Fold] = Fold
     lanes: type[MissionLanes] = MissionLanes
     calls: type[LaneCalls] = LaneCalls
     epoch: Callable[[int, int], int] = epoch_at

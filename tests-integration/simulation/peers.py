@@ -39,6 +39,7 @@ from grain_testkit.submitted_tasks import SessionLog, remote_task
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
+    from grain.head.run_log import RunLog
     from grain.remote_exer import MissionSession, Resolution
     from grain.remote_exer.lanes import Lane, MissionLanes
     from grain.resource import Resource
@@ -223,6 +224,7 @@ class Surroundings(Protocol):
     has_floods: bool
     widths: tuple[int, ...]
     more_linger: float
+    run_log: type[RunLog]
     lane_calls: type[LaneCalls]
     mission_lanes: type[MissionLanes]
 
@@ -622,7 +624,7 @@ class SimulatedMission(SimulatedPeer):
         # The content of `Story.workers` and `Story.crashes` when it registered on a connection.
         self.stated: dict[Wire, tuple[dict[int, str], dict[int, set[Attempt]]]] = {}
         session.define(Function(b"f" + session.id.encode(), b"code", "f"))
-        self.log = SessionLog(session, lambda: world.clock.now, 1e9)
+        self.log = SessionLog(session, lambda: world.clock.now, 1e9, world.run_log)
         # The decisions on lanes, the connections of lanes, and the lanes to which each task was
         # sent.
         self.lanes = world.mission_lanes(session)

@@ -151,6 +151,8 @@ class Setting(ABC):
         self.lane_brevity = 1e-3 if self.has_floods else 1.0
         self.lane_slice = (0.02, 40.0, 400.0)[seed % 3]
         self.widths: tuple[int, ...] = (3, 12, 40) if self.has_floods else (1, 3, 6)
+        self.run_log = cast.run_log
+        self.fold = cast.fold
         self.lane_calls = cast.calls
         self.mission_lanes = cast.lanes
         # Where lanes have numbers among the tasks: the place in its mission's plan, by number.

@@ -158,7 +158,8 @@ def misfits(bug: Cast) -> list[str]:
     pairs: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = [
         ("epoch", bug.epoch, Cast().epoch)
     ]
-    for kind in (bug.hub, bug.worker, bug.mission, bug.lanes, bug.calls, *bug.parts):
+    classes = (bug.hub, bug.worker, bug.mission, bug.run_log, bug.fold, bug.lanes, bug.calls)
+    for kind in (*classes, *bug.parts):
         pairs += [
             (name, method, getattr(kind.__base__, name))
             for name, method in vars(kind).items()

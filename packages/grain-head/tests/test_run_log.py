@@ -367,6 +367,19 @@ def test_a_gang_that_loses_a_member_has_one_run_that_crashed(
     assert ["w2 is lost", ""] == [end.message for end in written.of(RunEnded)]
 
 
+def test_the_run_of_an_earlier_process_is_listed_again_when_the_name_of_its_worker_is_known(
+    log: RunLog, written: Recorder
+) -> None:
+    [task] = SubmittedTasks(log, Cores(1), 1).tasks
+    log.started((task,), "id-w3", log.now)
+    assert ["id-w3"] == [line.worker for line in written.of(TaskStarted)]
+    log.on_message(WorkerFacts("id-w3", "w3", "n17", {"Cores": [0, 5]}, 99.0, "j8"))
+
+    assert ["id-w3", "w3"] == [line.worker for line in written.of(TaskStarted)]
+    log.ended(task, None)
+    assert [("value", "w3", 1, True)] == ends(written)
+
+
 def test_a_lane_adds_no_lines_and_its_calls_have_theirs(log: RunLog, written: Recorder) -> None:
     """The lane is not among the tasks of the executor, though the scheduler starts it."""
     log.on_message(Started("id-w1", (77,)))

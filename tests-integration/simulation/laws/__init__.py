@@ -7,5 +7,6 @@ Map:
 - ``endurance``: the laws on the runs of lasting missions
 - ``turns``: the laws on the turns of missions
 - ``overtaking``: the law on tasks that others overtake
+- ``displays``: the law of displays: what is shown is what is logged
 - ``licences``: the laws on licences that are kept for a task
 """

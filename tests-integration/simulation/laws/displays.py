@@ -5,9 +5,9 @@ commands get them, with the rows that are made of the mission's log, and with it
 differ where only one side knows something, or learns of it first:
 
 1.  A head knows of no call in a lane that is brief, and of none of an earlier head's lane before
-    the worker has reported that; of calls that are held as the mission has last said. It counts the calls that have ended by what missions report of
-    lanes: in worlds where messages come twice, it counts such a report twice, and one that is lost
-    with its connection not at all.
+    the worker has reported that; of calls that are held as the mission has last said. It counts the
+    calls that have ended by what missions report of lanes: such a report counts twice if it comes
+    twice, and not at all if it is lost with its connection.
 2.  A task whose worker has yet to report to a new head waits there, and in the log it goes on. So
     does one whose gang has ended but for some seats, see `Gangs`. A run that has ended holds
     nothing, and is not shown; the log learns of that with the outcome.
@@ -28,14 +28,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.edge.questions import OverviewAnswer, RunsAnswer, StateAnswer, pack, unpack
 from grain.eventlog.schema import WorkerJoined, WorkerLeft, decode, encode
-from grain.facts.fold import Fold
 from grain.facts.totals import Totals
-from grain.head.hub.answers.overview import Overview
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS, TaskState
 from grain.resource import to_data
 from grain.worker.messages import LANE
 
 if TYPE_CHECKING:
+    from grain.facts.fold import Fold
     from grain.facts.rows import Mission, Queue, Task
     from grain.head.hub.state import MissionRecord, TaskRecord
     from simulation.heads import HeadProcess
@@ -67,8 +66,8 @@ class _Logged:
         next: when the next look is due.
     """
 
-    def __init__(self) -> None:
-        self.fold = Fold()
+    def __init__(self, fold: Fold) -> None:
+        self.fold = fold
         self.totals = Totals()
         self.workers: dict[str, WorkerJoined] = {}
         self.before: _Counts | None = None
@@ -96,10 +95,12 @@ class _Look:
     def __init__(self, head: HeadProcess, record: MissionRecord, mission: SimulatedMission) -> None:
         hub, now = head.hub, head.now
         self.hub, self.record, self.mission = hub, record, mission
-        overview = Overview(hub.registry, hub.waiting, hub.counts)
+        # A new one, as each answer of the hub's own looks at some of the workers.
+        overview = type(hub.overview)(hub.registry, hub.waiting, hub.counts)
         self.top = unpack(pack(overview.state(now)), OverviewAnswer)
         self.ls = unpack(pack(hub.snapshot(now)), StateAnswer)
-        own = {*mission.story.submitted}
+        # Of a lasting mission, the run of a task may go on that has an outcome.
+        own = {*(mission.session.pending if record.lasts else mission.story.submitted)}
         self.tasks = {n: one for n, one in record.tasks.items() if n in own}
         # The tasks that run, each with a worker of it.
         self.runs = {
@@ -183,7 +184,7 @@ class Displays:
         """Look at the missions whose turn it is, once a second."""
         now = self.world.clock.now
         for mission in self.world.missions:
-            logged = self._logged.setdefault(mission, _Logged())
+            logged = self._logged.setdefault(mission, _Logged(self.world.fold()))
             if now < logged.next:
                 continue
             head = self.world.settled(mission)
@@ -205,14 +206,16 @@ class Displays:
         session = look.mission.session
         self._demand("open tasks", {*look.mission.calls()}, {*tasks}, look)
         running = {number for number, task in tasks.items() if task.started is not None}
-        self._demand("the mission's running tasks", {*session.running}, running, look)
+        known = {*session.running} - look.away
+        self._demand("the mission's running tasks", known, running - look.away, look)
         self._compare_runs(look, tasks, running)
         self._compare_workers(look, logged)
         ls, top = look.in_ls, look.in_top
         ends = (ls.done, ls.failed, ls.retried)
         self._demand("ends in ls and top", ends, (top.done, top.failed, top.retried), look)
         self._demand("tasks left in ls and top", ls.running + ls.waiting, top.left, look)
-        self._demand("running tasks in ls and top", ls.running + look.stale, top.running, look)
+        at_once = top.running + len(look.over - look.away)
+        self._demand("running tasks in ls and top", ls.running + look.stale, at_once, look)
         self._compare_queues(look, ls.label, ls.waiting - look.outside)
         if not look.record.lasts:
             aboard = {task for task, lane in session.aboard.items() if lane}
@@ -252,12 +255,11 @@ class Displays:
 
         self._demand("waiting by queue in ls", added(look.ls.queues), waiting, look)
         self._demand("waiting by queue in top", added(look.top.queues), waiting, look)
-        running = {
-            (queue.asked, queue.running) for queue in look.top.queues if queue.mission == label
-        }
+        # Those in which something waits.
+        running = sum(queue.running for queue in look.top.queues if queue.mission == label)
         calls = sum(queue.running for queue in look.ls.queues if queue.mission == label)
-        self._demand("running by queue in ls", calls, look.in_ls.running + look.stale, look)
-        self._demand("running by queue in top", True, sum(n for _, n in running) <= calls, look)
+        self._demand("running by queue in ls", calls, look.in_top.running, look)
+        self._demand("running by queue in top", True, running <= calls, look)
 
     def _compare_ends(self, look: _Look, logged: _Logged, ls: Mission) -> None:
         record, totals, before = look.record, logged.totals, logged.before

@@ -16,6 +16,7 @@ from grain.head.hub.workers import Workers
 from grain.remote_exer import MissionSession, Resolution
 from grain.worker.agent.session import SessionState, WorkerSession
 from simulation.cast import Cast, faulty
+from simulation.mistakes.displays import DISPLAY_SLIPS
 from simulation.mistakes.lanes import LANE_SLIPS
 from simulation.mistakes.slips import SLIPS
 
@@ -324,6 +325,6 @@ BUGS: dict[str, Cast] = {
     "another head's chains are made longer": faulty(Prefetch, adopt=lengthen_adopted_chains),
     "a run frees what its successor uses": faulty(Prefetch, leave=free_under_a_chain),
     "chains are adopted as if all of them ran": faulty(Prefetch, adopt=forget_chains),
-    **{name: slip.cast() for name, slip in (SLIPS | LANE_SLIPS).items()},
+    **{name: slip.cast() for name, slip in (SLIPS | LANE_SLIPS | DISPLAY_SLIPS).items()},
 }
 """Each bug by what it is, as the classes of a world that has it."""

@@ -168,6 +168,10 @@ def test_a_gang_of_which_seats_are_left_says_what_it_waits_for() -> None:
     assert ("waiting", None) == (answer.state, answer.worker)
     why = f"its last run has ended, but for what {first}, {second} may still have of it"
     assert [why] == answer.reasons
+    [shown] = hub.hub.snapshot(hub.now).missions
+    [short] = hub.hub.overview.state(hub.now).missions
+    assert (0, 1, 0, 1) == (shown.running, shown.waiting, short.running, short.left)
+    assert [] == [run for name in "abc" for run in hub.hub.overview.runs(name, hub.now).runs]
     hub.send(first, hub.ended(leases[first], "cancelled"))
     [why] = hub.hub.answer_why("m", 1, hub.now).reasons
     assert f"but for what {second} may" in why
@@ -317,6 +321,8 @@ def test_a_successor_adopts_a_gang_in_whatever_order_its_members_come(
 
     hub.wait(70)
     assert all(not hub.sent(name, Lease) and not hub.sent(name, Revoke) for name in "abc")
+    [shown] = hub.hub.overview.state(hub.now).missions
+    assert (1, 1) == (shown.running, shown.left)
     hub.send(hub.root, hub.ended(hub.begun[hub.root]), payload=b"value")
     assert 1 == len(hub.sent("m", Resolved))
     assert all(hub.sent(seat, Revoke) for seat in hub.seats)

@@ -411,3 +411,22 @@ def test_a_call_that_a_mission_holds_waits_can_be_explained_and_cancelled(
 
     harness.send(mission, LaneReport(last=9))
     assert 0 == harness.hub.counts().waiting
+
+
+def test_held_calls_are_shown_in_their_queue_also_where_no_lane_waits(harness: HubHarness) -> None:
+    mission, _ = two_missions(harness)
+    harness.send(mission, LaneReport(last=9, held=(HeldCalls(0, 5, 3, 9),)))
+
+    state, overview = harness.hub.snapshot(harness.now), harness.hub.overview.state(harness.now)
+    assert [5] == [one.waiting for one in state.queues] == [one.waiting for one in overview.queues]
+
+
+def test_a_lane_without_a_call_is_not_shown_as_a_task_that_runs(harness: HubHarness) -> None:
+    mission, _ = two_missions(harness)
+    wait_for(harness, mission, 1)
+    harness.dispatch()
+    harness.send(mission, LaneReport(last=9, held=(HeldCalls(0, 5, 3, 9),)))
+
+    overview = harness.hub.overview.state(harness.now)
+    assert [(5, 0)] == [(one.waiting, one.running) for one in overview.queues]
+    assert [(5, 0)] == [(one.left, one.running) for one in overview.missions][:1]

@@ -314,6 +314,14 @@ def test_a_successor_adopts_chains_and_adds_nothing_to_them() -> None:
     worker = harness.worker("w", 2, tuple(held(lease, chain=lease.chain) for lease in leases))
     assert [] == harness.sent(worker, Lease)
     assert len(leases) - 2 == harness.hub.prefetch.in_chains
+    # Its mission learns of each for whose end it waits.
+    chains: dict[int, list[int]] = {}
+    for lease in leases:
+        chains.setdefault(lease.chain or lease.attempt[1], []).append(lease.task)
+    told = {one.tasks[0]: one.behind for one in harness.sent(mission, Started)}
+    assert {task: (before,) for some in chains.values() for before, task in pairwise(some)} == {
+        task: behind for task, behind in told.items() if behind
+    }
 
     for lease in leases:
         harness.send(worker, RunEnded("m", lease.task, lease.attempt, "value"), payload=b"")

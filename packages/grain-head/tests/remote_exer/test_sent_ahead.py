@@ -70,6 +70,48 @@ def test_the_start_of_a_run_that_followed_another_is_reported_before_its_crash()
     assert [Started("w", (2,)), crashed] == session.reports
 
 
+def test_a_chain_that_the_next_scheduler_reports_again_stays_as_it_is() -> None:
+    session = session_of(4)
+    session.on_message(Started("w", (1,)), None)
+    session.on_message(Started("w", (2, 3, 4), behind=(1, 2, 3)), None)
+    session.now = 11.0
+    for task in (2, 3, 4):
+        session.on_message(Started("w", (task,), behind=(task - 1,)), None)
+
+    assert {1: 10.0} == session.running
+    assert {2: 1, 3: 2, 4: 3} == session.ahead.behind
+
+
+def test_the_worker_of_what_is_left_of_a_gang_is_not_reported_as_that_of_a_run() -> None:
+    session = session_of(1)
+    session.on_message(Started("a", (1,)), None)
+    session.now = 11.0
+    session.on_message(Started("b", (1,), over=True), None)
+    session.reports = []
+    session.now = 12.0
+    crashed = Crashed(1, Crash((1, 1), "a", "died", 0.0))
+    session.on_message(crashed, None)
+    session.on_message(Started("", (1,)), None)
+    assert [crashed, Started("", (1,))] == session.reports
+
+    session.on_message(Started("a", (1,)), None)
+    session.now = 13.0
+    session.on_message(Started("", (1,)), None)
+    assert Started("a", (1,)) == session.reports[-2]
+
+
+def test_a_call_that_its_lane_gives_back_is_reported_to_wait() -> None:
+    session = session_of(1)
+    session.on_message(Started("w", (1,)), None)
+    task = session.hold(RemoteTask(b"f", ZERO, CallKind("f", 1.0), arguments=b"", asked=0))
+    session.board(task, 1, 0, 10.0)
+    session.on_begun(task)
+    session.leave(task)
+
+    assert session.reports is not None
+    assert [Started("w", (task,)), Started("", (task,))] == session.reports[-2:]
+
+
 def test_a_place_that_makes_no_sense_is_taken_for_a_run() -> None:
     session = session_of(3)
     session.on_message(Started("w", (1, 2, 3), behind=(1, 9, 2)), None)

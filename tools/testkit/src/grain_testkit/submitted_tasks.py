@@ -37,6 +37,7 @@ class SessionLog:
         session: the session.
         clock: its clock.
         wall: what people's clock shows when that is at 0.
+        run_log: the class that makes the lines.
 
     Attributes:
         tasks: those that have no outcome, by number; lanes are none.
@@ -44,12 +45,16 @@ class SessionLog:
     """
 
     def __init__(
-        self, session: MissionSession, clock: Callable[[], float], wall: float = 0.0
+        self,
+        session: MissionSession,
+        clock: Callable[[], float],
+        wall: float = 0.0,
+        run_log: type[RunLog] = RunLog,
     ) -> None:
         self.tasks: dict[int, SubmittedTask] = {}
         self.kept = KeptLines(wall)
         self._session = session
-        self._log = RunLog(self.kept, session.id, clock)
+        self._log = run_log(self.kept, session.id, clock)
         self._log.follow(self.tasks, self._note_starts)
         session.reports = []
 

@@ -102,6 +102,7 @@ class Parts(NamedTuple):
     gangs: type[Gangs] = Gangs
     lanes: type[LaneTable] = LaneTable
     guard: type[StarvationGuard] = StarvationGuard
+    overview: type[Overview] = Overview
 
 
 class Hub:
@@ -174,7 +175,7 @@ class Hub:
             grace=grace,
             mission=self.missions.get,
         )
-        self.overview = Overview(registry, self.waiting, self.counts)
+        self.overview = parts.overview(registry, self.waiting, self.counts)
         self._looked = now
 
     # ---- events
