@@ -469,8 +469,15 @@ async def test_a_worker_whose_time_is_over_hands_the_call_of_its_lane_on(
 ) -> None:
     with gnaw(address), trio.fail_after(240):
         async with mission(address) as executor:
+            began = trio.current_time()
+            with worker(address, name="first"):
+                await until(address, lambda state: state.workers)
+                # Time to start and to get a call, however slow the machine is.
+                seconds = 5 + 5 * (trio.current_time() - began)
+            await until(address, lambda state: not state.workers)
             words = ("--url", address, "--drain", "0.5", "--name", "brief")
-            with running("grain.worker", *words, "--res", '{"Cores": 2, "WTime": {"T": 15}}'):
+            offer = f'{{"Cores": 2, "WTime": {{"T": {seconds:.1f}}}}}'
+            with running("grain.worker", *words, "--res", offer):
                 call = await in_lane(executor, held, str(tmp_path))
                 with worker(address, name="endless"):
                     _, second = await until_lines(tmp_path / "pids", 2)
