@@ -94,7 +94,7 @@ async def test_a_job_that_is_cancelled_or_reaches_its_limit_leaves_nothing_on_an
 
         number = await tool.submit("-N", "3", "-o", "late", "-t", "0:05", script=script)
         await tool.until(number, "TO")
-        # On a slow machine fewer than three have begun. Grain says in a line of its own why they end.
+        # On a slow machine fewer than three have begun. Grain's line says why they end.
         pids = [int(line) for line in tool.text("late").splitlines() if line.isdecimal()]
         assert not any(map(_runs, pids))
 
