@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 PROGRAM = str(Path(__file__).with_name("gang_program.py"))
 PAGE = Path(__file__).parents[1] / "docs/gangs.md"
-SILENCE = 3.0
-"""Seconds after which a member is lost in these tests."""
+SILENCE = 20.0
+"""Seconds after which a member is lost in these tests: a busy machine may keep one waiting."""
+
+SOON = "3"
+"""Those as ``GANG_SILENCE``, where a test waits for them."""
 
 PATIENCE = 300.0
 """Seconds for what must happen at all."""
