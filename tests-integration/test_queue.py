@@ -408,6 +408,33 @@ async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
             await jobs.until_lines("a", "begun 1", "ended")
 
 
+async def test_a_dispatcher_serves_again_if_the_later_one_was_killed(jobs: Jobs) -> None:
+    """Also the scheduler serves it, which has seen the later one."""
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
+        await jobs.submit("job.sh", "a")
+        await jobs.until_lines("a", "begun 1")
+        first = await jobs.dispatcher()
+        stop(first)
+        with jobs.site.script("-m", "grain.dispatcher", str(jobs.folder)) as second:
+            while await jobs.dispatcher() == first:
+                await trio.sleep(0.05)
+            await jobs.submit("job.sh", "b")
+            await jobs.until_lines("b", "begun 1")
+            second.kill()
+            second.wait()
+        os.kill(first, signal.SIGCONT)
+        while await jobs.dispatcher() != first:
+            await trio.sleep(0.05)
+        for name in ("a", "b"):
+            jobs.go(name)
+        await jobs.submit("job.sh", "c")
+        await jobs.until_lines("c", "begun 1")
+        assert await jobs.dispatcher() == first
+        jobs.go("c")
+        await jobs.grain("wait", "1", "2", "3")
+        await jobs.until_lines("a", "begun 1", "ended")
+
+
 async def test_failed_tasks_run_again_by_retries_and_on_request(jobs: Jobs) -> None:
     fail = "echo x >> failed; exit 4"
     with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
