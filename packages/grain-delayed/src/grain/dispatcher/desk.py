@@ -201,7 +201,7 @@ class Desk:
         self._dispatchers.say_farewell(self.number)
 
     def has_outlived_successor(self) -> bool:
-        """Return True if another dispatcher has taken over and died, so nobody serves the queue.
+        """Return True if another dispatcher has taken over and died, so none serves the queue.
 
         One that a user has ended said farewell, and the queue stays without a dispatcher.
 
