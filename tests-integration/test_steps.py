@@ -231,7 +231,10 @@ async def test_steps_that_cannot_be(
 
 async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path: Path) -> None:
     rsh = tmp_path / "rsh"
-    rsh.write_text('#!/bin/sh\nshift\nWHERE=$1\nexport WHERE\nexec sh -c "$2"\n')
+    rsh.write_text(
+        '#!/bin/sh\nshift\n[ "$1" = --input ] && shift || exec </dev/null\n'
+        'WHERE=$1\nexport WHERE\nexec sh -c "$2"\n'
+    )
     rsh.chmod(0o700)
     rooms = [MemberRoom((0, 1))] * 3
     async with job_of(tmp_path, *rooms, hosts="n7.site,n8.site,gpu1.site") as job:
@@ -240,6 +243,13 @@ async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path:
         assert (["here 0 0 0", "here 1 0 1", "m1 2 1 0", "m2 3 2 0"], [], 0) == shown(done)
         done = await job.srun("-n1", "-w", "gpu1", "sh", "-c", "exit 4", GRAIN_RSH=str(rsh))
         assert ([], ["srun: error: gpu1: task 0: Exited with exit code 4"], 4) == shown(done)
+        reads = ["-l", "cat"]
+        done = await job.srun("-n3", *reads, GRAIN_RSH=str(rsh), stdin="a\n")
+        assert (["0: a", "1: a", "2: a"], [], 0) == shown(done)
+        done = await job.srun("-n3", "-i1", *reads, GRAIN_RSH=str(rsh), stdin="a\n")
+        assert (["1: a"], [], 0) == shown(done)
+        done = await job.srun("-n3", "-i/dev/null", *reads, GRAIN_RSH=str(rsh), stdin="a\n")
+        assert ([], [], 0) == shown(done)
 
 
 @pytest.mark.parametrize("how", ["kill", "from a session of its own"])

@@ -369,7 +369,7 @@ class _Step:
             command = self._launcher
             variables |= self._of_launcher
         elif found["member"]:
-            command = self._elsewhere(found, command)
+            command = self._elsewhere(found, command, reads=not _is_empty(files[0]))
         pid = os.fork()
         if pid:
             return pid
@@ -429,8 +429,12 @@ class _Step:
             found |= NO_SERVER
         return found
 
-    def _elsewhere(self, found: dict[str, Any], command: list[str]) -> list[str]:
-        """Return the words that run a command on another worker of the job."""
+    def _elsewhere(self, found: dict[str, Any], command: list[str], *, reads: bool) -> list[str]:
+        """Return the words that run a command on another worker of the job.
+
+        Args:
+            reads: True if there is something to read for it.
+        """
         import shlex
 
         cpus = ",".join(map(str, found["cpus"] if self._how.bound else ()))
@@ -439,7 +443,8 @@ class _Step:
         line = shlex.join(["exec", *start])
         if self._how.directory:
             line = f"cd {shlex.quote(self._how.directory)} && {line}"
-        return [self._environment["GRAIN_RSH"], "--program", f"m{found['member']}", line]
+        options = ["--program", *["--input"] * reads]
+        return [self._environment["GRAIN_RSH"], *options, f"m{found['member']}", line]
 
     # ---- their ends
 
