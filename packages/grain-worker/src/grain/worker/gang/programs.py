@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import trio
 from msgspec import structs
 
-from grain.resource import THREADS
+from grain import resource
+from grain.resource import GPU_LISTS, THREADS, named_by_numbers
 from grain.worker.errors import ExternalError, ExternalMemoryError, ExternalStartError, Failure
 from grain.worker.external import CAPTURE, STDOUT, Completed, ProgramCall, run_program_call
 from grain.worker.gang.messages import OUTPUT
@@ -84,6 +85,7 @@ Outcome: TypeAlias = Completed | ExternalError
 
 NO_BOUND = MemoryBound()
 
+_GRAIN = str(Path(resource.__file__).parents[2])
 _LOOK = 0.02  # seconds between two looks whether a program has begun
 
 
@@ -326,12 +328,17 @@ def as_of_ssh(outcome: Outcome) -> tuple[int, str]:
 def own_facts() -> str:
     """Return what is a member's own, as JSON: the CPUs, and the variables of devices and threads.
 
+    With GPUs, also if they have names, and the folder by which ``rank`` finds their rules.
+
     Some launchers give ranks the variables of the root over those of their member. They pass on
     variables that the root does not have: so ``rank`` finds these facts in one of them.
     """
     own = _OWN.union(_allocated(os.environb))
     variables = {name: os.environ[name] for name in sorted(own) if name in os.environ}
-    return json.dumps({"cpus": sorted(os.sched_getaffinity(0)), "variables": variables})
+    facts: dict[str, object] = {"cpus": sorted(os.sched_getaffinity(0)), "variables": variables}
+    if not GPU_LISTS.isdisjoint(variables):
+        facts |= {"named": not named_by_numbers(variables), "grain": _GRAIN}
+    return json.dumps(facts)
 
 
 def _cut(outcome: Outcome, *, streams: bool) -> Outcome:
