@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from grain.cli.slurm.here import CommandFailed, SlurmAnswer
+from grain.cli.slurm.here import NO_TERMINAL, CommandFailed, SlurmAnswer
 from grain.cli.slurm.nodes import check_offered
 from grain.cli.slurm.reading import NeverBegins, exit_status, wait_for
 from grain.cli.slurm.sbatch import around, submit
@@ -55,10 +55,7 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
         CommandFailed: it was not submitted, or failed.
     """
     if "pty" in given:
-        raise CommandFailed(
-            "srun: error: (Grain) --pty is not supported: what runs on a worker has no terminal; "
-            "`srun COMMAND` shows its output"
-        )
+        raise CommandFailed(f"srun: error: (Grain) --pty: {NO_TERMINAL}")
     try:
         refuse(given, "")
     except StepRefused as refused:
