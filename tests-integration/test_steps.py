@@ -214,6 +214,8 @@ async def test_a_step_ends_at_its_limit(tmp_path: Path) -> None:
         (["-n", "3", "x"], f"{NO_STEP}: More processors requested than permitted", 1),
         (["-N", "2", "x"], "srun: error: Only allocated 1 nodes asked for 2", 1),
         (["-w", "n9", "x"], f"{NO_STEP}: Requested node configuration is not available", 1),
+        (["-w", "n[7", "x"], f"{NO_STEP}: Requested node configuration is not available", 1),
+        (["--gres=a", "x"], f"{NO_STEP}: Invalid generic resource (gres) specification", 1),
         (["-c", "0", "x"], 'srun: error: Invalid numeric value "0" for --cpus-per-task.', 1),
         (["no-such-program"], f"{NOT_FOUND}\nsrun: error: n7: task 0: Exited with exit code 2", 2),
         (["--no-such"], f"srun: unrecognized option '--no-such'\n{ADVICE}", 255),
