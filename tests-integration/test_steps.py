@@ -231,6 +231,17 @@ async def test_steps_that_cannot_be(
         assert ("", text + "\n", status) == (done.stdout, done.stderr, done.returncode)
 
 
+async def test_no_step_begins_in_a_job_that_ends(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        done = await job.srun("true", GRAIN_STEPS="grain-that-is-gone")
+        said = [
+            "srun: error: Slurm job 12 has expired",
+            "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 12",
+            "srun: (Grain) no step begins in a job that ends",
+        ]
+        assert ("", said, 1) == (done.stdout, done.stderr.splitlines(), done.returncode)
+
+
 async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path: Path) -> None:
     rsh = tmp_path / "rsh"
     rsh.write_text(

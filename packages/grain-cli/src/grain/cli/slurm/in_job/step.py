@@ -102,6 +102,13 @@ def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
                 answer = _answer(lines)
                 step = _Step(answer, how, parsed.rest, environment, mask)
                 return step.run(desk, lines)
+        except ConnectionError:  # as of what a script does when its job is cancelled
+            job = environment.get("SLURM_JOB_ID", "")
+            raise StepRefused(
+                f"srun: error: Slurm job {job} has expired\nsrun: Check SLURM_JOB_ID environment "
+                f"variable. Expired or invalid job {job}\nsrun: (Grain) no step begins in a job "
+                "that ends"
+            ) from None
         except OSError as error:
             raise StepRefused(
                 f"srun: error: (Grain) the process that runs this job does not answer: {error}"
