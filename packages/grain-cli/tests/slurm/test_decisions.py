@@ -133,6 +133,7 @@ def test_what_was_asked_for_is_kept_for_the_variables_of_the_job() -> None:
     ("given", "text"),
     [
         ({"nodes": "4-2"}, "Requested node configuration is not available"),
+        ({"nodes": "0"}, "Node count specification invalid"),
         ({"nodes": "10001"}, "Requested node configuration is not available"),
         ({"licenses": "g16:0"}, "Invalid license specification"),
         ({"licenses": "g16", "nodes": "2"}, "Invalid license specification"),

@@ -107,8 +107,10 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
 
         if number:
             scancel([str(number)], here)
-            if not isinstance(error, NeverBegins):
-                sys.stderr.write(f"srun: (Grain) interrupted: job {number} is cancelled\n")
+            if isinstance(error, NeverBegins):
+                why = str(error).partition("; `grain")[0]
+                raise CommandFailed(f"{why}; it is cancelled") from None
+            sys.stderr.write(f"srun: (Grain) interrupted: job {number} is cancelled\n")
         raise
     finally:
         for one in copies:

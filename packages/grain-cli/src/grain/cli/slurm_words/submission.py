@@ -228,6 +228,8 @@ def _nodes(given: Mapping[str, str], hosts: int) -> int:
         why = f"{text} ends before it begins: write {most}-{least}"
     if why:
         raise JobRefused("Requested node configuration is not available", why)
+    if text == "0" and "nodes" in given:
+        raise JobRefused("Node count specification invalid", "a job needs one node or more")
     if 0 < int(most or least) < hosts:
         text = f"invalid number of nodes (-N {hosts}-{int(most or least)})"
         raise BadUse(f"sbatch: error: {text}", 1)
