@@ -14,7 +14,7 @@ from grain.cli.slurm.nodes import check_offered
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
-from grain.cli.slurm_words.submission import JobRefused, slurm_job
+from grain.cli.slurm_words.submission import JobRefused, nodes_warning, slurm_job
 from grain.cli.slurm_words.values import EXCLUSIVE, SINGLETON, moment
 from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError, Uncertain
 
@@ -79,6 +79,8 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
         )
     except BadInput as error:
         raise _failed("Unspecified error", str(error)) from None
+    if warned := nodes_warning(options):
+        shared = f"sbatch: {warned}\n{shared}"
     if "test-only" in options:
         return _tested(here, job, shared)
     queue, number = submit(here, job)

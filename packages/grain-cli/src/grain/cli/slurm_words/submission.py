@@ -236,15 +236,32 @@ def _nodes(given: Mapping[str, str], hosts: int) -> int:
     return int(least)
 
 
-def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
-    """Return the number of nodes, that of tasks, in Slurm's sense, and that of cores of a node."""
+def _asked_nodes(given: Mapping[str, str]) -> int:
+    """Return the number of nodes that options ask for, however many tasks there are; 0 if none."""
     hosts = len(_listed_hosts(given)[0])
-    nodes, tasks, per_node = (
-        _nodes(given, hosts), _count(given, "ntasks"), _count(given, "ntasks-per-node")
-    )  # fmt: skip
+    nodes, tasks = _nodes(given, hosts), _count(given, "ntasks")
+    per_node = _count(given, "ntasks-per-node")
     if tasks and per_node:
         nodes = nodes or -(-tasks // per_node)  # at most so many of them on each
-    nodes = max(nodes, hosts)
+    return max(nodes, hosts)
+
+
+def nodes_warning(given: Mapping[str, str]) -> str:
+    """Return what sbatch says of a job with fewer tasks than nodes; "" for any other.
+
+    Raises:
+        BadUse, JobRefused: as `submit_options`.
+    """
+    nodes, tasks = _asked_nodes(given), _count(given, "ntasks")
+    if not 0 < tasks < nodes:
+        return ""
+    return f"Warning: can't run {tasks} processes on {nodes} nodes, setting nnodes to {tasks}"
+
+
+def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
+    """Return the number of nodes, that of tasks, in Slurm's sense, and that of cores of a node."""
+    nodes, tasks = _asked_nodes(given), _count(given, "ntasks")
+    per_node = _count(given, "ntasks-per-node")
     if per_gpu := _count(given, "ntasks-per-gpu"):
         tasks = tasks or _gpus(given, nodes or 1, 0) * (nodes or 1) * per_gpu
     nodes = min(nodes or 1, tasks or _MOST_NODES)  # none without a task
