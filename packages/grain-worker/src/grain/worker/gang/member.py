@@ -32,6 +32,7 @@ from grain.worker.gang.messages import (
     MemberPlace,
     OutputTaken,
     ProgramExited,
+    ProgramInput,
     ProgramOrder,
     ProgramOutput,
     SpawnProgram,
@@ -40,6 +41,7 @@ from grain.worker.gang.messages import (
 from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound
 
 if TYPE_CHECKING:
+    from grain.edge.buffers import Buffer
     from grain.edge.channel import FramedChannel
     from grain.edge.messages import Message
     from grain.worker.gang.control import JsonLines
@@ -88,20 +90,27 @@ async def _serve(root: FramedChannel, tasklet: JsonLines, bound: MemoryBound) ->
         try:
             while True:
                 for message, payload in await root.receive():
-                    if isinstance(message, SpawnProgram):
-                        assert not isinstance(payload, Pieces)  # it has travelled
-                        # A large one, as with a large environment, is another kind of buffer.
-                        order = msgspec.msgpack.decode(payload or b"", type=ProgramOrder)
-                        programs.start(message.number, order)
-                    elif isinstance(message, EndProgram):
-                        programs.end(message.number)
-                    elif isinstance(message, OutputTaken):
-                        programs.take(message.number, message.stream)
-                    elif isinstance(message, EndCall):
+                    if isinstance(message, EndCall):
                         nursery.start_soon(_end_call, root, tasklet, door, message)
+                    else:
+                        assert not isinstance(payload, Pieces)  # it has travelled
+                        _obey(programs, message, payload)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError):
             pass  # the root has ended, or is lost
         nursery.cancel_scope.cancel()
+
+
+def _obey(programs: MemberPrograms, message: Message, payload: Buffer | None) -> None:
+    if isinstance(message, SpawnProgram):
+        # A large one, as with a large environment, is another kind of buffer.
+        order = msgspec.msgpack.decode(payload or b"", type=ProgramOrder)
+        programs.start(message.number, order)
+    elif isinstance(message, EndProgram):
+        programs.end(message.number)
+    elif isinstance(message, ProgramInput):
+        programs.give(message.number, bytes(payload or b""))
+    elif isinstance(message, OutputTaken):
+        programs.take(message.number, message.stream)
 
 
 async def _end_call(

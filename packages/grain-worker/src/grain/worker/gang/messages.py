@@ -41,6 +41,8 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
         timeout: seconds after which it is ended.
         grace, threads: those of `grain.worker.external.run_external`.
         streams: True to pass on all output as it is written, by `ProgramOutput`.
+        reads: True for one that ``streams`` and reads what comes by `ProgramInput`; else it reads
+            nothing.
     """
 
     argv: tuple[bytes, ...]
@@ -52,6 +54,7 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
     grace: float = 1.0
     threads: int | None = None
     streams: bool = False
+    reads: bool = False
 
 
 class RankOrder(msgspec.Struct, frozen=True):
@@ -78,6 +81,7 @@ class RemoteOrder(msgspec.Struct, frozen=True):
         cwd: the directory in which it starts.
         daemon: True for one of a launcher, and not for a program of the user.
         call: the number of the call that the launcher belongs to.
+        reads: as of `ProgramOrder`.
     """
 
     host: str
@@ -86,6 +90,7 @@ class RemoteOrder(msgspec.Struct, frozen=True):
     cwd: str
     daemon: bool = True
     call: int = 0
+    reads: bool = False
 
 
 class SpawnProgram(Message, frozen=True):
@@ -105,6 +110,16 @@ class EndProgram(Message, frozen=True):
     number: int
 
 
+class ProgramInput(Message, frozen=True):
+    """A piece of a program's standard input, as the payload; an empty one is its end.
+
+    The next one waits until this one is in the program's pipe, so what is on the way is bounded.
+    """
+
+    max_payload: ClassVar[int] = OUTPUT
+    number: int
+
+
 class ProgramOutput(Message, frozen=True):
     """A piece of a program's output, as the payload; the next one waits for an `OutputTaken`.
 
@@ -113,7 +128,8 @@ class ProgramOutput(Message, frozen=True):
 
     Attributes:
         number: of the program.
-        stream: 1 for stdout, 2 for stderr.
+        stream: 1 for stdout, 2 for stderr. 0: its last `ProgramInput` has been taken, or, without
+            a payload, it reads no more; nothing waits for that.
     """
 
     max_payload: ClassVar[int] = OUTPUT
@@ -203,7 +219,7 @@ def heartbeat(silence: float) -> Heartbeat:
 
 
 CODEC = Codec(
-    SpawnProgram, EndProgram, ProgramOutput, OutputTaken, ProgramExited,
+    SpawnProgram, EndProgram, ProgramInput, ProgramOutput, OutputTaken, ProgramExited,
     MemberPlace, EndCall, CallUsed, CallEnded, MemberEnds,
 )  # fmt: skip
 """The codec of both sides."""

@@ -58,6 +58,7 @@ from grain.worker.gang.messages import (
     MemberPlace,
     OutputTaken,
     ProgramExited,
+    ProgramInput,
     ProgramOrder,
     ProgramOutput,
     RemoteOrder,
@@ -98,7 +99,9 @@ class _Spawned:
         call: the number of the call that it belongs to.
         end: ends it.
         take: called with a stream when what was written to that has been passed on.
-        written: streams, and what was written to them; each waits for the one before.
+        give: called with a piece of its standard input.
+        written: streams, as of `ProgramOutput`, and what was written to them; each waits for the
+            one before.
         read: the end of these that `Root.serve_rsh` reads from.
         over: set when nothing of it is left; never if its member is lost.
         outcome: how it has ended.
@@ -108,6 +111,7 @@ class _Spawned:
     call: int
     end: Callable[[], object]
     take: Callable[[int], object]
+    give: Callable[[bytes], object]
     written: trio.MemorySendChannel[tuple[int, bytes]]
     read: trio.MemoryReceiveChannel[tuple[int, bytes]]
     over: trio.Event = field(default_factory=trio.Event)
@@ -293,8 +297,9 @@ class Root:
         # Programs bound what is in it: they wait until what they wrote has been taken.
         pipe = trio.open_memory_channel[tuple[int, bytes]](math.inf)
         if index == 0:
-            end, take = partial(self._here.end, number), partial(self._here.take, number)
-            spawned = _Spawned(index, call, end, take, *pipe)
+            here = self._here
+            end, take = partial(here.end, number), partial(here.take, number)
+            spawned = _Spawned(index, call, end, take, partial(here.give, number), *pipe)
             self._here.start(number, order)
         else:
             channel = self._channels[index]
@@ -303,6 +308,7 @@ class Root:
                 call,
                 partial(_post, channel, EndProgram(number)),
                 lambda stream: _post(channel, OutputTaken(number, stream)),
+                lambda data: _post(channel, ProgramInput(number), data),
                 *pipe,
             )
             _post(channel, SpawnProgram(number), msgspec.msgpack.encode(order))
@@ -322,10 +328,13 @@ class Root:
             await _answer(lines, CANNOT, f"grain-rsh: {error}\n")
             return
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_end_with, lines, spawned)
+            nursery.start_soon(_listen, lines, spawned)
             written = b""
             with suppress(ControlError):  # it has gone, which ends the program
                 async for stream, data in spawned.read:
+                    if not stream:
+                        await lines.send(taken=bool(data))
+                        continue
                     # A shell writes its line in parts.
                     if b"\n" not in written and len(written) < _LONGEST_LINE:
                         written += data
@@ -356,7 +365,8 @@ class Root:
         environment = {os.fsencode(k): os.fsencode(v) for k, v in asked.environment.items()}
         argv = (b"/bin/sh", b"-c", os.fsencode(" ".join(asked.words)))
         cwd = os.fsencode(asked.cwd)
-        order = ProgramOrder(argv, tuple(environment.items()), cwd, streams=True)
+        reads = asked.reads
+        order = ProgramOrder(argv, tuple(environment.items()), cwd, streams=True, reads=reads)
         return self.start(index, asked.call, order)
 
 
@@ -389,11 +399,13 @@ def _script(name: str) -> Path:
     return path
 
 
-async def _end_with(lines: JsonLines, spawned: _Spawned) -> None:
-    """End a program when the other side of its lines has gone."""
+async def _listen(lines: JsonLines, spawned: _Spawned) -> None:
+    """Pass a program its standard input, and end it when the other side of its lines has gone."""
     try:
-        await lines.receive()
-    except ControlError:
+        while True:
+            line = await lines.receive()
+            spawned.give(base64.b85decode(line["input"]))
+    except (ControlError, LookupError, ValueError):
         spawned.end()
 
 
