@@ -211,16 +211,17 @@ class Displays:
         self._compare_runs(look, tasks, running)
         self._compare_workers(look, logged)
         ls, top = look.in_ls, look.in_top
+        runs_in_ls, runs_in_top = ls.running or 0, top.running or 0
         ends = (ls.done, ls.failed, ls.retried)
         self._demand("ends in ls and top", ends, (top.done, top.failed, top.retried), look)
-        self._demand("tasks left in ls and top", ls.running + ls.waiting, top.left, look)
-        at_once = top.running + len(look.over - look.away)
-        self._demand("running tasks in ls and top", ls.running + look.stale, at_once, look)
+        self._demand("tasks left in ls and top", runs_in_ls + ls.waiting, top.left, look)
+        at_once = runs_in_top + len(look.over - look.away)
+        self._demand("running tasks in ls and top", runs_in_ls + look.stale, at_once, look)
         self._compare_queues(look, ls.label, ls.waiting - look.outside)
         if not look.record.lasts:
             aboard = {task for task, lane in session.aboard.items() if lane}
             at_once = len(running - look.away - aboard) + len(look.calls)
-            self._demand("running tasks", ls.running, at_once, look)
+            self._demand("running tasks", runs_in_ls, at_once, look)
             waiting = len({*tasks} - running - aboard) + len(look.away & running)
             waiting += look.unreported_lanes + look.held_before
             self._demand("waiting tasks", ls.waiting, waiting, look)
@@ -233,7 +234,7 @@ class Displays:
         shown = {one for one in look.runs if one[0] not in look.away}
         # Those in lanes are shown if they last, and seats if they were seen.
         known = {one for one in roots if one[0] in look.tasks and one[0] not in look.over}
-        self._demand("runs", known, {one for one in shown & roots if one in known}, look)
+        self._demand("runs", known & shown, known, look)
         others = {number for number, names in members.items() if len(names) == 1}
         rest = {one for one in shown - all_of if one[0] not in others or not look.has_seats(one[0])}
         self._demand("no other runs", set(), rest, look)
