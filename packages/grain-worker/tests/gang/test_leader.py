@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
@@ -427,6 +428,27 @@ async def test_programs_have_their_orders_and_outcomes_in_whatever_order_they_en
     assert {0: "m0", 1: "m1"} == results
 
 
+@pytest.mark.parametrize("enforce", [True, False, None])
+async def test_a_call_says_to_all_members_how_its_programs_are_held_to_their_memory(
+    enforce: bool | None,
+) -> None:
+    async with (
+        members_of() as (gang, process),
+        trio.open_nursery() as nursery,
+        gang.call(enforce, ["no room"]) as call,
+    ):
+        nursery.start_soon(run_on, call, 1)
+        line = await process.receive()
+        order = msgspec.msgpack.decode(base64.b85decode(line["order"]), type=ProgramOrder)
+        assert (enforce, ("no room",)) == (order.enforce, order.memory_signs)
+        await process.send(run=line["run"], call=1, outcome=outcome_of(DONE))
+        nursery.start_soon(process.receive)
+        await process.send(settled=True, call=1, used=USED)
+
+    stated = "" if enforce is None else str(int(enforce))
+    assert stated == call.variables["GRAIN_GANG_ENFORCE"]
+
+
 async def test_a_program_that_fails_names_its_member() -> None:
     async with members_of() as (gang, process), trio.open_nursery() as nursery:
 
@@ -471,6 +493,7 @@ async def run_sh(
     exceeded: ExternalError | None = None,
     *,
     check: bool = True,
+    enforce: bool | None = None,
 ) -> Completed | ExternalError:
     """Return how a program ends that a member runs others for, which have used so much."""
     async with members_of() as (gang, process), trio.open_nursery() as nursery:
@@ -482,7 +505,7 @@ async def run_sh(
         nursery.start_soon(settle)
         token = members.set(gang)
         try:
-            return await run_external(["/bin/sh", "-c", script], check=check)
+            return await run_external(["/bin/sh", "-c", script], check=check, enforce=enforce)
         except ExternalError as error:
             return error
         finally:
@@ -498,6 +521,16 @@ async def test_a_program_has_what_it_has_used_on_each_member() -> None:
         own, other = ended.usage.members
         assert (1, used_by(500.0)) == (own.programs, other)
         assert (500.0, 2) == (ended.usage.peak_memory, ended.usage.programs)
+
+
+@pytest.mark.parametrize(("enforce", "stated"), [(None, ""), (False, "0")])
+async def test_a_launcher_passes_on_what_its_call_says_of_memory(
+    enforce: bool | None, stated: str
+) -> None:
+    ended = await run_sh('echo "<$GRAIN_GANG_ENFORCE>"', {}, enforce=enforce)
+
+    assert isinstance(ended, Completed)
+    assert f"<{stated}>\n" == ended.stdout_text
 
 
 async def test_a_launcher_that_fails_as_a_member_had_too_little_memory_says_so() -> None:

@@ -125,7 +125,7 @@ class ServedRoot:
         """Ask as a launcher does that starts its daemon on a member."""
         lines = await connect(self.rsh_name)
         order = {"host": host, "words": ["orted", "-x"], "environment": {"A": "b"}, "cwd": "/"}
-        await lines.send(**order, call=str(call), **more)
+        await lines.send(**{**order, "call": str(call), **more})
         return lines
 
 
@@ -377,6 +377,18 @@ async def test_rsh_passes_on_output_as_it_is_taken_and_ends_as_the_program_does(
         member.exits(number, replace(DONE, returncode=3, stdout=None))
 
         assert ([b"some"], 3, "") == await answered(lines)
+
+
+@pytest.mark.parametrize(("stated", "enforce"), [("1", True), ("0", False), ("", None)])
+async def test_what_a_launcher_starts_is_held_to_its_memory_as_its_call_says(
+    stated: str, enforce: bool | None
+) -> None:
+    async with root_of(1) as root:
+        [member] = root.members
+        lines = await root.rsh(environment={"GRAIN_GANG_ENFORCE": stated})
+        member.exits(await member.spawned())
+        await answered(lines)
+        assert enforce is member.order.enforce
 
 
 async def test_a_launcher_that_has_gone_ends_its_daemon() -> None:

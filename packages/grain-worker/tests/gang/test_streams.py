@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from msgspec.structs import replace
 from trio.testing import wait_all_tasks_blocked
 
 from grain.worker.errors import ExternalError, ExternalMemoryError
-from grain.worker.external import Completed
+from grain.worker.external import Completed, ProgramCall
 from grain.worker.gang.messages import OUTPUT, ProgramOrder
 from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound
 
@@ -115,6 +116,40 @@ async def test_a_program_is_held_to_the_memory_of_its_task() -> None:
     (ended,) = member.ended
     assert isinstance(ended, ExternalMemoryError)
     assert (0.1, True) == (ended.failure.memory_request, ended.failure.exceeded)
+
+
+@pytest.mark.parametrize("by_default", [True, False])
+@pytest.mark.parametrize("stated", [True, False, None])
+async def test_what_a_call_says_of_memory_goes_before_what_holds_on_the_member(
+    monkeypatch: pytest.MonkeyPatch, by_default: bool, stated: bool | None
+) -> None:
+    most: list[float | None] = []
+
+    async def run(call: ProgramCall, *_: object, **__: object) -> Completed:
+        most.append(call.request["most"])
+        return Completed(call.argv, 0, b"", b"", 0.0, 0.0, 0.0, 0.0, "n1")
+
+    monkeypatch.setattr("grain.worker.gang.programs.run_program_call", run)
+    async with trio.open_nursery() as nursery:
+        member = Member(nursery, MemoryBound(0.1, enforced=by_default))
+        member.programs.start(1, replace(order("true", streams=False), enforce=stated))
+
+    assert (by_default if stated is None else stated) == (most != [None])
+
+
+async def test_what_a_program_says_of_memory_counts_on_its_member() -> None:
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            said = replace(
+                order("echo no room for that >&2; exit 1", streams=False),
+                memory_signs=("out of luck", "no room"),
+            )
+            member.programs.start(1, said)
+
+    (ended,) = member.ended
+    assert isinstance(ended, ExternalMemoryError)
+    assert "no room" in ended.evidence
 
 
 @pytest.mark.parametrize("bound", [NO_BOUND, MemoryBound(8), MemoryBound(0.1, enforced=True)])

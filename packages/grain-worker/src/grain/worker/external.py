@@ -197,7 +197,8 @@ async def run_external(
         enforce: True to end the program if it has more memory than its task asked for: by 2 %, and
             50 MB at least, in two looks. By default only where the amount is learned, as of
             ``Memory(32, group="opt")``, or where the worker does so (``worker.enforce``). Programs
-            of one task are each held to the whole amount.
+            of one task are each held to the whole amount, and so are its ranks on each member of a
+            gang.
         memory_signs: texts in the last lines of its output by which a program that fails says that
             memory was too little.
         warn: what asks the program to stop by itself, so that it can be continued: the name of a
@@ -231,8 +232,6 @@ async def run_external(
     take its result away. When the calling process is killed, so are the programs.
     """
     _check_timeout(timeout)
-    if isinstance(memory_signs, str):
-        raise TypeError(f"memory_signs={memory_signs!r}: write a list of texts")
     call = ProgramCall(
         argv, cwd, env or {}, stdin, stdout, stderr, grace, bind, threads, scratch,
         enforce=enforce, memory_signs=memory_signs,
@@ -262,6 +261,8 @@ async def run_on_members(
     timeout: float | None = None,  # noqa: ASYNC109 (it bounds the programs, not the waiting)
     grace: float = 1.0,
     threads: int | None = None,
+    enforce: bool | None = None,
+    memory_signs: Sequence[str] = (),
 ) -> list[Completed]:
     """Run a program on each member of the task's gang at the same time, and wait for all ends.
 
@@ -287,7 +288,7 @@ async def run_on_members(
         output: a function that returns the file for what a member's program writes to stdout and
             stderr, relative to `cwd`. By default, the last 64 kB are in the result.
         timeout: seconds after which all are ended, and `ExternalTimeoutError` is raised.
-        grace, threads: as in `run_external`.
+        grace, threads, enforce, memory_signs: as in `run_external`, for each program.
 
     Returns:
         How the programs have ended, one for each member, in order.
@@ -308,7 +309,7 @@ async def run_on_members(
         ProgramCall(
             argv(number) if callable(argv) else argv,
             cwd, env or {}, None, CAPTURE if output is None else output(number), STDOUT, grace,
-            True, threads, False,
+            True, threads, False, enforce=enforce, memory_signs=memory_signs,
         )
         for number in range(1 if gang is None else len(gang.cpus))
     ]  # fmt: skip
@@ -334,7 +335,7 @@ async def run_on_members(
             failed.append(error)
             nursery.cancel_scope.cancel()
 
-    async with gang.call() as call, trio.open_nursery() as nursery:
+    async with gang.call(enforce, memory_signs) as call, trio.open_nursery() as nursery:
         for number in range(len(programs)):
             nursery.start_soon(run, number)
     if failed:
@@ -575,6 +576,8 @@ class ProgramCall:
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:
             raise ValueError(_argv_text(argv))
+        if isinstance(memory_signs, str):
+            raise TypeError(f"memory_signs={memory_signs!r}: write a list of texts")
         _check_types(argv, cwd, env, stdin, stdout, stderr, grace, threads)
         if stdout is STDOUT:
             raise ValueError("stdout=STDOUT: only stderr can go to the same place as stdout")
@@ -587,6 +590,7 @@ class ProgramCall:
         self.memory: float | None = getattr(res, "M", None) if memory is None else memory
         self.memory_signs = tuple(memory_signs)
         self._counted = counted
+        self._enforce = enforce
         self._gang: Members | None = None
         self._call: MembersCall | None = None
         if enforce is None:
@@ -638,7 +642,7 @@ class ProgramCall:
             return await self._accounted()
         result: ProgramResult | None = None
         # What it has started on other members ends with it; and only then it has ended.
-        async with gang.call() as call:
+        async with gang.call(self._enforce) as call:
             self._gang, self._call = gang, call
             own = self.request["env"]
             found = {os.fsencode(name): os.fsencode(v) for name, v in call.variables.items()}

@@ -39,7 +39,8 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
         changes: to the environment, which win over all; None removes a variable.
         stdout: the file for its output; None to report the end of it.
         timeout: seconds after which it is ended.
-        grace, threads: those of `grain.worker.external.run_external`.
+        grace, threads, memory_signs: those of `grain.worker.external.run_external`.
+        enforce: likewise; None for what holds on the member by default.
         streams: True to pass on all output as it is written, by `ProgramOutput`.
     """
 
@@ -52,6 +53,8 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
     grace: float = 1.0
     threads: int | None = None
     streams: bool = False
+    enforce: bool | None = None
+    memory_signs: tuple[str, ...] = ()
 
 
 class RankOrder(msgspec.Struct, frozen=True):
@@ -61,11 +64,13 @@ class RankOrder(msgspec.Struct, frozen=True):
         call: the number of the call that it belongs to.
         words: the program and its arguments.
         cwd: the directory in which it starts.
+        enforce: as of `ProgramOrder`.
     """
 
     call: int
     words: tuple[str, ...]
     cwd: str
+    enforce: bool | None = None
 
 
 class RemoteOrder(msgspec.Struct, frozen=True):

@@ -59,7 +59,7 @@ class MemoryBound(NamedTuple):
 
     Attributes:
         amount: in GB; None if it asked for none.
-        enforced: True to end programs that have more.
+        enforced: True to end programs that have more, unless their call says otherwise.
     """
 
     amount: float | None = None
@@ -171,7 +171,8 @@ class MemberPrograms:
                     call = ProgramCall(
                         argv, facts.cwd, _environment(order), None, stdout, stderr, order.grace,
                         True, order.threads, False,
-                        memory=self._bound.amount, enforce=self._bound.enforced,
+                        memory=self._bound.amount, memory_signs=order.memory_signs,
+                        enforce=self._bound.enforced if order.enforce is None else order.enforce,
                     )  # fmt: skip
                     outcome = await run_program_call(call, order.timeout, check=True)
             except ExternalError as error:

@@ -73,6 +73,7 @@ from grain.worker.gang.programs import (
     MemoryBound,
     as_of_ssh,
 )
+from grain.worker.gang.rsh import ENFORCE
 from grain.worker.processes.mpi import EDGE
 
 if TYPE_CHECKING:
@@ -356,7 +357,8 @@ class Root:
         environment = {os.fsencode(k): os.fsencode(v) for k, v in asked.environment.items()}
         argv = (b"/bin/sh", b"-c", os.fsencode(" ".join(asked.words)))
         cwd = os.fsencode(asked.cwd)
-        order = ProgramOrder(argv, tuple(environment.items()), cwd, streams=True)
+        enforce = {"1": True, "0": False}.get(asked.environment.get(ENFORCE, ""))
+        order = ProgramOrder(argv, tuple(environment.items()), cwd, streams=True, enforce=enforce)
         return self.start(index, asked.call, order)
 
 

@@ -77,11 +77,18 @@ class Members(Protocol):
     places: dict[int, SlurmPlace]
     uses_doors: bool
 
-    def call(self) -> AbstractAsyncContextManager[MembersCall]:
+    def call(
+        self, enforce: bool | None = None, memory_signs: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[MembersCall]:
         """Have members run programs for the block; at its end nothing of them is left on any.
 
         The block is cancelled, and execution goes on behind it, when a member refuses: then
         `MembersCall.refused` says why.
+
+        Args:
+            enforce: as of `grain.worker.external.run_external`, for all programs of the call.
+            memory_signs: likewise, for those of `MembersCall.run`. What ranks write is the output
+                of their launcher.
         """
 
     def allow(self, ranks: Sequence[int]) -> None:
