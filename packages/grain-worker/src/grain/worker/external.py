@@ -526,6 +526,17 @@ def _check_types(
         raise TypeError(f"threads={threads!r}: write a number, as in threads=1")
 
 
+def _check_memory(enforce: object, memory_signs: Any) -> None:
+    if not isinstance(enforce, bool | None):
+        raise TypeError(f"enforce={enforce!r}: write True or False")
+    texts = isinstance(memory_signs, Sequence) and not isinstance(memory_signs, str | bytes)
+    if not texts or not all(isinstance(sign, str) and sign for sign in memory_signs):
+        raise TypeError(
+            f"memory_signs={memory_signs!r}: write a list of texts, as in "
+            'memory_signs=["not enough memory"]'
+        )
+
+
 def _check_timeout(timeout: object) -> None:
     if timeout is None:
         return
@@ -576,8 +587,7 @@ class ProgramCall:
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:
             raise ValueError(_argv_text(argv))
-        if isinstance(memory_signs, str):
-            raise TypeError(f"memory_signs={memory_signs!r}: write a list of texts")
+        _check_memory(enforce, memory_signs)
         _check_types(argv, cwd, env, stdin, stdout, stderr, grace, threads)
         if stdout is STDOUT:
             raise ValueError("stdout=STDOUT: only stderr can go to the same place as stdout")
