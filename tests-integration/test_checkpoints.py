@@ -17,7 +17,7 @@ from grain import GVAR
 from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
-from grain.worker.external import run_external
+from grain.worker.external import run_external, run_on_members
 from grain_testkit.programs import start, terminated
 
 if TYPE_CHECKING:
@@ -292,21 +292,33 @@ async def interrupted(
 WAITS = "echo $0 > new; mv new begun; until test -e STOP; do sleep 0.05; done"
 
 
-async def on_two_workers(folder: str) -> tuple[int, str, list[str]]:
-    """Run a program that goes on until it is warned; at the second attempt it has nothing to do."""
+async def on_two_workers(folder: str, on_each: bool) -> tuple[int, str, list[str]]:
+    """Run what goes on until it is warned; at the second attempt it has nothing to do."""
     names = [node.name for node in GVAR.res.nodes]
+    if GVAR.last is None and on_each:
+        # They share the directory, and the first to stop must not take the file from the other.
+        other = ["sh", "-c", "until test -e STOP; do sleep 0.05; done; touch $0", "other"]
+        await run_on_members(
+            lambda number: other if number else ["sh", "-c", WAITS, " ".join(names)],
+            cwd=folder,
+            warn="STOP",
+        )
+        return 1, "", names
     if GVAR.last is None:
         await run_external(["sh", "-c", WAITS, " ".join(names)], cwd=folder, warn="STOP")
         return 1, "", names
     return GVAR.attempt, GVAR.last.end, names
 
 
+@pytest.mark.parametrize(
+    "on_each", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["one", "on each"]
+)
 async def test_a_program_stops_softly_when_the_worker_of_any_member_of_its_gang_ends(
-    tmp_path: Path,
+    tmp_path: Path, on_each: bool
 ) -> None:
     begun = tmp_path / "begun"
     async with scheduled(tmp_path / "edge") as (executor, worker):
-        executor.submit(2 * Cores(1), on_two_workers, str(tmp_path))
+        executor.submit(2 * Cores(1), on_two_workers, str(tmp_path), on_each)
         with worker("first") as first, worker("second") as second:
             while not begun.exists():
                 await trio.sleep(0.05)
@@ -317,6 +329,8 @@ async def test_a_program_stops_softly_when_the_worker_of_any_member_of_its_gang_
                 [ended] = [ended.unwrap() async for _, ended in executor.results]
     attempt, how, members = ended
     assert (2, "stopped", {root, "third"}) == (attempt, how, {*members})
+    assert on_each == (tmp_path / "other").exists()
+    assert not (tmp_path / "STOP").exists()
 
 
 def has(text: str, output: Path, count: int) -> bool:

@@ -38,6 +38,7 @@ from grain.worker.gang.messages import (
     ProgramOrder,
     ProgramOutput,
     SpawnProgram,
+    WarnProgram,
     heartbeat,
 )
 from grain.worker.gang.root import lead
@@ -377,6 +378,18 @@ async def test_rsh_passes_on_output_as_it_is_taken_and_ends_as_the_program_does(
         member.exits(number, replace(DONE, returncode=3, stdout=None))
 
         assert ([b"some"], 3, "") == await answered(lines)
+
+
+async def test_all_programs_of_a_call_are_warned_and_no_others() -> None:
+    async with root_of(2) as root:
+        numbers = []
+        for number, (member, call) in enumerate([(1, 1), (2, 1), (2, 2)]):
+            await root.run(number, member, call)
+            numbers.append(await root.members[member - 1].spawned())
+        await root.tasklet.send(warn=1, worker=True)
+        for member, number in zip(root.members, numbers[:2], strict=True):
+            assert WarnProgram(number, worker=True) == await member.next()
+        await root.passed()  # and nothing else was sent
 
 
 @pytest.mark.parametrize(("stated", "enforce"), [("1", True), ("0", False), ("", None)])

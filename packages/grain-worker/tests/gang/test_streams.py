@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,12 @@ import trio
 from msgspec.structs import replace
 from trio.testing import wait_all_tasks_blocked
 
-from grain.worker.errors import ExternalError, ExternalMemoryError
+from grain.worker.errors import (
+    ExternalError,
+    ExternalMemoryError,
+    ExternalStartError,
+    ExternalTimeoutError,
+)
 from grain.worker.external import Completed, ProgramCall
 from grain.worker.gang.messages import OUTPUT, ProgramOrder
 from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound
@@ -135,6 +141,57 @@ async def test_what_a_call_says_of_memory_goes_before_what_holds_on_the_member(
         member.programs.start(1, replace(order("true", streams=False), enforce=stated))
 
     assert (by_default if stated is None else stated) == (most != [None])
+
+
+BY_FILE = "until [ -s EXIT ]; do sleep 0.02; done; cat EXIT; exit 2"
+BY_SIGNAL = "trap 'echo now; exit 2' TERM; touch ready; while :; do sleep 0.02; done"
+
+
+@pytest.mark.parametrize("worker", [True, False])
+@pytest.mark.parametrize("way", ["file", "signal"])
+async def test_a_program_is_warned_on_its_member_and_stops_softly(
+    tmp_path: Path, way: str, worker: bool
+) -> None:
+    exit_file, ready = tmp_path / "EXIT", tmp_path / "ready"
+    if way == "file":
+        exit_file.write_text("of an earlier attempt")
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            told: tuple[bytes, str] | int = int(signal.SIGTERM)
+            if way == "file":
+                told = (os.fsencode(exit_file), "now\n")
+            script = BY_FILE if way == "file" else BY_SIGNAL
+            folder = os.fsencode(tmp_path)
+            member.programs.start(
+                1, replace(order(script, streams=False), cwd=folder, warn=(told, 30.0))
+            )
+            while way == "signal" and not ready.exists():
+                await trio.sleep(0.01)
+            member.programs.warn(1, worker=worker)
+            member.programs.warn(2, worker=worker)  # has ended
+
+    (ended,) = member.ended
+    assert isinstance(ended, ExternalTimeoutError)
+    assert ("worker" if worker else "time", True) == (ended.warned, ended.stopped_softly)
+    assert (2, b"now\n") == (ended.returncode, ended.stdout)
+    assert exit_file.exists() == (
+        way == "file"
+    )  # the root removes it when the programs of all members have ended
+
+
+async def test_a_member_without_the_directory_of_the_warning_starts_nothing(tmp_path: Path) -> None:
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            told = os.fsencode(tmp_path / "gone" / "EXIT"), ""
+            script = f"touch {tmp_path}/ran"
+            member.programs.start(1, replace(order(script, streams=False), warn=(told, 30.0)))
+
+    (ended,) = member.ended
+    assert isinstance(ended, ExternalStartError)
+    assert "the directory of the file EXIT, is not there" in str(ended)
+    assert not (tmp_path / "ran").exists()
 
 
 async def test_what_a_program_says_of_memory_counts_on_its_member() -> None:

@@ -94,6 +94,20 @@ async def test_what_a_program_says_of_memory_counts(
         await on_members(shell, memory_signs="no room")
 
 
+async def test_a_program_is_warned_before_the_time_limit(
+    on_members: Callable[..., Awaitable[list[Completed]]], tmp_path: Path
+) -> None:
+    shell = ["sh", "-c", "until [ -s EXIT ]; do sleep 0.02; done; cat EXIT"]
+    warned = {"warn": ("EXIT", "now"), "warn_before": 59.9, "timeout": 60.0}
+
+    (done,) = await on_members(shell, cwd=tmp_path, **warned)
+
+    assert ("now", "time") == (done.stdout_text, done.warned)
+    assert [] == list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="state how to warn it, too"):
+        await on_members(shell, warn_before=60)
+
+
 async def test_a_name_that_is_not_text_comes_back(
     on_members: Callable[..., Awaitable[list[Completed]]],
 ) -> None:

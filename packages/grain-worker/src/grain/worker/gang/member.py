@@ -10,7 +10,7 @@ import base64
 import pickle
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
@@ -35,6 +35,7 @@ from grain.worker.gang.messages import (
     ProgramOrder,
     ProgramOutput,
     SpawnProgram,
+    WarnProgram,
     heartbeat,
 )
 from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound
@@ -88,20 +89,28 @@ async def _serve(root: FramedChannel, tasklet: JsonLines, bound: MemoryBound) ->
         try:
             while True:
                 for message, payload in await root.receive():
-                    if isinstance(message, SpawnProgram):
-                        assert not isinstance(payload, Pieces)  # it has travelled
-                        # A large one, as with a large environment, is another kind of buffer.
-                        order = msgspec.msgpack.decode(payload or b"", type=ProgramOrder)
-                        programs.start(message.number, order)
-                    elif isinstance(message, EndProgram):
-                        programs.end(message.number)
-                    elif isinstance(message, OutputTaken):
-                        programs.take(message.number, message.stream)
-                    elif isinstance(message, EndCall):
+                    if isinstance(message, EndCall):
                         nursery.start_soon(_end_call, root, tasklet, door, message)
+                    else:
+                        _obey(programs, message, payload)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError):
             pass  # the root has ended, or is lost
         nursery.cancel_scope.cancel()
+
+
+def _obey(programs: MemberPrograms, message: Message, payload: Any) -> None:
+    """Do what the root says of one program."""
+    if isinstance(message, SpawnProgram):
+        assert not isinstance(payload, Pieces)  # it has travelled
+        # A large one, as with a large environment, is another kind of buffer.
+        content = payload or b""
+        programs.start(message.number, msgspec.msgpack.decode(content, type=ProgramOrder))
+    elif isinstance(message, EndProgram):
+        programs.end(message.number)
+    elif isinstance(message, WarnProgram):
+        programs.warn(message.number, worker=message.worker)
+    elif isinstance(message, OutputTaken):
+        programs.take(message.number, message.stream)
 
 
 async def _end_call(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from grain.worker.errors import ExternalMemoryError
     from grain.worker.external import Completed
     from grain.worker.gang.control import JsonLines
+    from grain.worker.processes.warning import Cause, EarlyWarning
 
 
 class GangMembers:
@@ -63,11 +64,14 @@ class GangMembers:
 
     @asynccontextmanager
     async def call(
-        self, enforce: bool | None = None, memory_signs: Sequence[str] = ()
+        self,
+        enforce: bool | None = None,
+        memory_signs: Sequence[str] = (),
+        warning: EarlyWarning | None = None,
     ) -> AsyncIterator[GangCall]:
         """See `grain.worker.processes.mpi.Members`."""
         number = next(self._numbers)
-        call = GangCall(self._lines, number, self._variables, enforce, memory_signs)
+        call = GangCall(self._lines, number, self._variables, enforce, memory_signs, warning)
         self._calls[number] = call
         account = GVAR.account
         programs = account.programs.on_each if isinstance(account, RunAccount) else ()
@@ -131,8 +135,10 @@ class GangCall:
         launchers: Mapping[str, str],
         enforce: bool | None = None,
         memory_signs: Sequence[str] = (),
+        warning: EarlyWarning | None = None,
     ) -> None:
         self._lines = lines
+        self._warn = None if warning is None else (warning.way, warning.before)
         self._enforce = enforce
         self._memory_signs = tuple(memory_signs)
         self._ended: list[trio.Event] = []
@@ -167,7 +173,7 @@ class GangCall:
         inherited = tuple(os.environb.items())
         order = ProgramOrder(
             tuple(argv), inherited, cwd, changed, stdout, timeout, grace, threads,
-            enforce=self._enforce, memory_signs=self._memory_signs,
+            enforce=self._enforce, memory_signs=self._memory_signs, warn=self._warn,
         )  # fmt: skip
         number, ended = len(self._ended), trio.Event()
         self._ended.append(ended)
@@ -180,6 +186,11 @@ class GangCall:
             self.failed = True
             raise type(outcome)(replace(outcome.failure, member=index))
         return outcome
+
+    async def warn(self, cause: Cause) -> None:
+        """See `grain.worker.processes.mpi.MembersCall`."""
+        with suppress(ControlError):  # the process has gone, and the whole run is cancelled
+            await self._lines.send(warn=self.number, worker=cause == "worker")
 
     def on_outcome(self, number: int, outcome: str) -> None:
         """Record how a program has ended."""

@@ -41,6 +41,7 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
         timeout: seconds after which it is ended.
         grace, threads, memory_signs: those of `grain.worker.external.run_external`.
         enforce: likewise; None for what holds on the member by default.
+        warn: how the program is warned, and how many seconds before the end; None if it is not.
         streams: True to pass on all output as it is written, by `ProgramOutput`.
     """
 
@@ -55,6 +56,7 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
     streams: bool = False
     enforce: bool | None = None
     memory_signs: tuple[str, ...] = ()
+    warn: tuple[tuple[bytes, str] | int, float] | None = None
 
 
 class RankOrder(msgspec.Struct, frozen=True):
@@ -108,6 +110,17 @@ class EndProgram(Message, frozen=True):
     """An order to end a program, and all that it has started; without effect if it has ended."""
 
     number: int
+
+
+class WarnProgram(Message, frozen=True):
+    """An order to warn a program, as its `ProgramOrder` says; without effect if it has ended.
+
+    Attributes:
+        worker: True before the end of a worker, and not before a time limit.
+    """
+
+    number: int
+    worker: bool
 
 
 class ProgramOutput(Message, frozen=True):
@@ -208,7 +221,7 @@ def heartbeat(silence: float) -> Heartbeat:
 
 
 CODEC = Codec(
-    SpawnProgram, EndProgram, ProgramOutput, OutputTaken, ProgramExited,
+    SpawnProgram, EndProgram, WarnProgram, ProgramOutput, OutputTaken, ProgramExited,
     MemberPlace, EndCall, CallUsed, CallEnded, MemberEnds,
 )  # fmt: skip
 """The codec of both sides."""

@@ -16,11 +16,19 @@ from msgspec import structs
 
 from grain.resource import THREADS
 from grain.worker.errors import ExternalError, ExternalMemoryError, ExternalStartError, Failure
-from grain.worker.external import CAPTURE, STDOUT, Completed, ProgramCall, run_program_call
+from grain.worker.external import (
+    CAPTURE,
+    STDOUT,
+    Completed,
+    ProgramCall,
+    run_program_call,
+    run_warned,
+)
 from grain.worker.gang.messages import OUTPUT
 from grain.worker.processes.account import Programs
 from grain.worker.processes.environment import ALLOCATED, NOT_BATCH, UNBOUND
 from grain.worker.processes.mpi import RSH
+from grain.worker.processes.warning import OrderedWarning
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -142,10 +150,13 @@ class MemberPrograms:
         self._bound = bound
         self._scopes: dict[int, trio.CancelScope] = {}
         self._taken: dict[tuple[int, int], trio.Event] = {}
+        self._warnings: dict[int, OrderedWarning] = {}
 
     def start(self, number: int, order: ProgramOrder) -> None:
         """Start a program."""
         self._scopes[number] = trio.CancelScope()
+        if order.warn is not None:
+            self._warnings[number] = OrderedWarning(*order.warn)
         self._nursery.start_soon(self._run, number, order)
 
     def end(self, number: int) -> None:
@@ -153,6 +164,12 @@ class MemberPrograms:
         scope = self._scopes.get(number)
         if scope is not None:
             scope.cancel()
+
+    def warn(self, number: int, *, worker: bool) -> None:
+        """Warn a program of the end of a worker, or of a time limit, unless it has ended."""
+        warning = self._warnings.get(number)
+        if warning is not None:
+            warning.order("worker" if worker else "time")
 
     def take(self, number: int, stream: int) -> None:
         """Record that what a program wrote last to a stream was taken."""
@@ -174,7 +191,11 @@ class MemberPrograms:
                         memory=self._bound.amount, memory_signs=order.memory_signs,
                         enforce=self._bound.enforced if order.enforce is None else order.enforce,
                     )  # fmt: skip
-                    outcome = await run_program_call(call, order.timeout, check=True)
+                    warning = self._warnings.get(number)
+                    if warning is None:
+                        outcome = await run_program_call(call, order.timeout, check=True)
+                    else:
+                        outcome = await run_warned(call, order.timeout, warning, check=True)
             except ExternalError as error:
                 outcome = error
             except (OSError, ValueError) as error:
@@ -185,6 +206,7 @@ class MemberPrograms:
             facts = replace(facts, reason="ended, as its call has ended", usage=used)
             outcome = ExternalError(facts)
         del self._scopes[number]
+        self._warnings.pop(number, None)
         self._exited(number, _cut(outcome, streams=order.streams))
 
     @asynccontextmanager

@@ -62,6 +62,7 @@ from grain.worker.gang.messages import (
     ProgramOutput,
     RemoteOrder,
     SpawnProgram,
+    WarnProgram,
     heartbeat,
 )
 from grain.worker.gang.programs import (
@@ -98,6 +99,7 @@ class _Spawned:
         index: of the member.
         call: the number of the call that it belongs to.
         end: ends it.
+        warn: warns it, with True before the end of a worker.
         take: called with a stream when what was written to that has been passed on.
         written: streams, and what was written to them; each waits for the one before.
         read: the end of these that `Root.serve_rsh` reads from.
@@ -108,6 +110,7 @@ class _Spawned:
     index: int
     call: int
     end: Callable[[], object]
+    warn: Callable[[bool], object]
     take: Callable[[int], object]
     written: trio.MemorySendChannel[tuple[int, bytes]]
     read: trio.MemoryReceiveChannel[tuple[int, bytes]]
@@ -157,6 +160,9 @@ class Root:
                     self._nursery.start_soon(self._join, line)
                 elif "run" in line:
                     self._run(line)
+                elif "warn" in line:
+                    for spawned in self._running[line["warn"]]:
+                        spawned.warn(line["worker"])
                 elif "settle" in line:
                     self._nursery.start_soon(
                         self._settle, line["call"], line["doors"], line["failed"]
@@ -294,8 +300,15 @@ class Root:
         # Programs bound what is in it: they wait until what they wrote has been taken.
         pipe = trio.open_memory_channel[tuple[int, bytes]](math.inf)
         if index == 0:
-            end, take = partial(self._here.end, number), partial(self._here.take, number)
-            spawned = _Spawned(index, call, end, take, *pipe)
+            here = self._here
+            spawned = _Spawned(
+                index,
+                call,
+                partial(here.end, number),
+                lambda worker: here.warn(number, worker=worker),
+                partial(here.take, number),
+                *pipe,
+            )
             self._here.start(number, order)
         else:
             channel = self._channels[index]
@@ -303,6 +316,7 @@ class Root:
                 index,
                 call,
                 partial(_post, channel, EndProgram(number)),
+                lambda worker: _post(channel, WarnProgram(number, worker)),
                 lambda stream: _post(channel, OutputTaken(number, stream)),
                 *pipe,
             )

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from grain.eventlog.usage import Usage
     from grain.resource import Resource
     from grain.worker.errors import ExternalMemoryError
+    from grain.worker.processes.warning import Cause, EarlyWarning
 
 Flavour = Literal["openmpi", "mpich", "intel", "srun"]
 
@@ -78,7 +79,10 @@ class Members(Protocol):
     uses_doors: bool
 
     def call(
-        self, enforce: bool | None = None, memory_signs: Sequence[str] = ()
+        self,
+        enforce: bool | None = None,
+        memory_signs: Sequence[str] = (),
+        warning: EarlyWarning | None = None,
     ) -> AbstractAsyncContextManager[MembersCall]:
         """Have members run programs for the block; at its end nothing of them is left on any.
 
@@ -89,6 +93,7 @@ class Members(Protocol):
             enforce: as of `grain.worker.external.run_external`, for all programs of the call.
             memory_signs: likewise, for those of `MembersCall.run`. What ranks write is the output
                 of their launcher.
+            warning: of those programs.
         """
 
     def allow(self, ranks: Sequence[int]) -> None:
@@ -141,6 +146,9 @@ class MembersCall(Protocol):
         Raises:
             ExternalError: it has failed.
         """
+
+    async def warn(self, cause: Cause) -> None:
+        """Warn all programs of `run`, in the way that `Members.call` was told."""
 
 
 members: ContextVar[Members | None] = ContextVar("grain.worker members", default=None)
