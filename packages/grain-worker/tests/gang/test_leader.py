@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import os
 import pickle
 import signal
 import socket
@@ -539,14 +540,16 @@ def stopped(member: int) -> ExternalTimeoutError:
 @pytest.mark.parametrize(
     ("warn", "way"),
     [
-        (("STOP", "now"), (b"/work/STOP", "now")),
+        (("STOP", "now"), (b"STOP", "now")),
         ("SIGTERM", int(signal.SIGTERM)),
         (trio.lowlevel.checkpoint, 0),
     ],
 )
 async def test_programs_on_all_members_are_warned_at_once_and_none_of_them_ends_the_others(
-    autojump_clock: trio.testing.MockClock, warn: Any, way: object
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, warn: Any, way: object
 ) -> None:
+    if isinstance(way, tuple):
+        way = os.fsencode(tmp_path / "STOP"), way[1]
     account = RunAccount(ZERO, end=WorkerEnd(lambda: None))
     errors: list[ExternalError] = []
     async with members_of() as (gang, process), trio.open_nursery() as nursery:
@@ -555,7 +558,7 @@ async def test_programs_on_all_members_are_warned_at_once_and_none_of_them_ends_
             GVAR.enter(ZERO, "w1", None, account)
             members.set(gang)
             try:
-                await run_on_members(["prog"], cwd="/work", warn=warn, warn_before=30)
+                await run_on_members(["prog"], cwd=tmp_path, warn=warn, warn_before=30)
             except ExternalError as error:
                 errors.append(error)
 
@@ -569,6 +572,8 @@ async def test_programs_on_all_members_are_warned_at_once_and_none_of_them_ends_
         assert account.end is not None
         account.end.announce(trio.current_time() + 60.0, now=True)
         assert {"warn": 1, "worker": True} == await process.receive()
+        await wait_all_tasks_blocked()
+        assert [] == list(tmp_path.iterdir())  # the members make the file
         for member in (1, 0):  # the second one is waited for
             outcome = outcome_of(stopped(member))
             await process.send(run=orders[member], call=1, outcome=outcome)
