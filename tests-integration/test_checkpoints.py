@@ -251,7 +251,7 @@ async def scheduled(
         return running("grain.worker", "--url", address, "--res", offer, "--name", name)
 
     connect = GnawConnector(address, start=False).connect
-    with running("grain.head", "--address", address), trio.fail_after(120):
+    with running("grain.head", "--address", address), trio.fail_after(600):
         async with RemoteExecutor(address, connect=connect) as executor:
             yield executor, worker
 

@@ -414,15 +414,16 @@ async def test_a_task_that_outlives_its_worker_is_reported_and_ends_on_a_longer_
     path, go = str(tmp_path / "notes"), tmp_path / "go"
     events: list[Event] = []
     connect = GnawConnector(address, start=False).connect
-    brief = '{"Cores": 1, "WTime": {"T": 4}}'
-    words = ("grain.worker", "--url", address, "--res", brief, "--drain", "0.5", "--name", "brief")
+    words = ("grain.worker", "--url", address, "--drain", "0.5", "--name", "brief", "--res")
+    life = 2
     with gnaw(address), ExitStack() as until_the_end, trio.fail_after(600):
         async with RemoteExecutor(
             address, name="m", connect=connect, on_event=events.append
         ) as executor:
             job = executor.submit(Cores(1), note_and_wait, path, str(go))
             while not any(isinstance(event, TaskOutlived) for event in events):
-                with running(*words) as one:
+                life *= 2  # a slow machine takes its time until the task begins
+                with running(*words, f'{{"Cores": 1, "WTime": {{"T": {life}}}}}') as one:
                     while one.poll() is None:
                         await trio.sleep(0.05)
             runs = begun(path)
@@ -435,4 +436,4 @@ async def test_a_task_that_outlives_its_worker_is_reported_and_ends_on_a_longer_
 
     assert isinstance(result.outcome, outcome.Value)
     [event] = [event for event in events if isinstance(event, TaskOutlived)]
-    assert (f"m:{job}", "note_and_wait", 4) == (event.task, event.function, event.life)
+    assert (f"m:{job}", "note_and_wait", life) == (event.task, event.function, event.life)

@@ -29,7 +29,7 @@ def control_group() -> Iterator[Path]:
     with group_of_test() as path:
         yield path
         # Its subreaper, in the group of the worker's own processes, ends a moment after the worker.
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while groups_in(path) and time.monotonic() < deadline:
             for name in groups_in(path):
                 removed(str(path / name))

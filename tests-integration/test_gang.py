@@ -9,7 +9,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from gang_hosts import MPICH, OPENMPI, Members, gang_of, on_hosts
+from gang_hosts import MPICH, OPENMPI, SOON, Members, gang_of, on_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,7 +159,7 @@ def test_a_killed_process_of_a_seat_ends_the_run(
 def test_a_member_that_is_cut_off_ends_the_run_and_everything_on_it(
     members: Members, launcher: str, cut: int
 ) -> None:
-    members.start("sleep", "777", launcher=launcher)
+    members.start("sleep", "777", launcher=launcher, GANG_SILENCE=SOON)
     members.wait_for(members.run_everywhere)
 
     members.hosts[cut].cut()
@@ -172,7 +172,7 @@ def test_a_member_that_is_cut_off_ends_the_run_and_everything_on_it(
 def test_a_frozen_member_ends_the_run_and_its_own_programs_when_it_thaws(
     members: Members, launcher: str
 ) -> None:
-    members.start("sleep", "777", launcher=launcher)
+    members.start("sleep", "777", launcher=launcher, GANG_SILENCE=SOON)
     members.wait_for(members.run_everywhere)
 
     members.hosts[1].freeze()
@@ -254,7 +254,7 @@ def test_a_launcher_that_is_told_to_end_leaves_nothing(members: Members, launche
 @pytest.mark.nightly
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_member_without_power_ends_the_run(members: Members, launcher: str) -> None:
-    members.start("sleep", "777", launcher=launcher)
+    members.start("sleep", "777", launcher=launcher, GANG_SILENCE=SOON)
     members.wait_for(members.run_everywhere)
 
     members.hosts[1].cut()
@@ -266,7 +266,7 @@ def test_a_member_without_power_ends_the_run(members: Members, launcher: str) ->
 
 def test_a_seat_that_never_answers_is_named(members: Members) -> None:
     members.hosts[1].refuse_connections(reset=True)
-    members.start("true")
+    members.start("true", GANG_SILENCE=SOON)
 
     assert "seat1 has not joined: the other host cannot be reached" in members.ended()
     members.nothing_is_left()

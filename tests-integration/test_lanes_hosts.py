@@ -56,7 +56,10 @@ async def call(executor, fn, *arguments):
 async def main():
     connect = GnawConnector(address, start=False).connect
     async with RemoteExecutor(address, name="m", connect=connect) as executor:
-        lanes, number = executor._lanes, 0
+        await call(executor, mark, folder, 0)
+        while not os.path.exists(folder + "/look"):
+            await trio.sleep(0.05)
+        lanes, number = executor._lanes, 1
         while not (lanes.traffic and {
             "lane": lanes.traffic[0].idle,
             "unreachable": lanes.far and lanes.traffic[0]._not_before > trio.current_time() + 60,
@@ -80,6 +83,7 @@ class Site:
         self.other = other
         self.folder = folder
         self._until_the_end = until_the_end
+        self._before: set[str] = set()
         self._address = f"edge://{folder}/edge"
         self._head = self.start(one, "-m", "grain.head", "--address", self._address)
         words = ("--url", self._address, "--res", '{"Cores": 2}')
@@ -99,10 +103,22 @@ class Site:
         self._until_the_end.callback(process.kill)
         return process
 
-    def mission(self, until: str) -> Process:
-        """Start a mission that makes calls until there is a lane, or it has given that up."""
+    async def mission(self, until: str) -> Process:
+        """Start a mission that makes calls until there is a lane, or it has given that up.
+
+        Return it after its first call: until then the worker may try several ways.
+        """
         (self.folder / "mission.py").write_text(MISSION)
-        return self.start(self.one, "mission.py", self._address, str(self.folder), until)
+        mission = self.start(self.one, "mission.py", self._address, str(self.folder), until)
+        while not (self.folder / "marks").exists():
+            await trio.sleep(0.05)
+        self._before = self.connected()
+        (self.folder / "look").touch()
+        return mission
+
+    def lanes(self) -> set[str]:
+        """Return the ports by which runners are connected since."""
+        return self.connected() - self._before
 
     async def until_held(self) -> None:
         while not (self.folder / "held").exists():
@@ -138,11 +154,10 @@ async def said(mission: Process) -> list[str]:
 
 
 async def test_a_runner_on_another_host_connects_by_the_network(site: Site) -> None:
-    before = site.connected()
     with trio.fail_after(240):
-        mission = site.mission("lane")
+        mission = await site.mission("lane")
         await site.until_held()
-        assert site.connected() - before
+        assert site.lanes()
         site.let_go()
         assert ["True"] == await said(mission)
         in_lane, last = await said(mission)
@@ -157,7 +172,7 @@ async def test_a_mission_listens_on_the_interfaces_that_it_may_use_and_has_no_la
     """Calls go on by the scheduler, which listens where the worker can connect."""
     site.one.interfaces = "lo"
     with trio.fail_after(240):
-        mission = site.mission("unreachable")
+        mission = await site.mission("unreachable")
         await site.until_held()
         listens = site.one.listens_on()
         site.let_go()
@@ -174,7 +189,7 @@ async def test_a_firewall_before_the_mission_leaves_its_calls_to_the_scheduler(s
         while not site.connected():
             await trio.sleep(0.1)
         site.one.refuse_connections(reset=True)
-        mission = site.mission("unreachable")
+        mission = await site.mission("unreachable")
         site.let_go()
         assert ["False"] == await said(mission)
         in_lane, last = await said(mission)
@@ -185,11 +200,9 @@ async def test_a_firewall_before_the_mission_leaves_its_calls_to_the_scheduler(s
 
 async def test_a_call_whose_connection_is_cut_has_its_outcome_by_the_scheduler(site: Site) -> None:
     with trio.fail_after(300):
-        while not (before := site.connected()):
-            await trio.sleep(0.1)
-        mission = site.mission("lane")
+        mission = await site.mission("lane")
         await site.until_held()
-        [port] = site.connected() - before
+        [port] = site.lanes()
         site.one.nft(f"""
             table inet cut {{
               chain in {{

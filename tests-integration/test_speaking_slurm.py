@@ -90,7 +90,8 @@ async def test_jobs_run_as_under_slurm(tool: Tool) -> None:
             "-a", "1-2", "-o", "%A_%a.log", script="echo $SLURM_ARRAY_TASK_ID; srun -l hostname"
         )
         after = await tool.submit("-d", f"afterok:{array}", script="ls *.log")
-        await tool.until(after, "CD")
+        for number in (good, after):
+            await tool.until(number, "CD")
         await tool.until(bad, "F")
         assert tool.text(f"slurm-{good}.out").split() == [good, "2", "good"]
         assert tool.text(f"bad-{bad}.log") == "no\n"

@@ -111,14 +111,18 @@ async def test_a_step_has_the_highest_status_and_says_who_failed(tmp_path: Path)
 async def test_what_a_step_leaves_behind_ends_with_it_if_a_signal_has_ended_it(
     tmp_path: Path,
 ) -> None:
-    leaves = "sleep 600 <&- >&- 2>&- & echo $!; "
+    # It is there as a program: one that is just starting has no environment to be known by.
+    stays = "echo > stays; while :; do sleep 0.1; done"
+    leaves = f"sh -c '{stays}' <&- >&- 2>&- & until [ -s stays ]; do sleep 0.01; done; echo $!; "
     async with job_of(tmp_path) as job:
-        for end, left in (("exit 0", True), ("kill -9 $$", False)):
-            done = await job.srun("sh", "-c", leaves + end)
-            process = int(done.stdout)
-            assert left == (start_time(process) is not None)
-            if left:
-                os.kill(process, signal.SIGKILL)
+        process = int((await job.srun("sh", "-c", leaves + "exit 0")).stdout)
+        assert start_time(process) is not None
+        os.kill(process, signal.SIGKILL)
+        (tmp_path / "stays").unlink()
+        process = int((await job.srun("sh", "-c", leaves + "kill -9 $$")).stdout)
+        with trio.fail_after(120):  # SIGKILL is under way when srun ends
+            while start_time(process) is not None:
+                await trio.sleep(0.02)
 
 
 async def test_a_job_has_no_terminal(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -69,7 +70,11 @@ def small() -> Iterator[Path]:
 
 
 def remount(directory: Path, how: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,{how}", str(directory)], check=True)
+    """Remount a filesystem; while the scheduler writes a file there, it is busy."""
+    words = ["mount", "-o", f"remount,{how}", str(directory)]
+    end = time.monotonic() + 60
+    while subprocess.run(words, check=time.monotonic() > end).returncode:
+        time.sleep(0.02)
 
 
 def purge(directory: Path) -> None:

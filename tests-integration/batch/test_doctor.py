@@ -39,8 +39,10 @@ def doctor(folder: Path, batch: Batch) -> dict[str, Any]:
 @pytest.mark.parametrize("system", COMMANDS)
 def test_the_batch_system_answers_or_does_not(tmp_path: Path, system: str) -> None:
     """The controller dies, then the commands are missing."""
+    # Each check has 15 s, in which those of a busy machine may get no processor.
     with fake(system, tmp_path / "fake") as batch:
-        well = doctor(tmp_path, batch)
+        while "no answer within" in str(well := doctor(tmp_path, batch)):
+            pass
     dead = doctor(tmp_path, batch)
     batch.env["PATH"] = str(tmp_path)  # no batch system, not that of this machine either
     without = doctor(tmp_path, batch)

@@ -85,8 +85,9 @@ def run(folder: Path, job: Job, starts: int) -> bool:
     ends: list[tuple[float, str, bool]] = []
     ending = requeued = False
     while process.poll() is None and not stopped(folder):
-        if taken(folder, "cancel") or (folder / "order.requeue").exists():
-            requeued = taken(folder, "requeue")
+        cancelled = taken(folder, "cancel")
+        if cancelled or (folder / "order.requeue").exists():
+            requeued = taken(folder, "requeue") and not cancelled
             if not ending:
                 ends = [(time.monotonic() + wait, name, every) for wait, name, every in job.ends]
             ending = True

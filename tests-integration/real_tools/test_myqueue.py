@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from real_tools.tool_site import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,7 @@ class Queue:
 
     def until(self, number: str, state: str) -> None:
         """List tasks until one has a state."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while f"{number} {state}" not in (found := self._states()):
             assert time.monotonic() < deadline, found
             time.sleep(0.3)

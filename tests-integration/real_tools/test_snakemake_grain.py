@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from real_tools.snakemake_workflow import GRAIN, SNAKEMAKE, WAITS, Workflow
+from real_tools.tool_site import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,7 @@ def test_a_failed_job_is_told_with_its_log_and_what_waits_is_cancelled(workflow:
         workflow.until(lambda: "PENDING" not in workflow.states(), "some wait")
         assert running.process.poll() is None
         workflow.touch("go")
-        running.process.wait(60)
+        running.process.wait(PATIENCE)
         printed = running.printed()
     assert running.process.returncode == 1
     # One may have begun when the other one failed.
@@ -159,7 +160,7 @@ def test_after_a_kill_a_job_that_runs_is_taken_over(workflow: Workflow) -> None:
     with workflow.started(*EXECUTOR, "--rerun-incomplete") as running:
         workflow.until(lambda: "is waited for" in running.printed(), running.printed())
         workflow.touch("go")
-        assert running.process.wait(60) == 0
+        assert running.process.wait(PATIENCE) == 0
     assert workflow.text("lines") == "1 begins\n1 ends\n"
     assert workflow.states() == ["COMPLETED"]
 
@@ -177,7 +178,7 @@ def test_after_a_kill_and_a_change_a_job_begins_when_the_old_one_has_ended(
     with workflow.started(*EXECUTOR, "--rerun-incomplete") as running:
         workflow.until_states("RUNNING", "CANCELLED")
         workflow.touch("go")
-        assert running.process.wait(60) == 0
+        assert running.process.wait(PATIENCE) == 0
     assert workflow.text("lines") == "1 begins\n2 begins\n2 ends\n"
 
 

@@ -168,7 +168,8 @@ class Campaign:
 
     def _request(self, name: str) -> Resource:
         one = FUNCTIONS[name]
-        limit = max(2.0, one.limit * self._plan.scale)
+        # No less than a busy machine needs to start a program.
+        limit = max(6.0, one.limit * self._plan.scale)
         return Cores(one.cores) & Memory(one.memory) & WTime(T=limit)
 
 

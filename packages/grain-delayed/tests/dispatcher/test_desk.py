@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from grain.dispatcher.__main__ import serve
 from grain.dispatcher.desk import Adopted, Desk
+from grain.dispatcher.lifetime import Lifetime
 from grain.dispatcher.plan import TaskAttempt
 from grain.files.batch_jobs import WorkerJob
 from grain.files.processes import start_time, this_process
+from grain.head.errors import MissionReplaced
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.errors import CannotWrite, NotSynced
@@ -656,13 +659,37 @@ def test_a_job_that_cannot_be_cancelled_for_now_does_not_hold_up_others(queue: Q
     assert desk.book.entries[2].is_final
 
 
-def test_a_dispatcher_goes_on_if_the_one_after_it_has_died_at_once(queue: Queue) -> None:
+def take_over(queue: Queue, run: Begun) -> int:
+    """Have another dispatcher take charge, whose process is that of a run; return its number."""
+    me = msgspec.structs.replace(this_dispatcher(), pid=run.pid, pid_began=run.pid_began)
+    return Dispatchers(queue.files).take_charge(me)
+
+
+async def test_a_dispatcher_serves_again_if_the_one_after_it_has_died_at_once(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And ends if that one lives, or was ended by a user."""
+    (tmp_path / "grain.toml").write_text('address = "tcp://n1:4000"\n')
+    monkeypatch.chdir(tmp_path)
+    numbers = []
+
+    async def once(queue: Queue, desk: Desk, lifetime: Lifetime | None) -> None:
+        assert lifetime is not None
+        assert lifetime.seconds <= 60.0
+        numbers.append(desk.number)
+        number = take_over(queue, dead())
+        assert not desk.look().in_charge
+        if desk.number == 3:
+            Dispatchers(queue.files).say_farewell(number)
+        raise MissionReplaced("another dispatcher serves it")
+
+    with pytest.raises(MissionReplaced):
+        await serve(queue.folder, Lifetime(60.0, ("grain",)), once)
+    assert numbers == [1, 3]
     desk = Desk(queue)
-    me, died = this_dispatcher(), dead()
-    dispatchers = Dispatchers(queue.files)
-    dispatchers.take_charge(msgspec.structs.replace(me, pid=died.pid, pid_began=died.pid_began))
-    assert desk.look().in_charge
-    assert dispatchers.last() == (3, desk.me)
+    assert not desk.has_outlived_successor()
+    Desk(queue)
+    assert not desk.has_outlived_successor()
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["removed", "made again"])

@@ -437,14 +437,23 @@ def test_the_worker_whose_loss_has_ended_a_gang_is_named() -> None:
     )
 
 
-def test_the_outcome_of_a_cancelled_run_that_crashed_is_no_crash() -> None:
+@pytest.mark.parametrize("ends", ["cancelled", "returned"])
+def test_a_run_that_crashes_while_it_is_to_end_has_no_outcome_and_is_no_crash(ends: str) -> None:
+    """Or a gang would fail with the loss of a member, of which the scheduler knew before its root.
+
+    Nor is it the failure of a task that its worker hands back.
+    """
     session = joined_session()
     session.on_message(lease(1), b"args", 0.0)
-    session.on_message(Revoke((1, 1)), None, 0.0)
+    if ends == "cancelled":
+        session.on_message(Revoke((1, 1)), None, 0.0)
+    else:
+        session.drain(0.5, 0.5)
+        session.on_tick(0.5)
 
     session.on_ended(Ended((1, 1), "done", True, "a process was killed"), b"error", 1.0)
 
-    assert ["error"] == [message.status for message in sent(session, RunEnded)]
+    assert [ends] == [message.status for message in sent(session, RunEnded)]
 
 
 def test_lines_that_tasks_print_go_to_their_mission_together_and_before_the_end_of_a_run() -> None:

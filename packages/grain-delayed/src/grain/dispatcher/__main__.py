@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -27,21 +29,47 @@ from grain.queue.folder import Queue
 from grain.remote_exer import LastingMission, RemoteExecutor
 from grain.resource.figures import span
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
-async def serve(folder: Path, lifetime: Lifetime | None = None) -> None:
+
+async def serve(
+    folder: Path,
+    lifetime: Lifetime | None = None,
+    once: Callable[[Queue, Desk, Lifetime | None], Awaitable[None]] | None = None,
+) -> None:
     """Serve a queue until another dispatcher is in charge, or the mission is cancelled.
+
+    If that other one dies at once, as where its host allows fewer processes, this one serves again.
+    It has a new number then, as a scheduler that has seen the other one serves no smaller number.
 
     Args:
         lifetime: that of a batch job; None for any other process.
+        once: serves as one dispatcher, until it raises MissionReplaced.
 
     Raises:
         QueueError: the folder is not a queue that this process can serve.
+        MissionReplaced: another dispatcher serves it, or none is wanted.
         grain.config.ConfigError, grain.edge.errors.EdgeError: there can be no scheduler.
     """
     queue = Queue.open(folder)
     # Before it takes charge, as the dispatcher before ends then.
     address = load().head.listen
-    desk = Desk(queue, address=address)
+    began = time.monotonic()
+    while True:
+        desk = Desk(queue, address=address)
+        left = lifetime
+        if lifetime is not None:
+            left = lifetime._replace(seconds=lifetime.seconds - (time.monotonic() - began))
+        try:
+            await (once or _serve_as)(queue, desk, left)
+        except MissionReplaced:
+            if not await trio.to_thread.run_sync(desk.has_outlived_successor):
+                raise
+
+
+async def _serve_as(queue: Queue, desk: Desk, lifetime: Lifetime | None) -> None:
+    """Serve a queue under the number of a desk."""
     lasting = LastingMission(
         lasting_id(queue.name, queue.mission), desk.number, desk.number * TICKETS
     )

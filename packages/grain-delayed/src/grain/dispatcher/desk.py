@@ -200,16 +200,24 @@ class Desk:
         """Note that this dispatcher ends, so that commands on all hosts know."""
         self._dispatchers.say_farewell(self.number)
 
+    def has_outlived_successor(self) -> bool:
+        """Return True if another dispatcher has taken over and died, so none serves the queue.
+
+        One that a user has ended said farewell, and the queue stays without a dispatcher.
+
+        Raises:
+            OSError: the files cannot be read.
+        """
+        return (
+            self._dispatchers.is_there(self.number, self.me)
+            and not self._dispatchers.is_in_charge(self.number)
+            and self._dispatchers.is_missing()
+        )
+
     def _is_in_charge(self) -> bool:
-        if not self._dispatchers.is_there(self.number, self.me):
-            return False  # the folder was removed, and perhaps made again
-        if self._dispatchers.is_in_charge(self.number):
-            return True
-        if self._dispatchers.alive() is not None:
-            return False
-        # The other one has died at once. We go on, under a number by which commands find us.
-        self.number = self._dispatchers.take_charge(self.me)
-        return True
+        # If it is not there, the folder was removed, and perhaps made again.
+        there = self._dispatchers.is_there(self.number, self.me)
+        return there and self._dispatchers.is_in_charge(self.number)
 
     def _take_in(self) -> None:
         """Tell the plan what is new in the book."""

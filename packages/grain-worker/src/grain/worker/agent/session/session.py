@@ -333,13 +333,16 @@ class WorkerSession:
             self._end(run, "returned", None, now, report, ended.crash)
         elif ended.crash and run.wish is Wish.COMPLETE:
             self._end(run, "crashed", None, now, report, ended.crash, ended.lost)
-        elif ended.status == "done":
+        elif ended.status == "done" and not ended.crash:
             status: Status = "error" if ended.failed else "value"
             self._end(run, status, payload, now, report, ended.error)
         else:
             stopped = ended.status == "stopped"
             returned = run.wish is Wish.RETURN or stopped or ended.status == "returned"
             status = "returned" if returned else "cancelled"
+            # Here too if what it ran in died while it was to end: the loss of a gang's member, of
+            # which the scheduler may know first, is not the outcome of the call.
+            #
             # That it has not begun says nothing of the others if it was to end.
             absent = ended.absent if run.wish is Wish.COMPLETE else -1
             detail = "" if absent < 0 else ended.error
