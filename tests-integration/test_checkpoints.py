@@ -149,7 +149,7 @@ variable stop equal is_file(EXIT)
 fix stop all halt 50 v_stop > 0 error continue
 thermo 100
 """
-# The optimization does not converge before it is stopped. Then the program waits, with all stored.
+# The optimisation does not converge before it is stopped. Then the program waits, with all stored.
 OXYGEN = """\
 {begin} h2o
 permanent_dir {folder}
