@@ -218,6 +218,8 @@ async def test_a_step_ends_at_its_limit(tmp_path: Path) -> None:
         (["-n", "3", "x"], f"{NO_STEP}: More processors requested than permitted", 1),
         (["-N", "2", "x"], "srun: error: Only allocated 1 nodes asked for 2", 1),
         (["-w", "n9", "x"], f"{NO_STEP}: Requested node configuration is not available", 1),
+        (["-w", "n[7", "x"], f"{NO_STEP}: Requested node configuration is not available", 1),
+        (["--gres=a", "x"], f"{NO_STEP}: Invalid generic resource (gres) specification", 1),
         (["-c", "0", "x"], 'srun: error: Invalid numeric value "0" for --cpus-per-task.', 1),
         (["no-such-program"], f"{NOT_FOUND}\nsrun: error: n7: task 0: Exited with exit code 2", 2),
         (["--no-such"], f"srun: unrecognized option '--no-such'\n{ADVICE}", 255),
@@ -233,9 +235,23 @@ async def test_steps_that_cannot_be(
         assert ("", text + "\n", status) == (done.stdout, done.stderr, done.returncode)
 
 
+async def test_no_step_begins_in_a_job_that_ends(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        done = await job.srun("true", GRAIN_STEPS="grain-that-is-gone")
+        said = [
+            "srun: error: Slurm job 12 has expired",
+            "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 12",
+            "srun: (Grain) no step begins in a job that ends",
+        ]
+        assert ("", said, 1) == (done.stdout, done.stderr.splitlines(), done.returncode)
+
+
 async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path: Path) -> None:
     rsh = tmp_path / "rsh"
-    rsh.write_text('#!/bin/sh\nshift\nWHERE=$1\nexport WHERE\nexec sh -c "$2"\n')
+    rsh.write_text(
+        '#!/bin/sh\nshift\n[ "$1" = --input ] && shift || exec </dev/null\n'
+        'WHERE=$1\nexport WHERE\nexec sh -c "$2"\n'
+    )
     rsh.chmod(0o700)
     rooms = [MemberRoom((0, 1))] * 3
     async with job_of(tmp_path, *rooms, hosts="n7.site,n8.site,gpu1.site") as job:
@@ -244,6 +260,13 @@ async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path:
         assert (["here 0 0 0", "here 1 0 1", "m1 2 1 0", "m2 3 2 0"], [], 0) == shown(done)
         done = await job.srun("-n1", "-w", "gpu1", "sh", "-c", "exit 4", GRAIN_RSH=str(rsh))
         assert ([], ["srun: error: gpu1: task 0: Exited with exit code 4"], 4) == shown(done)
+        reads = ["-l", "cat"]
+        done = await job.srun("-n3", *reads, GRAIN_RSH=str(rsh), stdin="a\n")
+        assert (["0: a", "1: a", "2: a"], [], 0) == shown(done)
+        done = await job.srun("-n3", "-i1", *reads, GRAIN_RSH=str(rsh), stdin="a\n")
+        assert (["1: a"], [], 0) == shown(done)
+        done = await job.srun("-n3", "-i/dev/null", *reads, GRAIN_RSH=str(rsh), stdin="a\n")
+        assert ([], [], 0) == shown(done)
 
 
 @pytest.mark.parametrize("how", ["kill", "from a session of its own"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grain.resource import Cores, Fit, Host, Supply, Token, from_data, to_data
+from grain.resource import Cores, Fit, Host, Supply, Token, from_data, from_text, to_data
 
 
 def test_a_task_with_a_token_fits_only_a_worker_with_exactly_that_one() -> None:
@@ -58,6 +58,8 @@ def test_what_is_no_tag_is_refused(given: Any, error: type[Exception], text: str
         (Host(["n2", "n3"]), False),
         (Host(exclude="n1"), False),
         (Host(exclude=["n2", "n3"]), True),
+        (Host(["n2", "n3"], others=True), True),
+        (Host("n2", exclude=["n1"], others=True), False),
     ],
 )
 def test_a_task_that_names_hosts_fits_only_workers_there(request_: Host, fits: bool) -> None:
@@ -66,7 +68,11 @@ def test_a_task_that_names_hosts_fits_only_workers_there(request_: Host, fits: b
     assert (Fit.NOW if fits else Fit.NEVER) is supply.fit(Cores(1) & request_)
     assert Fit.NEVER is Supply(Cores(4)).fit(request_)
     assert Fit.NOW is supply.fit(Cores(1))
-    assert request_.ask() == from_data(to_data(request_)).ask()
+    assert request_.ask() == from_data(to_data(request_)).ask() == from_text(request_.ask()).ask()
+
+
+def test_a_task_has_the_host_on_which_it_runs() -> None:
+    assert Host("n1") == Supply(Host("n1")).alloc(Host(["n2", "n1"]))
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,18 @@ def test_a_job_names_its_earlier_attempts_and_how_they_ended(jobs: JobCommands) 
     assert lines[4].startswith("  attempt 11 runs on worker w1 (n17)")
 
 
+def test_of_an_attempt_whose_end_was_not_seen_no_time_is_named(jobs: JobCommands) -> None:
+    jobs.submit()
+    for _ in range(2):
+        jobs.begin(1)
+        jobs.end(1, how="lost", elapsed=0.0, message="its process is gone")
+
+    lines = jobs.done("why", "1").splitlines()
+    assert "  attempt 1 ran on worker w1: its process is gone" in lines
+    assert any(" attempt 2 ran on worker w1 (n17), from" in one for one in lines)
+    assert not any("for 0" in one for one in lines)
+
+
 def test_an_array_that_has_failed_says_so_in_a_sentence(jobs: JobCommands) -> None:
     jobs.submit("opt", "1-2")
     jobs.end(1, 1)

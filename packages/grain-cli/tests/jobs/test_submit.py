@@ -422,6 +422,7 @@ def test_a_task_that_would_empty_the_output_of_another_is_refused(jobs: JobComma
         ("--mem 4G", "there is no --mem here: use -r Memory=8, in GB"),
         ("-p main", "there is no -p here: use [script] of grain.toml"),
         ("-d afterok:1", "there is no -d here: use --after 12"),
+        ("--pty bash", "there is no --pty here: use --wait, as no terminal reaches a worker"),
         ("--wrap true", "there is no --wrap here: use the command after --"),
     ],
 )

@@ -232,7 +232,8 @@ def test_srun_gives_up_its_job_if_it_never_begins(
     monkeypatch.delenv("GRAIN_JOB_ID", raising=False)
 
     done = answer(Here("srun"), ["--dependency=afterok:1", "true"])
-    assert (1, True) == (done.status, "never begins: job 1 did not succeed" in done.err)
+    why = "job 2 (true) never begins: job 1 did not succeed; it is cancelled"
+    assert (1, f"srun: error: (Grain) {why}") == (done.status, done.err)
     assert "CANCELLED" == Book.read(jobs.queue).standing(2, None, 0.0).state
 
 

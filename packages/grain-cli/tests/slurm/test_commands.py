@@ -85,7 +85,6 @@ def gang(count: int, **of: float) -> dict[str, Any]:
         ("-n 32 --ntasks-per-node=8", gang(4, Cores=8), "32"),
         ("-n 32", {"Cores": 32}, "32"),
         ("-N 3 -n 7", gang(3, Cores=3), "7"),
-        ("-N 4 -n 2", gang(2, Cores=1), "2"),
         ("-N 2-4 -n 8", gang(2, Cores=4), "8"),
         ("-N 2 --gpus=4", gang(2, Cores=1, GPUs=2), "2"),
         ("-N 2 --gres=gpu:4", gang(2, Cores=1, GPUs=4), "2"),
@@ -298,6 +297,15 @@ def test_dependencies_are_shown_as_they_were_given(site: SlurmSite) -> None:
 def test_words_that_change_nothing_are_taken(site: SlurmSite) -> None:
     site.submit("--tasks-per-node=2", "--share", "--wait-all-nodes=1", "--wrap=x")
     assert {"Cores": 2} == site.queue.job(1).request
+
+
+def test_a_job_with_fewer_tasks_than_nodes_has_fewer_nodes_and_says_so(site: SlurmSite) -> None:
+    said = site.answer("sbatch", "-N", "3-4", "-n", "2", "--wrap=x")
+
+    text = "sbatch: Warning: can't run 2 processes on 3 nodes, setting nnodes to 2\n"
+    assert ("Submitted batch job 1\n", text, 0) == said
+    assert gang(2, Cores=1) == site.queue.job(1).request
+    assert "" == site.answer("sbatch", "-N", "2", "-n", "2", "--wrap=x").err
 
 
 def test_a_range_of_nodes_that_ends_before_it_begins_is_shown_the_other_way_round(

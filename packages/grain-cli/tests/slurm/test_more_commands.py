@@ -375,7 +375,7 @@ def test_updates_that_make_no_sense_are_refused_as_by_slurm(site: SlurmSite) -> 
         "JobId=2_9 Nice=5": f"2_9: {invalid}",
         "JobId=1,99 Nice=5": f"{invalid} for job 99",
         "JobId=2_1 Nice=5": "Requested operation not supported on this system for job 2_1\n"
-        "scontrol: (Grain) Nice and Dependency are of the whole array 2",
+        "scontrol: (Grain) an array has one Nice and one Dependency: hold 2_1 instead",
         "JobId=3 Nice=5": "Job has already finished for job 3",
         "JobId=4 Dependency=afterok:1": "Job is no longer pending execution for job 4",
         "JobId=4 TimeLimit=0": "Access/permission denied for job 4",
@@ -605,7 +605,9 @@ def test_partitions_and_accounts(site: SlurmSite) -> None:
     assert site.out("sacctmgr", "-n", "-s", "list", "user", USER, "format=account%256") == ""
     assert site.out("sshare", "-U", "-u", USER) == ""
     assert site.answer("sacctmgr", "add", "user", "x").status == 1
-    assert site.answer("salloc", "-n", "1").status == 1
+    found = site.answer("salloc", "-n", "1")
+    assert found.status == 1
+    assert "salloc: (Grain) no terminal reaches a worker: use `srun COMMAND`, which" in found.err
 
 
 @pytest.mark.parametrize(

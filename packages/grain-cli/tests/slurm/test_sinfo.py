@@ -42,7 +42,7 @@ def busy(site: SlurmSite, answering: Any) -> Any:
     """A site with that scheduler."""
     (site.folder / "s").mkdir(mode=0o700)
     url = f"unix://{site.folder}/s/s"
-    (site.folder / "grain.toml").write_text(f'address = "{url}"\n')
+    (site.folder / "grain.toml").write_text(f'address = "{url}"\nworker.res.Host = "auto"\n')
     with answering(url, state=cluster()):
         yield site
 
@@ -128,6 +128,10 @@ def test_scontrol_shows_nodes(busy: SlurmSite) -> None:
         ("-N 2 -n 8", "8 processors on nodes n[1,6]"),
         ("--exclusive", "16 processors on nodes n1"),
         ("-N 2 --exclusive", ""),
+        ("-w n[2,6]", "2 processors on nodes n[2,6]"),
+        ("-N 2 -w n6", "2 processors on nodes n[1,6]"),
+        ("-w n[1-3]", ""),
+        ("-N 3 -w n3", ""),
     ],
 )  # fmt: skip
 def test_a_test_says_where_a_job_would_begin(busy: SlurmSite, words: str, text: str) -> None:

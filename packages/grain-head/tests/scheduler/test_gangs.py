@@ -15,7 +15,7 @@ from grain.head.scheduler.guard.starvation_guard import (
     MORE_OVERTAKES,
 )
 from grain.head.testing import Cluster, SimulatedTask, simulate
-from grain.resource import Cores, Node, WTime, gang
+from grain.resource import Cores, Host, Node, WTime, gang
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -392,6 +392,61 @@ def test_a_gang_keeps_no_worker_while_too_few_could_serve_it_and_says_so() -> No
     assert [] == _reservations(cluster)
     none = "no worker is reserved for it, as too few could serve it now"
     assert any(none in reason for reason in cluster.why(wide).reasons)
+
+
+@pytest.mark.parametrize(
+    ("count", "hosts", "places"),
+    [
+        (2, Host(["n1", "n2"]), ["n1 n2"]),
+        (2, Host(["n2", "n1"]), ["n1 n2"]),
+        (3, Host(["n1", "n2"]), ["n1 n1 n2"]),  # one on each, and then another one there
+        (2, Host(["n1", "n2", "n3"]), ["n1 n2", "n1 n3", "n2 n3"]),
+        (2, Host("n3", others=True), ["n1 n3", "n2 n3"]),
+        (3, Host(["n2", "n3"], others=True), ["n1 n2 n3"]),
+        (3, Host(["n1", "n2"], "n3", others=True), ["n1 n1 n2"]),
+        (2, Host(["n1", "n4"]), [""]),
+        (2, Host("n4", others=True), [""]),
+    ],
+)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_gang_has_a_member_on_each_host_that_it_names(
+    count: int, hosts: Host, places: list[str], apart: bool
+) -> None:
+    here = ["n1", "n1", "n2", "n3"]
+    cluster = Cluster(*(Cores(4) & Host(name) for name in here), Cores(4))
+    if apart:
+        cluster.scheduler.on_apart(1, 4, "w1 did not reach w4", cluster.now)
+
+    request = count * (Cores(4) & hosts)
+    task = cluster.submit(request)
+
+    members = _members(cluster, task) if task in cluster.starts else []
+    assert " ".join(here[one] for one in members) in places
+    assert (why_never(cluster.scheduler, request, 0.0) is None) == bool(members)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_gang_that_names_hosts_gets_these_when_it_is_due(known: bool) -> None:
+    offers = [Cores(4) & Host(name) for name in ("n1", "n1", "n1", "n2")]
+    cluster = Cluster(*offers, max_overtakes=2)
+    for _ in offers:
+        cluster.submit(Cores(4) & WTime(T=100) if known else Cores(4))
+    wide = cluster.submit(2 * (Cores(4) & Host(["n1", "n2"])))
+    waiting = [cluster.submit(Cores(4) & WTime(T=150)) for _ in range(20)]
+    why = "it needs room on 2 workers of one group, on n1 and n2 at once, and 0 have it now"
+    assert why in cluster.why(wide).reasons
+
+    while not _reservations(cluster):
+        cluster.finish(min(one for one in cluster.running if cluster.where(one) != 3))
+    while wide not in cluster.starts:
+        # It keeps one worker on n1 and that on n2, whatever else becomes free.
+        kept = {one.worker.id for one in _reservations(cluster)}
+        assert len(kept & {0, 1, 2}) <= 1
+        cluster.finish(min(cluster.running))
+
+    first, second = _members(cluster, wide)
+    assert first < 3 == second
+    assert len([one for one in waiting if one in cluster.starts]) < 10
 
 
 SIZES = ([1, 1, 2, 3, 4, 8], [1, 2, 3, 4], [2, 3, 8])

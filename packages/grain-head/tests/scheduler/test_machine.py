@@ -25,6 +25,7 @@ from grain.resource import (
     Either,
     Gang,
     GPUs,
+    Host,
     Memory,
     Resource,
     Supply,
@@ -85,6 +86,7 @@ workers = st.tuples(
     maybe(Token("fast")),
     maybe(Capacity(3)),
     maybe(Licences(2)),
+    maybe(Host("n1"), Host("n2")),
     maybe(WTime(T=30), WTime(T=100)),
 ).map(joined)
 
@@ -98,6 +100,7 @@ requests = st.tuples(
     maybe(Token("fast")),
     maybe(Capacity(2)),
     maybe(Licences(1)),
+    maybe(Host(["n1", "n2"]), Host("n1", others=True)),
     maybe(WTime(T=10), WTime(T=40, softT=20), WTime(group="g"), WTime(T=60, group="h")),
 ).map(joined)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pickle
 import socket
+import subprocess
+import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +28,7 @@ from grain.worker.errors import (
     Failure,
 )
 from grain.worker.external import Completed
+from grain.worker.gang import rsh
 from grain.worker.gang.control import ControlError, JsonLines, connect, listen
 from grain.worker.gang.messages import (
     CODEC,
@@ -35,6 +39,7 @@ from grain.worker.gang.messages import (
     MemberPlace,
     OutputTaken,
     ProgramExited,
+    ProgramInput,
     ProgramOrder,
     ProgramOutput,
     SpawnProgram,
@@ -42,6 +47,7 @@ from grain.worker.gang.messages import (
     heartbeat,
 )
 from grain.worker.gang.root import lead
+from grain.worker.processes.mpi import EDGE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -402,6 +408,52 @@ async def test_what_a_launcher_starts_is_held_to_its_memory_as_its_call_says(
         member.exits(await member.spawned())
         await answered(lines)
         assert enforce is member.order.enforce
+
+
+async def test_a_program_of_the_user_reads_what_rsh_reads_one_piece_after_the_other() -> None:
+    async with root_of(1) as root:
+        [member] = root.members
+        words = [sys.executable, "-SE", rsh.__file__, EDGE, root.rsh_name, "--program", "--input"]
+        process = await trio.lowlevel.open_process(
+            [*words, "m1", "cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, rsh.CALL: "1"},
+        )
+        try:
+            number = await member.spawned()
+            assert member.order.reads
+            assert process.stdin is not None
+            for data in (b"one\n", b"two\n"):
+                await process.stdin.send_all(data)
+                assert ProgramInput(number) == await member.next()
+                assert data == bytes(member.payload)
+                member.post(ProgramOutput(number, 0), b"1")
+
+            await process.stdin.send_all(b"three\n")
+            assert ProgramInput(number) == await member.next()
+            member.post(ProgramOutput(number, 0))  # it reads no more
+            with pytest.raises(trio.BrokenResourceError):
+                while True:
+                    await process.stdin.send_all(b"more\n")
+            member.exits(number)
+            assert 0 == await process.wait()
+        finally:
+            process.kill()
+
+
+async def test_what_a_program_reads_ends_with_the_input_of_rsh() -> None:
+    async with root_of(1) as root:
+        [member] = root.members
+        lines = await root.rsh(daemon=False, reads=True)
+        number = await member.spawned()
+        await lines.send(input="")
+        assert ProgramInput(number) == await member.next()
+        assert b"" == bytes(member.payload or b"")
+        member.post(ProgramOutput(number, 0))
+        assert {"taken": False} == await lines.receive()
+        member.exits(number)
+        assert ([], 0, "said") == await answered(lines)
 
 
 async def test_a_launcher_that_has_gone_ends_its_daemon() -> None:

@@ -47,10 +47,12 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
-def order(script: str, streams: bool, **sent: str) -> ProgramOrder:
+def order(script: str, streams: bool, reads: bool = False, **sent: str) -> ProgramOrder:
     environment = {"PATH": os.environ["PATH"], **sent}
     variables = tuple((os.fsencode(k), os.fsencode(v)) for k, v in environment.items())
-    return ProgramOrder((b"/bin/sh", b"-c", script.encode()), variables, b"/", streams=streams)
+    return ProgramOrder(
+        (b"/bin/sh", b"-c", script.encode()), variables, b"/", streams=streams, reads=reads
+    )
 
 
 async def test_output_waits_until_what_came_before_has_been_taken(tmp_path: Path) -> None:
@@ -76,6 +78,70 @@ async def test_output_waits_until_what_came_before_has_been_taken(tmp_path: Path
             await trio.to_thread.run_sync(more.write_text, "end\n")
 
     assert [b"1:one\n", b"1:two\n"] == member.written
+
+
+async def test_a_program_reads_what_it_is_given_to_the_end() -> None:
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            member.programs.start(1, order("exec cat", streams=True, reads=True))
+            for data in (b"one\n", b"two\n"):
+                member.programs.give(1, data)
+            member.programs.give(1, b"")
+
+    (done,) = member.ended
+    assert isinstance(done, Completed)
+    assert [b"0:1", b"0:1", b"0:"] == [one for one in member.written if one.startswith(b"0:")]
+    read = b"".join(one[2:] for one in member.written if one.startswith(b"1:"))
+    assert b"one\ntwo\n" == read
+
+
+async def test_input_that_a_program_does_not_read_yet_is_not_taken(tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    os.mkfifo(more)
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            script = f"read x < {more}; exec wc -c"
+            member.programs.start(1, order(script, streams=True, reads=True))
+            member.programs.give(1, b"a")
+            while not member.written:
+                await trio.lowlevel.checkpoint()
+            member.programs.give(1, b"b" * 2_000_000)  # more than fits in a pipe
+            await wait_all_tasks_blocked()
+            assert [b"0:1"] == member.written
+            await trio.to_thread.run_sync(more.write_text, "go\n")
+            member.programs.give(1, b"")
+
+    assert b"1:2000001\n" in member.written
+
+
+async def test_a_program_that_reads_no_more_holds_up_no_one(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    os.mkfifo(closed)
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            script = f"exec <&-; echo x > {closed}; read x < {closed}"
+            member.programs.start(1, order(script, streams=True, reads=True))
+            await trio.to_thread.run_sync(closed.read_text)
+            member.programs.give(1, b"late")
+            while not member.written:
+                await trio.lowlevel.checkpoint()
+            member.programs.give(1, b"later still")
+            assert [b"0:"] == member.written
+            await trio.to_thread.run_sync(closed.write_text, "end\n")
+
+
+@pytest.mark.parametrize("script", ["exit 3", "true", "exec no-such-program"])
+async def test_a_program_that_ends_before_it_is_given_anything_ends_as_any(script: str) -> None:
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            member.programs.start(1, order(script, streams=True, reads=True))
+
+    assert 1 == len(member.ended)
+    member.programs.give(1, b"late")
 
 
 @pytest.mark.parametrize(("streams", "threads"), [(True, "7"), (False, "")])

@@ -107,6 +107,15 @@ def test_what_a_user_has_set_for_a_batch_system_reaches_the_job() -> None:
     assert chosen.items() <= environment(environment=chosen).items()
 
 
+def test_a_job_of_sbatch_has_a_directory_for_temporary_files_as_under_slurm() -> None:
+    def of(options: dict[str, str], **variables: str) -> str | None:
+        return environment(options=options, environment=variables).get("TMPDIR")
+
+    assert ("/tmp", "/scr", None) == (
+        of({"submit-dir": "/d"}), of({"submit-dir": "/d"}, TMPDIR="/scr"), of({}),
+    )  # fmt: skip
+
+
 def test_what_grain_has_given_to_an_outer_job_does_not_reach_an_inner_one() -> None:
     user = {"PATH": "/bin", "LANG": "C", "BASH_FUNC_module%%": "() {  echo\n}", "my.var": "1"}
     outer = environment(environment=user, task=3, array=ArraySpec(ranges=((1, 3, 1),)))

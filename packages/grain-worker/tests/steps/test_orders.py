@@ -130,18 +130,23 @@ def test_processes_are_bound_and_see_their_devices_only() -> None:
     ("variable", "seen", "ids", "expected"),
     [
         ("CUDA_VISIBLE_DEVICES", "MIG-a,MIG-b", ("0", "1"), ["MIG-a", "MIG-b", None, None]),
-        ("ROCR_VISIBLE_DEVICES", "8,9", ("8", "9"), ["8", "9", "8", "9"]),
+        ("ROCR_VISIBLE_DEVICES", "8,9", ("8", "9"), ["8", "9", "6", "7"]),
         ("ZE_AFFINITY_MASK", "0.0,0.1", ("0", "1"), ["0.0", "0.1", None, None]),
     ],
 )
 def test_processes_see_devices_by_the_names_of_their_worker(
     variable: str, seen: str, ids: tuple[str, ...], expected: list[str | None]
 ) -> None:
-    """Those of another worker are not known here."""
-    job = StepJob(JOB.variables, ("n1", "n2"), (True, True), seen_by={variable: seen})
-    rooms = [MemberRoom((0, 1), ids), MemberRoom((0, 1), ids)]
+    """Those of another worker are not known here: its processes are told which they have."""
+    there = ("6", "7")
+    job = StepJob(
+        JOB.variables, ("n1", "n2"), (True, True), seen_by={variable: seen}, gpus=(ids, there)
+    )
+    rooms = [MemberRoom((0, 1), ids), MemberRoom((0, 1), there)]
     found = answered(job, rooms, tasks=4, gpus_per_task=1)
     assert expected == of_ranks(found, variable)
+    told = ["0:", "1:"] if variable.startswith("ROCR") else ["0:6", "1:7"]
+    assert [None, None, *told] == of_ranks(found, "GRAIN_STEP_GPUS")
 
 
 @pytest.mark.parametrize(

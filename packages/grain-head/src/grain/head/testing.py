@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import Counter
 from functools import reduce
 from heapq import heappop, heappush
 from itertools import product
@@ -27,7 +26,7 @@ from grain.head.hub.state import ITS_MISSION, NO_COURSE, TaskCourse
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.state import serving_gang
-from grain.resource import Licences, Supply
+from grain.resource import Host, Licences, Supply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -161,8 +160,14 @@ class Cluster:
         starts = self.scheduler.dispatch(self.now)
         for start in starts:
             task = self.scheduler.tasks[start.task]
-            need = (self.scheduler.taken.get(task.id) or task.queue.alternatives[0]).need
-            assert self.scheduler.workers[start.worker].end >= self.now + need, "started too late"
+            by = self.scheduler.taken.get(task.id) or task.queue.alternatives[0]
+            ids = [start.worker, *(seat[0] for seat in start.seats)]
+            members = [self.scheduler.workers[one] for one in ids]
+            assert members[0].end >= self.now + by.need, "started too late"
+            found = {
+                host for one in members for host in by.hosts if one.supply.total.request(Host(host))
+            }
+            assert len(found) == min(by.count, len(by.hosts)), "not on the hosts that it names"
             self.starts[start.task] = start
             self.order.append(start.task)
         check_scheduler(self.scheduler, dispatched=self.now)
@@ -712,7 +717,7 @@ def _check_gangs_start(scheduler: Scheduler, queue: TaskQueue, now: float, *, wa
                 able.setdefault(worker.in_common(one.same), []).append(worker)
         serving = serving_gang(one, scheduler.workers.values(), now)
         for common, workers in able.items():
-            some = scheduler.apart.choose(workers, one.count, lambda w: w.id, serving[common])
+            some = scheduler.apart.members(one, workers, lambda w: w, serving[common])
             assert len(some) < one.count, f"{queue} could start {one.request}"
 
 
@@ -755,23 +760,28 @@ def _check_gathered(
     for one in queue.opened():
         if one.count == 1:
             continue
-        serving: Counter[str] = Counter()
-        left: Counter[str] = Counter()
+        serving: dict[str, list[WorkerAccount]] = {}
+        left: dict[str, list[WorkerAccount]] = {}
         for worker in scheduler.workers.values():
             if not _could_serve(one, worker, now):
                 continue
             common = worker.in_common(one.same)
-            serving[common] += 1
+            serving.setdefault(common, []).append(worker)
             reservation = worker.reservation
-            left[common] += reservation is None or (
-                reservation not in party and _rank_of(reservation) > rank
-            )
+            if reservation is None or (reservation not in party and _rank_of(reservation) > rank):
+                left.setdefault(common, []).append(worker)
         where = [party[0].worker.in_common(one.same)] if party else [*serving]
         for common in where:
-            if serving[common] >= one.count:
-                assert not left[common], f"{queue} could collect another worker"
+            own = [reservation.worker for reservation in party]
+            if _together(one, serving.get(common, [])) >= one.count:
+                more = _together(one, [*own, *left.get(common, [])])
+                assert more == len(own), f"{queue} could collect another worker"
             else:
                 assert not party or party[0].by is not one, f"{queue} waits in vain for workers"
+
+
+def _together(by: Alternative, workers: Iterable[WorkerAccount]) -> int:
+    return sum(1 for _ in by.together(workers, lambda one: one))
 
 
 def _could_serve(by: Alternative, worker: WorkerAccount, now: float) -> bool:

@@ -497,48 +497,69 @@ class Host(_Label):
     """The host of a worker: a task that names hosts runs only on one of them.
 
     A worker offers its own, without a domain. As the scheduler treats workers alike that offer the
-    same, each host is then looked at by itself.
+    same, each host is then looked at by itself. A task on several workers has one on each host that
+    it names before it has two on any.
 
     Args:
         names: one of these hosts; empty for any host but `exclude`.
         exclude: none of these.
+        others: True for a task on several workers that takes other hosts, too, once it has `names`.
 
     Attributes:
         names: the hosts.
         exclude: the hosts that it does not take.
+        others: True if other hosts do, too.
 
     Raises:
         TypeError: a name is not a str.
-        ValueError: it names no host, or `names` and `exclude` both do.
+        ValueError: it names no host, or `names` and `exclude` both do, without `others`.
     """
 
-    __slots__ = ("exclude", "names")
+    __slots__ = ("exclude", "names", "others")
     _kind = "Host"
     _exports = ()
 
-    def __init__(self, names: str | Sequence[str] = (), exclude: str | Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        names: str | Sequence[str] = (),
+        exclude: str | Sequence[str] = (),
+        others: bool = False,
+    ) -> None:
         self.names = (names,) if isinstance(names, str) else tuple(names)
         self.exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+        self.others = others
         given = (*self.names, *self.exclude)
         if not all(isinstance(name, str) for name in given):
             raise TypeError(f"Host({names!r}, {exclude!r}): the name of a host is a str")
-        if not all(given) or bool(self.names) == bool(self.exclude):
+        one_of_both = self.names if others else bool(self.names) != bool(self.exclude)
+        if not all(given) or not one_of_both:
             raise ValueError("write Host('n1'), Host(['n1', 'n2']) or Host(exclude=['n3'])")
 
     def _request(self, res: Self) -> bool:
         if len(self.names) != 1:
             return False  # no worker is on several
-        return self.names[0] in res.names or bool(res.exclude and self.names[0] not in res.exclude)
+        any_other = res.others or bool(res.exclude)
+        return self.names[0] in res.names or (any_other and self.names[0] not in res.exclude)
+
+    def _alloc(self, res: Self) -> Self:  # noqa: ARG002 - it is one of these
+        return self
 
     def _repr(self) -> str:
-        names = self.names or self.exclude
-        shown = repr(names[0]) if len(names) == 1 else repr(list(names))
-        return f"Host({shown})" if self.names else f"Host(exclude={shown})"
+        words = {"names": self.names, "exclude": self.exclude}
+        shown = [
+            f"{'exclude=' * (word == 'exclude')}{names[0] if len(names) == 1 else list(names)!r}"
+            for word, names in words.items()
+            if names
+        ]
+        return f"Host({', '.join([*shown, *['others=True'] * self.others])})"
 
-    def _data(self) -> str | list[str] | dict[str, list[str]]:
-        if self.exclude:
-            return {"exclude": list(self.exclude)}
-        return self.names[0] if len(self.names) == 1 else list(self.names)
+    def _data(self) -> Any:
+        names = self.names[0] if len(self.names) == 1 else list(self.names)
+        if not self.exclude and not self.others:
+            return names
+        found: dict[str, Any] = {"names": names} if self.names else {}
+        found |= {"exclude": list(self.exclude)} if self.exclude else {}
+        return found | ({"others": True} if self.others else {})
 
 
 @with_usage(lambda _: "Node(N=4, M=8), with the memory in GB, or Node() for a whole worker")

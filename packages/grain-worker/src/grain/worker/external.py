@@ -781,7 +781,8 @@ class ProgramCall:
                 reason = f"processes survive SIGKILL: {pids}"
                 raise ExternalLostError(self.failure(reason=reason)) from error
             report = result.report
-            if isinstance(report, ProgramExit) and not report.own_group:
+            # Without a kill it needs no look at the limits, which are in a dozen files.
+            if isinstance(report, ProgramExit) and report.oom_kills and not report.own_group:
                 self._other_killed = await client.kills.other(*self._killed(report))
             return result
         reason = f"no process to watch over it could be had in {ATTEMPTS} attempts; it never ran"

@@ -36,6 +36,7 @@ _INSTEAD = {
     **dict.fromkeys(("--ntasks", "--tasks"), "--ranks 8"),
     **dict.fromkeys(("--ntasks-per-node", "--tasks-per-node"), "--ranks, for all nodes together"),
     **dict.fromkeys(("--time-limit", "--time-request", "--walltime"), "--time 2h"),
+    "--pty": "--wait, as no terminal reaches a worker",
     "--wrap": "the command after --, as in: grain submit -- bash -c 'a; b'",
     "--job-name": "--name NAME",
     "--output": "--stdout FILE",

@@ -112,7 +112,7 @@ def _task_lines(queue: Queue, book: Book, row: TaskRow, ask: Ask, blocks: Blocks
     lines += _earlier_lines(entry.runs.get(task, ()), run)
     if run is not None and run.worker:
         verb = "ran" if run.how else "runs"
-        times = f"from {moment(run.began)}, for {span(row.seconds or 0.0)}"
+        times = f"from {moment(run.began)}{_how_long(run, row.seconds or 0.0)}"
         where = f"on worker {run.worker} ({run.host})"
         if run.others:
             where += f" and {counted(len(run.others), 'other')} ({hostlist(run.others)})"
@@ -126,11 +126,16 @@ def _task_lines(queue: Queue, book: Book, row: TaskRow, ask: Ask, blocks: Blocks
     return lines
 
 
+def _how_long(run: Run, seconds: float) -> str:
+    """Return for how long an attempt ran; "" if its end was not seen."""
+    return "" if run.how == "lost" and not seconds else f", for {span(seconds)}"
+
+
 def _earlier_lines(runs: Sequence[Run], last: Run | None) -> list[str]:
     """Return a line for each of the newest earlier attempts; the last one is shown in full."""
     earlier = [run for run in runs if run.worker and run is not last]
     return [
-        f"  attempt {run.attempt} ran on worker {run.worker}, for {span(run.elapsed)}: "
+        f"  attempt {run.attempt} ran on worker {run.worker}{_how_long(run, run.elapsed)}: "
         + (end_text(run) or f"it {STATES[outcome(run)]}")
         for run in earlier[-_EARLIER:]
     ]

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 VERSION = "22.05.8"
 """The version of Slurm whose answers these are."""
 
+NO_TERMINAL = "no terminal reaches a worker: use `srun COMMAND`, which waits and shows the output"
+
 
 class SlurmAnswer(NamedTuple):
     """The answer of a command.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from grain.cli.slurm.here import CommandFailed, SlurmAnswer
+from grain.cli.slurm.here import NO_TERMINAL, CommandFailed, SlurmAnswer
 from grain.cli.slurm.nodes import check_offered
 from grain.cli.slurm.reading import NeverBegins, exit_status, wait_for
 from grain.cli.slurm.sbatch import around, submit
@@ -55,10 +55,7 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
         CommandFailed: it was not submitted, or failed.
     """
     if "pty" in given:
-        raise CommandFailed(
-            "srun: error: (Grain) --pty is not supported: what runs on a worker has no terminal; "
-            "`srun COMMAND` shows its output"
-        )
+        raise CommandFailed(f"srun: error: (Grain) --pty: {NO_TERMINAL}")
     try:
         refuse(given, "")
     except StepRefused as refused:
@@ -110,8 +107,10 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
 
         if number:
             scancel([str(number)], here)
-            if not isinstance(error, NeverBegins):
-                sys.stderr.write(f"srun: (Grain) interrupted: job {number} is cancelled\n")
+            if isinstance(error, NeverBegins):
+                why = str(error).partition("; `grain")[0]
+                raise CommandFailed(f"{why}; it is cancelled") from None
+            sys.stderr.write(f"srun: (Grain) interrupted: job {number} is cancelled\n")
         raise
     finally:
         for one in copies:

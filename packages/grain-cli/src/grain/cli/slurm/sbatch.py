@@ -14,7 +14,7 @@ from grain.cli.slurm.nodes import check_offered
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
-from grain.cli.slurm_words.submission import JobRefused, slurm_job
+from grain.cli.slurm_words.submission import JobRefused, nodes_warning, slurm_job
 from grain.cli.slurm_words.values import EXCLUSIVE, SINGLETON, moment
 from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError, Uncertain
 
@@ -79,6 +79,8 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
         )
     except BadInput as error:
         raise _failed("Unspecified error", str(error)) from None
+    if warned := nodes_warning(options):
+        shared = f"sbatch: {warned}\n{shared}"
     if "test-only" in options:
         return _tested(here, job, shared)
     queue, number = submit(here, job)
@@ -112,21 +114,26 @@ def _tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
     least = int(cores if isinstance(cores, int | float) else job.options[EXCLUSIVE])
     nodes, coming = find_nodes(here)
     fit = [node for node in nodes if node.cpus >= least]
+    named: tuple[str, ...] = ()
     if host := job.first_choice.get("Host"):
         from grain.resource import Host, from_data
 
-        wanted = from_data({"Host": host})
+        wanted = from_data({"Host": host}).parts()["Host"]
+        assert isinstance(wanted, Host)
         fit = [one for one in fit if Host(one.name.partition(".")[0]).request(wanted)]
+        named = wanted.names
+        fit.sort(key=lambda one: one.name.partition(".")[0] not in named)
     if len(fit) < job.nodes and 0 < coming.cpus < least:
         raise CommandFailed("allocation failure: Requested node configuration is not available")
     free = [node for node in fit if node.cpus - node.busy >= (node.cpus if whole else least)]
-    if len(free) < job.nodes:
-        return SlurmAnswer(err=f"{shared}sbatch: (Grain) it would wait for a worker\n")
     chosen = free[: job.nodes]
+    has = {one.name.partition(".")[0] for one in chosen}.intersection(named)
+    if len(chosen) < job.nodes or len(has) < min(len(named), job.nodes):
+        return SlurmAnswer(err=f"{shared}sbatch: (Grain) it would wait for a worker\n")
     used = sum(node.cpus if whole else least for node in chosen)
     queue = open_queue(here)
     number = 1 if queue is None else queue.jobs.end()
-    where = f"on nodes {hostlist(node.name for node in chosen)} in partition "
+    where = f"on nodes {hostlist(sorted(node.name for node in chosen))} in partition "
     where += job.options.get("partition") or here.environment.get("GRAIN_QUEUE") or "queue"
     text = f"sbatch: Job {number} to start at {moment(time.time())} using {used} processors {where}"
     return SlurmAnswer(err=f"{shared}{text}\n")

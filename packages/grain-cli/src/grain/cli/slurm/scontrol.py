@@ -432,7 +432,7 @@ def _update_tasks(
     if good and update != JobUpdate() and len(tasks) < entry.tasks:
         return [
             f"Requested operation not supported on this system for job {word}",
-            f"scontrol: (Grain) Nice and Dependency are of the whole array {entry.number}",
+            f"scontrol: (Grain) an array has one Nice and one Dependency: hold {word} instead",
         ]
     try:
         if good and update != JobUpdate():

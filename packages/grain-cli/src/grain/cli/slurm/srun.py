@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
+from grain.cli.slurm.here import NO_TERMINAL, VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.in_job.step import DESK, USAGE, run_step
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SRUN, merged
@@ -66,11 +66,13 @@ def salloc(words: list[str], here: Here) -> SlurmAnswer:
     Raises:
         CommandFailed: always, but for its version.
     """
-    del here
     if "--version" in words or "-V" in words:
         return SlurmAnswer(f"slurm {VERSION}\n")
+    from grain.cli.batch.system_commands import system_command
+
+    system = system_command("salloc", here.environment)
+    more = f"; the system's salloc may have it: {system}" if system else ""
     raise CommandFailed(
         "salloc: error: Job submit/allocate failed: Requested operation is presently disabled\n"
-        "salloc: (Grain) there is no allocation to work in: `srun COMMAND` runs a command on a "
-        "worker and waits, `sbatch SCRIPT` submits a script"
+        f"salloc: (Grain) {NO_TERMINAL}, or `sbatch SCRIPT` with the steps in a script{more}"
     )

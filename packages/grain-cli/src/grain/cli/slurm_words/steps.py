@@ -176,11 +176,12 @@ def step_order(
         "stdout": _file(given.get("output", "")),
         "stderr": _file(given.get("error", "")),
     }
-    return order | _with_units(given)
+    return order | _with_units(given, environment.get("SLURM_JOB_ID", ""))
 
 
-def _with_units(given: Mapping[str, str]) -> dict[str, Any]:
+def _with_units(given: Mapping[str, str], job: str) -> dict[str, Any]:
     """Return what is asked for in options whose values take long to read, if there are any."""
+    no_step = f"srun: error: Unable to create step for job {job}"
     found: dict[str, Any] = {}
     if not given.keys() & {*_MEMORY, *_GPUS, "time", "nodelist"}:
         return found
@@ -192,7 +193,11 @@ def _with_units(given: Mapping[str, str]) -> dict[str, Any]:
         except ValueError:
             raise BadUse("srun: error: Invalid --time specification") from None
     if "nodelist" in given:
-        found["hosts"] = values.hosts(given["nodelist"])
+        try:
+            found["hosts"] = values.hosts(given["nodelist"])
+        except BadUse:
+            text = f"{no_step}: Requested node configuration is not available"
+            raise StepRefused(text) from None
     for option, field in _MEMORY.items():
         if option in given:
             try:
@@ -204,10 +209,8 @@ def _with_units(given: Mapping[str, str]) -> dict[str, Any]:
             try:
                 found[field] = values.gpus(given[option], gres=option == "gres")
             except ValueError:
-                raise StepRefused(
-                    "srun: error: Unable to create step for job: Invalid generic resource (gres) "
-                    "specification"
-                ) from None
+                text = f"{no_step}: Invalid generic resource (gres) specification"
+                raise StepRefused(text) from None
     return found
 
 

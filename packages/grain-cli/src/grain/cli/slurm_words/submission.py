@@ -213,8 +213,12 @@ def _count(given: Mapping[str, str], name: str, default: int = 0) -> int:
     return int(text)
 
 
-def _nodes(given: Mapping[str, str]) -> int:
-    """Return the number of nodes; 0 for one that is not given. Of a range it is the least one."""
+def _nodes(given: Mapping[str, str], hosts: int) -> int:
+    """Return the number of nodes; 0 for one that is not given. Of a range it is the least one.
+
+    Args:
+        hosts: the number of those in ``--nodelist``.
+    """
     text = given.get("nodes", "0")
     least, _, most = text.partition("-")
     if not least.isdecimal() or not (most or "1").isdecimal():
@@ -224,16 +228,40 @@ def _nodes(given: Mapping[str, str]) -> int:
         why = f"{text} ends before it begins: write {most}-{least}"
     if why:
         raise JobRefused("Requested node configuration is not available", why)
+    if text == "0" and "nodes" in given:
+        raise JobRefused("Node count specification invalid", "a job needs one node or more")
+    if 0 < int(most or least) < hosts:
+        text = f"invalid number of nodes (-N {hosts}-{int(most or least)})"
+        raise BadUse(f"sbatch: error: {text}", 1)
     return int(least)
+
+
+def _asked_nodes(given: Mapping[str, str]) -> int:
+    """Return the number of nodes that options ask for, however many tasks there are; 0 if none."""
+    hosts = len(_listed_hosts(given)[0])
+    nodes, tasks = _nodes(given, hosts), _count(given, "ntasks")
+    per_node = _count(given, "ntasks-per-node")
+    if tasks and per_node:
+        nodes = nodes or -(-tasks // per_node)  # at most so many of them on each
+    return max(nodes, hosts)
+
+
+def nodes_warning(given: Mapping[str, str]) -> str:
+    """Return what sbatch says of a job with fewer tasks than nodes; "" for any other.
+
+    Raises:
+        BadUse, JobRefused: as `submit_options`.
+    """
+    nodes, tasks = _asked_nodes(given), _count(given, "ntasks")
+    if not 0 < tasks < nodes:
+        return ""
+    return f"Warning: can't run {tasks} processes on {nodes} nodes, setting nnodes to {tasks}"
 
 
 def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
     """Return the number of nodes, that of tasks, in Slurm's sense, and that of cores of a node."""
-    nodes, tasks, per_node = (
-        _nodes(given), _count(given, "ntasks"), _count(given, "ntasks-per-node")
-    )  # fmt: skip
-    if tasks and per_node:
-        nodes = nodes or -(-tasks // per_node)  # at most so many of them on each
+    nodes, tasks = _asked_nodes(given), _count(given, "ntasks")
+    per_node = _count(given, "ntasks-per-node")
     if per_gpu := _count(given, "ntasks-per-gpu"):
         tasks = tasks or _gpus(given, nodes or 1, 0) * (nodes or 1) * per_gpu
     nodes = min(nodes or 1, tasks or _MOST_NODES)  # none without a task
@@ -271,10 +299,27 @@ def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> di
 
 
 def _hosts(given: Mapping[str, str], nodes: int) -> object:
-    """Return what a job asks of hosts: the one in ``--nodelist``, or none in ``--exclude``.
+    """Return what a job asks of hosts: all in ``--nodelist``, and none in ``--exclude``.
+
+    A job on fewer nodes takes some of the former, and one on more nodes others, too.
 
     Raises:
-        JobRefused: a list of hosts makes no sense, or the job asks for several of them.
+        JobRefused: a list of hosts makes no sense.
+    """
+    wanted, avoided = _listed_hosts(given)
+    if not wanted:
+        return {"exclude": avoided}
+    if len(wanted) >= nodes:
+        return wanted if len(wanted) > 1 else wanted[0]
+    more: dict[str, object] = {"names": wanted, "others": True}
+    return more | ({"exclude": avoided} if avoided else {})
+
+
+def _listed_hosts(given: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the hosts in ``--nodelist`` and in ``--exclude``, each once.
+
+    Raises:
+        JobRefused: a list of hosts makes no sense.
     """
     named: dict[str, list[str]] = {}
     for option in ("nodelist", "exclude"):
@@ -282,7 +327,7 @@ def _hosts(given: Mapping[str, str], nodes: int) -> object:
             found = values.hosts(given.get(option, ""))
         except BadUse as error:
             raise JobRefused("Invalid node name specified", str(error)) from None
-        named[option] = [name.partition(".")[0] for name in found]
+        named[option] = list(dict.fromkeys(name.partition(".")[0] for name in found))
         if option in given and not (found and all(re.fullmatch(r"[\w.-]+", one) for one in found)):
             why = f"--{option}={given[option]}: write hosts, as n1 or n[1-4]"
             raise JobRefused("Invalid node name specified", why)
@@ -290,13 +335,7 @@ def _hosts(given: Mapping[str, str], nodes: int) -> object:
     if set(wanted) & set(avoided):
         why = "a host is in --nodelist and in --exclude"
         raise JobRefused("Invalid node name specified", why)
-    if len(wanted) > 1 or (wanted and nodes > 1):
-        raise JobRefused(
-            "Requested node configuration is not available",
-            "--nodelist takes one host, of a job on one worker; a job on several takes any workers "
-            "that fit, and --exclude keeps it off hosts",
-        )
-    return wanted[0] if wanted else {"exclude": avoided}
+    return wanted, avoided
 
 
 def _is_exclusive(given: Mapping[str, str]) -> bool:

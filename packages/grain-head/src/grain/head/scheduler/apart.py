@@ -13,11 +13,14 @@ When the time is over, gangs still take other workers first, until one with that
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
+
+    from grain.head.scheduler.state import Alternative, WorkerAccount
 
 T = TypeVar("T")
 
@@ -90,12 +93,35 @@ class ApartWorkers:
         """True if any pair has failed."""
         return bool(self._failed)
 
+    def members(
+        self,
+        by: Alternative,
+        workers: Iterable[T],
+        account: Callable[[T], WorkerAccount],
+        serving: Iterable[T] | None = None,
+    ) -> list[T]:
+        """Return the members of a gang, or fewer, of which no two are apart.
+
+        Args:
+            by: what each of them is to give.
+            workers, serving: as of `choose`.
+            account: returns the account of one.
+        """
+        return self.choose(
+            workers,
+            by.count,
+            lambda one: account(one).id,
+            serving,
+            lambda some: by.together(some, account),
+        )
+
     def choose(
         self,
         workers: Iterable[T],
         count: int,
         number: Callable[[T], int],
         serving: Iterable[T] | None = None,
+        together: Callable[[Iterable[T]], Iterable[T]] = iter,
     ) -> list[T]:
         """Return so many workers, or fewer, of which no two are apart.
 
@@ -105,14 +131,15 @@ class ApartWorkers:
             number: returns the number of one.
             serving: all that could be members at some time. If too few of these are not left out,
                 those that are left out count as the others.
+            together: returns those of some that may be together for other reasons.
         """
         if not self._failed or count == 1:
-            return [one for one, _ in zip(workers, range(count), strict=False)]
+            return list(islice(together(workers), count))
         left_out: Collection[int] = self._left_out
         if left_out and serving is not None:
-            most = self._together(serving, count, number, left_out)
+            most = self._together(serving, count, number, left_out, together)
             left_out = left_out if len(most) == count else ()
-        return self._together(workers, count, number, left_out)
+        return self._together(workers, count, number, left_out, together)
 
     def _together(
         self,
@@ -120,12 +147,14 @@ class ApartWorkers:
         count: int,
         number: Callable[[T], int],
         left_out: Container[int],
+        together: Callable[[Iterable[T]], Iterable[T]],
     ) -> list[T]:
         partners = self._partners
         able = sorted(
             (one for one in workers if number(one) not in left_out),
             key=lambda one: len(partners.get(number(one), ())),
         )
+        able = list(together(able))
         order = {number(one): one for one in able}
         foes = {own: self._apart[own] & order.keys() for own in order if own in self._apart}
         chosen = [own for own in order if not foes.get(own)]

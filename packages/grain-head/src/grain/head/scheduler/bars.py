@@ -127,13 +127,14 @@ class Bars:
         """
         for by in queue.alternatives:
             able = (
-                worker.end - by.need
+                worker
                 for worker in self._workers.values()
                 if not worker.draining
                 and worker.has_time(by, self._now)
                 and worker.could_serve(by, barred)
             )
-            ends = list(islice(able, by.count))
+            some = islice(by.together(able, lambda one: one), by.count)
+            ends = [worker.end - by.need for worker in some]
             if len(ends) == by.count:
                 self._lapse = min(self._lapse, *ends)
                 return True

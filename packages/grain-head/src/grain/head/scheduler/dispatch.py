@@ -354,13 +354,13 @@ class StartDecisions:
         for worker in chain(self._queues.reserved.find_all(by, now), self._free(by, now)):
             able = found.setdefault(worker.in_common(by.same), [])
             able.append(worker)
-            if len(able) == by.count and not apart.known:
+            if len(able) == by.count and not apart.known and not by.hosts:
                 return able
-        if not apart.known:
+        if not apart.known and not by.hosts:
             return ()
         serving = serving_gang(by, self._workers.values(), now)
         for common, able in found.items():
-            members = apart.choose(able, by.count, lambda one: one.id, serving[common])
+            members = apart.members(by, able, lambda one: one, serving[common])
             if len(members) == by.count:
                 return members
         return ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from grain.resource import ZERO
 from grain.resource.figures import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from grain.head.scheduler.scheduler import Scheduler
     from grain.head.scheduler.state import (
@@ -112,20 +111,23 @@ def _members(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
     sentences = []
     for one in queue.alternatives:
         if one.count > 1:
-            able: Counter[str] = Counter()
-            ever: Counter[str] = Counter()
+            able: list[WorkerAccount] = []
             for worker in scheduler.workers.values():
                 worker.give_back()
                 free = worker.supply.free
-                if not worker.draining and one.fits(worker.shape.interpreter, free):
-                    may = worker.has_time(one, now) and worker.lets(one)
-                    able[worker.in_common(one.same)] += may
-                if worker.supply.total.request(one.space):
-                    ever[worker.in_common(one.same)] += 1
-            most = max(able.values(), default=0)
-            here = max(ever.values(), default=0)
+                if (
+                    not worker.draining
+                    and one.fits(worker.shape.interpreter, free)
+                    and worker.has_time(one, now)
+                    and worker.lets(one)
+                ):
+                    able.append(worker)
+            most = _together(one, able)
+            every = scheduler.workers.values()
+            here = _together(one, (w for w in every if w.supply.total.request(one.space)))
             could = f"only {here}" if here else "none"
             where = "one group" if one.same == "group" else "one job"
+            where += f", on {' and '.join(one.hosts)}" if one.hosts else ""
             sentences.append(
                 f"it needs room on {one.count} workers of {where} at once, and {most} "
                 f"{'has' if most == 1 else 'have'} it now"
@@ -137,14 +139,26 @@ def _members(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
 def _enough_serve(scheduler: Scheduler, queue: TaskQueue, now: float) -> bool:
     """Return True if enough workers take tasks, and could serve the gang of a queue when empty."""
     for one in queue.alternatives:
-        serving = Counter(
-            worker.in_common(one.same)
+        serving = (
+            worker
             for worker in scheduler.workers.values()
             if not worker.draining and one.bit & worker.shape.mask and worker.has_time(one, now)
         )
-        if max(serving.values(), default=0) >= one.count:
+        if _together(one, serving) >= one.count:
             return True
     return False
+
+
+def _together(by: Alternative, workers: Iterable[WorkerAccount]) -> int:
+    """Return how many of some workers may be in one gang."""
+    alike: dict[str, list[WorkerAccount]] = {}
+    for worker in workers:
+        alike.setdefault(worker.in_common(by.same), []).append(worker)
+    return max((sum(1 for _ in by.together(some, _itself)) for some in alike.values()), default=0)
+
+
+def _itself(worker: WorkerAccount) -> WorkerAccount:
+    return worker
 
 
 def _awaits_first(task: Task, now: float) -> str:
@@ -340,7 +354,7 @@ def why_never(
         return never
     several = probe.only is None
     reasons = []
-    able: Counter[tuple[int, str]] = Counter()
+    able: dict[int, list[WorkerAccount]] = {}
     for worker in scheduler.workers.values():
         if not probe.runs_on(worker.shape.interpreter):
             reasons.append(f"{worker.name}: {probe.why_not_on(worker.shape.interpreter)}")
@@ -354,14 +368,18 @@ def why_never(
         if len(why) < len(clauses):
             if not worker.draining:
                 ways = zip(probe.alternatives, clauses, strict=True)
-                able.update(
-                    (one.index, worker.in_common(one.same)) for one, no in ways if no is None
-                )
-                if any(n >= probe.alternatives[index].count for (index, _), n in able.items()):
-                    return None
+                for one in (one for one, no in ways if no is None):
+                    if one.count == 1:
+                        return None
+                    able.setdefault(one.index, []).append(worker)
                 continue
             why = ["it takes no more tasks"]
         reasons.append(f"{worker.name}: {', and '.join(why)}")
+    if any(
+        _together(probe.alternatives[k], some) >= probe.alternatives[k].count
+        for k, some in able.items()
+    ):
+        return None
     lacking = unowned(
         request, scheduler.cluster, (w.supply.total for w in scheduler.workers.values())
     )
@@ -409,11 +427,11 @@ def needs_larger(scheduler: Scheduler, request: Resource) -> bool:
     return bool(totals) and not any(total.request(space) for total in totals for space in spaces)
 
 
-def _too_few(queue: TaskQueue, able: Counter[tuple[int, str]]) -> list[str]:
+def _too_few(queue: TaskQueue, able: Mapping[int, list[WorkerAccount]]) -> list[str]:
     """Return a clause for each gang of a queue for which some workers could be members."""
     clauses = []
     for one in queue.alternatives:
-        most = max((n for (index, _), n in able.items() if index == one.index), default=0)
+        most = _together(one, able.get(one.index, ()))
         if most:
             of_one = "" if one.same == "group" else " of one job"
             clauses.append(

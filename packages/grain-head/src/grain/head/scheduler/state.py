@@ -14,21 +14,22 @@ from functools import reduce
 from heapq import heapify, heappush
 from itertools import islice
 from operator import or_
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from grain.head.needs.again import replaced
 from grain.head.needs.groups import LearnedMemory
 from grain.head.scheduler.places import WHOLE
-from grain.resource import ZERO, Either, Gang, Limits, Supply, WTime, learned
+from grain.resource import ZERO, Either, Gang, Host, Limits, Supply, WTime, learned
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from grain.head.needs.groups import Needs
     from grain.head.scheduler.places import RunPlace
     from grain.resource import Resource, RunTimes
 
+T = TypeVar("T")
 
 DURATIONS = 100
 """The number of ended runs of a queue whose durations are kept."""
@@ -103,6 +104,7 @@ class Alternative:
         space: the rest of the request, with the memory that the group asks for.
         count: the number of workers at once that it asks for; more than 1 for a gang.
         same: what the members of a gang have in common: ``"group"`` or ``"job"``.
+        hosts: those of which a gang has a member each.
         limits: the time limits in seconds, estimated where the request names a group.
         least: the seconds that a worker must have left as the tasks have outlived others, see
             `Scheduler.queue`; 0 for all others.
@@ -128,6 +130,7 @@ class Alternative:
     limits: Limits = field(init=False)
     count: int = 1
     same: str = "group"
+    hosts: tuple[str, ...] = ()
     heap: list[tuple[float, int, Level]] = field(default_factory=list)
 
     def __post_init__(self, run_times: RunTimes, kinds: frozenset[str], needs: Needs) -> None:
@@ -138,6 +141,9 @@ class Alternative:
         self.wtime, space = split_time(request)
         self.space, self.shared = divided(space, kinds)
         self.stated = self.space
+        hosts = self.space.get(Host)
+        if self.count > 1 and isinstance(hosts, Host):
+            self.hosts = hosts.names
         self.limits = limits_of(self.wtime, run_times)
         memory = learned(self.stated)
         self.learned = None if memory is None else LearnedMemory(needs, self.stated, memory)
@@ -156,6 +162,29 @@ class Alternative:
         return (not self.interpreter or self.interpreter == interpreter) and free.request(
             self.space
         )
+
+    def together(self, workers: Iterable[T], account: Callable[[T], WorkerAccount]) -> Iterator[T]:
+        """Yield those of some workers that may be in one gang, as far as their hosts go.
+
+        They are the first on each host that the request names, and for the rest any.
+
+        Args:
+            workers: some that it fits on, in the order of preference.
+            account: returns the account of one.
+        """
+        if not self.hosts:
+            yield from workers
+            return
+        wanted, others = set(self.hosts), self.count - len(self.hosts)
+        for one in workers:
+            host = account(one).supply.total.get(Host)
+            name = host.names[0] if isinstance(host, Host) else ""
+            if name in wanted:
+                wanted.remove(name)
+                yield one
+            elif others > 0:
+                others -= 1
+                yield one
 
     def has_equal_levels(self) -> bool:
         """Return True if another level may fit as tightly as the first one of the heap."""

@@ -10,7 +10,7 @@ import base64
 import pickle
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -32,6 +32,7 @@ from grain.worker.gang.messages import (
     MemberPlace,
     OutputTaken,
     ProgramExited,
+    ProgramInput,
     ProgramOrder,
     ProgramOutput,
     SpawnProgram,
@@ -41,6 +42,7 @@ from grain.worker.gang.messages import (
 from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound
 
 if TYPE_CHECKING:
+    from grain.edge.buffers import Buffer
     from grain.edge.channel import FramedChannel
     from grain.edge.messages import Message
     from grain.worker.gang.control import JsonLines
@@ -92,23 +94,24 @@ async def _serve(root: FramedChannel, tasklet: JsonLines, bound: MemoryBound) ->
                     if isinstance(message, EndCall):
                         nursery.start_soon(_end_call, root, tasklet, door, message)
                     else:
+                        assert not isinstance(payload, Pieces)  # it has travelled
                         _obey(programs, message, payload)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError):
             pass  # the root has ended, or is lost
         nursery.cancel_scope.cancel()
 
 
-def _obey(programs: MemberPrograms, message: Message, payload: Any) -> None:
-    """Do what the root says of one program."""
+def _obey(programs: MemberPrograms, message: Message, payload: Buffer | None) -> None:
     if isinstance(message, SpawnProgram):
-        assert not isinstance(payload, Pieces)  # it has travelled
         # A large one, as with a large environment, is another kind of buffer.
-        content = payload or b""
-        programs.start(message.number, msgspec.msgpack.decode(content, type=ProgramOrder))
+        order = msgspec.msgpack.decode(payload or b"", type=ProgramOrder)
+        programs.start(message.number, order)
     elif isinstance(message, EndProgram):
         programs.end(message.number)
     elif isinstance(message, WarnProgram):
         programs.warn(message.number, worker=message.worker)
+    elif isinstance(message, ProgramInput):
+        programs.give(message.number, bytes(payload or b""))
     elif isinstance(message, OutputTaken):
         programs.take(message.number, message.stream)
 

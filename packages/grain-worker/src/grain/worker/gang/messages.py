@@ -43,6 +43,8 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
         enforce: likewise; None for what holds on the member by default.
         warn: how the program is warned, and how many seconds before the end; None if it is not.
         streams: True to pass on all output as it is written, by `ProgramOutput`.
+        reads: True for one that ``streams`` and reads what comes by `ProgramInput`; else it reads
+            nothing.
     """
 
     argv: tuple[bytes, ...]
@@ -57,6 +59,7 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
     enforce: bool | None = None
     memory_signs: tuple[str, ...] = ()
     warn: tuple[tuple[bytes, str] | int, float] | None = None
+    reads: bool = False
 
 
 class RankOrder(msgspec.Struct, frozen=True):
@@ -85,6 +88,7 @@ class RemoteOrder(msgspec.Struct, frozen=True):
         cwd: the directory in which it starts.
         daemon: True for one of a launcher, and not for a program of the user.
         call: the number of the call that the launcher belongs to.
+        reads: as of `ProgramOrder`.
     """
 
     host: str
@@ -93,6 +97,7 @@ class RemoteOrder(msgspec.Struct, frozen=True):
     cwd: str
     daemon: bool = True
     call: int = 0
+    reads: bool = False
 
 
 class SpawnProgram(Message, frozen=True):
@@ -123,6 +128,16 @@ class WarnProgram(Message, frozen=True):
     worker: bool
 
 
+class ProgramInput(Message, frozen=True):
+    """A piece of a program's standard input, as the payload; an empty one is its end.
+
+    The next one waits until this one is in the program's pipe, so what is on the way is bounded.
+    """
+
+    max_payload: ClassVar[int] = OUTPUT
+    number: int
+
+
 class ProgramOutput(Message, frozen=True):
     """A piece of a program's output, as the payload; the next one waits for an `OutputTaken`.
 
@@ -131,7 +146,8 @@ class ProgramOutput(Message, frozen=True):
 
     Attributes:
         number: of the program.
-        stream: 1 for stdout, 2 for stderr.
+        stream: 1 for stdout, 2 for stderr. 0: its last `ProgramInput` has been taken, or, without
+            a payload, it reads no more; nothing waits for that.
     """
 
     max_payload: ClassVar[int] = OUTPUT
@@ -221,7 +237,7 @@ def heartbeat(silence: float) -> Heartbeat:
 
 
 CODEC = Codec(
-    SpawnProgram, EndProgram, WarnProgram, ProgramOutput, OutputTaken, ProgramExited,
+    SpawnProgram, EndProgram, WarnProgram, ProgramInput, ProgramOutput, OutputTaken, ProgramExited,
     MemberPlace, EndCall, CallUsed, CallEnded, MemberEnds,
 )  # fmt: skip
 """The codec of both sides."""

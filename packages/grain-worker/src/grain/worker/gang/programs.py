@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
+import shlex
 import socket
 import time
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -14,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import trio
 from msgspec import structs
 
-from grain.resource import THREADS
+from grain import resource
+from grain.resource import GPU_LISTS, THREADS, named_by_numbers
 from grain.worker.errors import ExternalError, ExternalMemoryError, ExternalStartError, Failure
 from grain.worker.external import (
     CAPTURE,
@@ -89,6 +93,9 @@ Outcome: TypeAlias = Completed | ExternalError
 
 NO_BOUND = MemoryBound()
 
+_GRAIN = str(Path(resource.__file__).parents[2])
+_LOOK = 0.02  # seconds between two looks whether a program has begun
+
 
 class CallUse:
     """The use of a call's programs on one member.
@@ -130,7 +137,7 @@ class MemberPrograms:
 
     Args:
         nursery: in which they run; its cancellation ends them.
-        wrote: called with number, stream (1 or 2) and what was written, of a program that
+        wrote: called with number, stream and data, as of `ProgramOutput`, of a program that
             ``streams``; the next call for a stream waits for `take`, but at the end of the program.
         exited: called with number and outcome, when nothing of a program is left. Of its output
             there is the end, unless it was passed on.
@@ -151,13 +158,18 @@ class MemberPrograms:
         self._scopes: dict[int, trio.CancelScope] = {}
         self._taken: dict[tuple[int, int], trio.Event] = {}
         self._warnings: dict[int, OrderedWarning] = {}
+        # Of programs that read: each sender gives a piece when the one before has been taken.
+        self._given: dict[int, trio.MemorySendChannel[bytes]] = {}
 
     def start(self, number: int, order: ProgramOrder) -> None:
         """Start a program."""
         self._scopes[number] = trio.CancelScope()
         if order.warn is not None:
             self._warnings[number] = OrderedWarning(*order.warn)
-        self._nursery.start_soon(self._run, number, order)
+        given: trio.MemoryReceiveChannel[bytes] | None = None
+        if order.reads:
+            self._given[number], given = trio.open_memory_channel[bytes](math.inf)
+        self._nursery.start_soon(self._run, number, order, given)
 
     def end(self, number: int) -> None:
         """End a program, unless it has ended."""
@@ -177,14 +189,28 @@ class MemberPrograms:
         if taken is not None:
             taken.set()
 
-    async def _run(self, number: int, order: ProgramOrder) -> None:
+    def give(self, number: int, data: bytes) -> None:
+        """Pass on a piece of what a program reads, b"" at the end; `wrote` is called then."""
+        given = self._given.get(number)
+        if given is not None:
+            given.send_nowait(data)
+
+    async def _run(
+        self, number: int, order: ProgramOrder, given: trio.MemoryReceiveChannel[bytes] | None
+    ) -> None:
         argv = tuple(map(os.fsdecode, order.argv))
         facts = Failure(argv, socket.gethostname(), os.fsdecode(order.cwd))
         call: ProgramCall | None = None
         outcome: Outcome | None = None
         with self._scopes[number]:
             try:
-                async with self._streams(number, order) as (stdout, stderr):
+                async with self._streams(number, order, given) as (stdout, stderr):
+                    if given is not None:
+                        # It opens the pipe itself: so a pipe without a writer holds up only that.
+                        argv = (
+                            *argv[:2],
+                            f"exec <{shlex.quote(str(_place(number, 0)))}\n{argv[2]}",
+                        )
                     call = ProgramCall(
                         argv, facts.cwd, _environment(order), None, stdout, stderr, order.grace,
                         True, order.threads, False,
@@ -207,11 +233,14 @@ class MemberPrograms:
             outcome = ExternalError(facts)
         del self._scopes[number]
         self._warnings.pop(number, None)
+        self._given.pop(number, None)
         self._exited(number, _cut(outcome, streams=order.streams))
 
     @asynccontextmanager
-    async def _streams(self, number: int, order: ProgramOrder) -> AsyncIterator[tuple[Any, Any]]:
-        """Open the places for what a program writes; pass that on where it streams."""
+    async def _streams(
+        self, number: int, order: ProgramOrder, given: trio.MemoryReceiveChannel[bytes] | None
+    ) -> AsyncIterator[tuple[Any, Any]]:
+        """Open the places for what a program reads and writes; pass that on where it streams."""
         if not order.streams:
             yield CAPTURE if order.stdout is None else os.fsdecode(order.stdout), STDOUT
             return
@@ -221,6 +250,10 @@ class MemberPrograms:
             async with trio.open_nursery() as nursery:
                 for stream, (fd, _) in enumerate(pipes, 1):
                     nursery.start_soon(self._pass_on, number, stream, fd)
+                if given is not None:
+                    os.mkfifo(_place(number, 0), 0o600)
+                    files.callback(_place(number, 0).unlink, missing_ok=True)
+                    nursery.start_soon(self._feed, number, given)
                 try:
                     yield pipes[0][1], pipes[1][1]
                 except Exception as failed:  # outside of the nursery's group
@@ -231,6 +264,27 @@ class MemberPrograms:
                     self._wrote(number, stream, data)
             if error is not None:
                 raise error
+
+    async def _feed(self, number: int, given: trio.MemoryReceiveChannel[bytes]) -> None:
+        """Pass a program what it reads, until that or the program has ended."""
+        while (fd := _writing_end(_place(number, 0))) < 0:  # noqa: ASYNC110 - nothing tells of it
+            await trio.sleep(_LOOK)
+        try:
+            async for data in given:
+                left = data
+                while left:
+                    try:
+                        left = left[os.write(fd, left) :]
+                    except BlockingIOError:
+                        await trio.lowlevel.wait_writable(fd)
+                self._wrote(number, 0, b"1" if data else b"")
+                if not data:
+                    break
+        except BrokenPipeError:
+            self._wrote(number, 0, b"")
+        finally:
+            trio.lowlevel.notify_closing(fd)
+            os.close(fd)
 
     async def _pass_on(self, number: int, stream: int, fd: int) -> None:
         """Pass on what is written to a pipe."""
@@ -252,7 +306,7 @@ def _pipe(number: int, stream: int) -> Iterator[tuple[int, Path]]:
     This process opens it for writing, too. So it does not end where one of several writers does,
     and a writer need not be there first (fifo(7)).
     """
-    path = Path(os.environ["TMPDIR"], f"output-{number}-{stream}")
+    path = _place(number, stream)
     os.mkfifo(path, 0o600)
     fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -260,6 +314,21 @@ def _pipe(number: int, stream: int) -> Iterator[tuple[int, Path]]:
     finally:
         os.close(fd)
         path.unlink(missing_ok=True)
+
+
+def _place(number: int, stream: int) -> Path:
+    """Return the name of the pipe for a stream of a program."""
+    return Path(os.environ["TMPDIR"], f"stream-{number}-{stream}")
+
+
+def _writing_end(path: Path) -> int:
+    """Return the end of a pipe to write to, which is not blocking; -1 if it has no reader yet."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return -1
 
 
 def _read(fd: int) -> bytes:
@@ -282,12 +351,17 @@ def as_of_ssh(outcome: Outcome) -> tuple[int, str]:
 def own_facts() -> str:
     """Return what is a member's own, as JSON: the CPUs, and the variables of devices and threads.
 
+    With GPUs, also if they have names, and the folder by which ``rank`` finds their rules.
+
     Some launchers give ranks the variables of the root over those of their member. They pass on
     variables that the root does not have: so ``rank`` finds these facts in one of them.
     """
     own = _OWN.union(_allocated(os.environb))
     variables = {name: os.environ[name] for name in sorted(own) if name in os.environ}
-    return json.dumps({"cpus": sorted(os.sched_getaffinity(0)), "variables": variables})
+    facts: dict[str, object] = {"cpus": sorted(os.sched_getaffinity(0)), "variables": variables}
+    if not GPU_LISTS.isdisjoint(variables):
+        facts |= {"named": not named_by_numbers(variables), "grain": _GRAIN}
+    return json.dumps(facts)
 
 
 def _cut(outcome: Outcome, *, streams: bool) -> Outcome:

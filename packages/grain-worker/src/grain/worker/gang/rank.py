@@ -25,7 +25,8 @@ import sys
 
 _TURNS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
-_MEMBER = "GRAIN_MEMBER"  # see `grain.worker.gang.programs`; this imports nothing of Grain
+_MEMBER = "GRAIN_MEMBER"  # see `grain.worker.gang.programs`
+_GPUS = "GRAIN_STEP_GPUS"  # see `grain.worker.steps.orders`; mostly this imports nothing of Grain
 
 
 _ABOVE = 512  # files are kept above, until those that they replace are closed
@@ -72,6 +73,7 @@ def become_step(cpus: str, variables: list[str], program: list[str]) -> None:
     for variable in variables:
         name, _, value = variable.partition("=")
         os.environ[name] = value
+    os.environ.update(_devices(os.environ.pop(_GPUS, "")))
     os.environ["SLURM_TASK_PID"] = str(os.getpid())
     try:
         os.execvp(program[0], program)  # noqa: S606
@@ -79,6 +81,24 @@ def become_step(cpus: str, variables: list[str], program: list[str]) -> None:
         name = os.environ.get("SLURM_TOPOLOGY_ADDR") or socket.gethostname().partition(".")[0]
         sys.stderr.write(f"slurmstepd-{name}: error: execve(): {program[0]}: {error.strerror}\n")
         sys.exit(error.errno or 1)
+
+
+def _devices(text: str) -> dict[str, str]:
+    """Return the variables of devices of a process on another member than the first.
+
+    Args:
+        text: the places of its GPUs among those of the job here; after a colon their ids, where the
+            first member does not name its own by numbers.
+    """
+    places, _, ids = text.partition(":")
+    facts = json.loads(os.environ.get(_MEMBER, "{}"))
+    if not text or not (ids or facts.get("named")) or "grain" not in facts:
+        return {}  # there are none, or all are named by numbers, which the first member knows
+    sys.path.append(facts["grain"])
+    from grain.resource import gpu_variables
+
+    chosen = places if facts["named"] else ids
+    return gpu_variables([int(one) for one in chosen.split(",") if one], facts["variables"])
 
 
 def take_over(name: str) -> None:

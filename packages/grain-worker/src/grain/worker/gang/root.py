@@ -58,6 +58,7 @@ from grain.worker.gang.messages import (
     MemberPlace,
     OutputTaken,
     ProgramExited,
+    ProgramInput,
     ProgramOrder,
     ProgramOutput,
     RemoteOrder,
@@ -101,7 +102,9 @@ class _Spawned:
         end: ends it.
         warn: warns it, with True before the end of a worker.
         take: called with a stream when what was written to that has been passed on.
-        written: streams, and what was written to them; each waits for the one before.
+        give: called with a piece of its standard input.
+        written: streams, as of `ProgramOutput`, and what was written to them; each waits for the
+            one before.
         read: the end of these that `Root.serve_rsh` reads from.
         over: set when nothing of it is left; never if its member is lost.
         outcome: how it has ended.
@@ -112,6 +115,7 @@ class _Spawned:
     end: Callable[[], object]
     warn: Callable[[bool], object]
     take: Callable[[int], object]
+    give: Callable[[bytes], object]
     written: trio.MemorySendChannel[tuple[int, bytes]]
     read: trio.MemoryReceiveChannel[tuple[int, bytes]]
     over: trio.Event = field(default_factory=trio.Event)
@@ -307,6 +311,7 @@ class Root:
                 partial(here.end, number),
                 lambda worker: here.warn(number, worker=worker),
                 partial(here.take, number),
+                partial(here.give, number),
                 *pipe,
             )
             self._here.start(number, order)
@@ -318,6 +323,7 @@ class Root:
                 partial(_post, channel, EndProgram(number)),
                 lambda worker: _post(channel, WarnProgram(number, worker)),
                 lambda stream: _post(channel, OutputTaken(number, stream)),
+                lambda data: _post(channel, ProgramInput(number), data),
                 *pipe,
             )
             _post(channel, SpawnProgram(number), msgspec.msgpack.encode(order))
@@ -337,10 +343,13 @@ class Root:
             await _answer(lines, CANNOT, f"grain-rsh: {error}\n")
             return
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_end_with, lines, spawned)
+            nursery.start_soon(_listen, lines, spawned)
             written = b""
             with suppress(ControlError):  # it has gone, which ends the program
                 async for stream, data in spawned.read:
+                    if not stream:
+                        await lines.send(taken=bool(data))
+                        continue
                     # A shell writes its line in parts.
                     if b"\n" not in written and len(written) < _LONGEST_LINE:
                         written += data
@@ -372,7 +381,10 @@ class Root:
         argv = (b"/bin/sh", b"-c", os.fsencode(" ".join(asked.words)))
         cwd = os.fsencode(asked.cwd)
         enforce = {"1": True, "0": False}.get(asked.environment.get(ENFORCE, ""))
-        order = ProgramOrder(argv, tuple(environment.items()), cwd, streams=True, enforce=enforce)
+        order = ProgramOrder(
+            argv, tuple(environment.items()), cwd,
+            streams=True, enforce=enforce, reads=asked.reads,
+        )  # fmt: skip
         return self.start(index, asked.call, order)
 
 
@@ -405,11 +417,13 @@ def _script(name: str) -> Path:
     return path
 
 
-async def _end_with(lines: JsonLines, spawned: _Spawned) -> None:
-    """End a program when the other side of its lines has gone."""
+async def _listen(lines: JsonLines, spawned: _Spawned) -> None:
+    """Pass a program its standard input, and end it when the other side of its lines has gone."""
     try:
-        await lines.receive()
-    except ControlError:
+        while True:
+            line = await lines.receive()
+            spawned.give(base64.b85decode(line["input"]))
+    except (ControlError, LookupError, ValueError):
         spawned.end()
 
 

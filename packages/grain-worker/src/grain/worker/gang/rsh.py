@@ -10,9 +10,14 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import signal
 import socket
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 CALL = "GRAIN_GANG_CALL"
 """The variable with the number of the call of `run_external` that the launcher belongs to."""
@@ -24,6 +29,11 @@ PROGRAM = "--program"
 """The option for a program of the user, which may be there on some members only, and not a daemon
 of a launcher."""
 
+INPUT = "--input"
+"""The option after that for a program that gets the standard input of this process."""
+
+_PIECE = 1 << 16  # bytes of it at a time
+
 
 def main(name: str, arguments: list[str]) -> int:
     """Run the words on the member that the arguments name; return the exit status."""
@@ -32,7 +42,7 @@ def main(name: str, arguments: list[str]) -> int:
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         # A warning to a whole job: launchers pass it on to their ranks by themselves.
         signal.signal(number, signal.SIG_IGN)
-    daemon = PROGRAM not in arguments[:1]
+    daemon, reads = PROGRAM not in arguments[:1], INPUT in arguments[1:2]
     while arguments and arguments[0].startswith("-"):
         arguments.pop(0)  # of ssh and rsh, as -x and -q; none that launchers use has a value
     if len(arguments) < 2:
@@ -45,6 +55,7 @@ def main(name: str, arguments: list[str]) -> int:
         "cwd": os.getcwd(),  # noqa: PTH109 - pathlib takes longer than all else here
         "daemon": daemon,
         "call": os.environ.get(CALL, "0"),
+        "reads": reads,
     }
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as root:
         try:
@@ -55,12 +66,7 @@ def main(name: str, arguments: list[str]) -> int:
                 )
                 return 255
             root.sendall(json.dumps(order).encode() + b"\n")
-            answer = {}
-            with root.makefile("rb") as answers:
-                for line in answers:
-                    answer = json.loads(line)
-                    if "stream" in answer:
-                        _write(answer["stream"], base64.b85decode(answer["data"]))
+            answer = _converse(root, reads)
         except OSError as error:
             print(f"grain-rsh: Grain's process on this host is gone: {error}", file=sys.stderr)
             return 255
@@ -70,6 +76,45 @@ def main(name: str, arguments: list[str]) -> int:
     sys.stderr.write(answer["output"])
     status: int = answer["status"]
     return status if status >= 0 else 128 - status
+
+
+def _converse(root: socket.socket, reads: bool) -> dict[str, Any]:
+    """Pass on what the program writes, and what it reads; return the last line of the root."""
+    answer: dict[str, Any] = {}
+    rest = b""
+    # A piece is sent when the one before has been taken.
+    may_send = reads
+    while True:
+        both: list[Any] = [root, 0] if may_send else [root]
+        ready = select.select(both, [], [])[0]
+        if 0 in ready:
+            data = _piece()
+            piece = base64.b85encode(data).decode()
+            root.sendall(json.dumps({"input": piece}).encode() + b"\n")
+            may_send = False
+            reads = bool(data)
+        if root not in ready:
+            continue
+        received = root.recv(_PIECE)
+        if not received:
+            return answer
+        *lines, rest = (rest + received).split(b"\n")
+        for line in lines:
+            answer = json.loads(line)
+            if "stream" in answer:
+                _write(answer["stream"], base64.b85decode(answer["data"]))
+            elif "taken" in answer:
+                may_send = reads and answer["taken"]
+                if not answer["taken"]:
+                    os.closerange(0, 1)  # who writes to this process learns of it
+
+
+def _piece() -> bytes:
+    """Return what can be read from standard input; b"" at its end."""
+    try:
+        return os.read(0, _PIECE)
+    except OSError:  # it is a directory, or its terminal has gone
+        return b""
 
 
 def _write(fd: int, data: bytes) -> None:

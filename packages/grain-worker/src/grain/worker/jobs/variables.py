@@ -221,6 +221,8 @@ def job_environment(
         if name not in _OF_JOB and not name.startswith(outer)
     }
     variables |= {"PWD": job.directory, "HOSTNAME": place.host}
+    if "submit-dir" in job.options:  # a job of sbatch: measured on a real Slurm, on no page of its
+        variables.setdefault("TMPDIR", "/tmp")  # noqa: S108
     variables |= slurm_variables(job, number, task, attempt, place)
     variables |= {
         "GRAIN_QUEUE": place.queue,

@@ -51,6 +51,7 @@ def step_job(
         bound=[bound, *(True for _ in hosts[1:])],
         seen_by=worker if any(map(_gpus, _of_members(res))) else None,
         threads=given,
+        gpus=[_room(one).gpus for one in _of_members(res)],
     )
 
 

@@ -25,6 +25,10 @@ _AGAIN = (
 )  # fmt: skip
 
 
+GPUS = "GRAIN_STEP_GPUS"
+"""The variable of a process on another member with its GPUs: see `grain.worker.gang.rank`."""
+
+
 class StepOrder(msgspec.Struct, frozen=True):
     """A step that srun asks for, the first line that it sends.
 
@@ -97,6 +101,7 @@ class StepJob(NamedTuple):
         bound: True for each member whose programs are bound to CPUs.
         seen_by: the environment of the worker, by which its GPUs are named; None if the job has
             none.
+        gpus: the ids of the GPUs of each member, where the job has any.
         threads: the variables with numbers of threads that Grain has given to the script.
     """
 
@@ -105,6 +110,7 @@ class StepJob(NamedTuple):
     bound: Sequence[bool]
     seen_by: Mapping[str, str] | None = None
     threads: Mapping[str, str] = {}
+    gpus: Sequence[Sequence[str]] = ()
 
     @property
     def number(self) -> str:
@@ -218,10 +224,9 @@ def answer(
         variables = {f"SLURM_{name}": value for name, value in own.items()}
         if "SLURMD_NODENAME" in order.environment:
             variables["SLURMD_NODENAME"] = names[node]
-        # The job's devices are all that it sees, so none means none of them. Names are this
-        # worker's: where GPUs have names, a process on another one sees all of the job's there.
-        if job.seen_by is not None and (not share.member or named_by_numbers(job.seen_by)):
-            variables |= gpu_variables([int(gpu) for gpu in gpus], job.seen_by)
+        # The job's devices are all that it sees, so none means none of them.
+        if job.seen_by is not None:
+            variables |= _devices(share.member, gpus, job, job.seen_by)
         ranks.append(
             {
                 "member": share.member,
@@ -240,6 +245,24 @@ def answer(
         "threads": job.threads,
         "ranks": ranks,
     }
+
+
+def _devices(
+    member: int, gpus: Sequence[str], job: StepJob, seen_by: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables of devices of a process.
+
+    Names are this worker's. Another one knows its own, so a process there is told which of the
+    job's GPUs it has, for `grain.worker.gang.rank`.
+    """
+    numbered = named_by_numbers(seen_by)
+    variables: dict[str, str] = {}
+    if not member or numbered:
+        variables = gpu_variables([int(gpu) for gpu in gpus], seen_by)
+    if member:
+        places = ",".join(str(job.gpus[member].index(gpu)) for gpu in gpus)
+        variables[GPUS] = f"{places}:{'' if numbered else ','.join(gpus)}"
+    return variables
 
 
 def _path(

@@ -102,6 +102,13 @@ def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
                 answer = _answer(lines)
                 step = _Step(answer, how, parsed.rest, environment, mask)
                 return step.run(desk, lines)
+        except ConnectionError:  # as of what a script does when its job is cancelled
+            job = environment.get("SLURM_JOB_ID", "")
+            raise StepRefused(
+                f"srun: error: Slurm job {job} has expired\nsrun: Check SLURM_JOB_ID environment "
+                f"variable. Expired or invalid job {job}\nsrun: (Grain) no step begins in a job "
+                "that ends"
+            ) from None
         except OSError as error:
             raise StepRefused(
                 f"srun: error: (Grain) the process that runs this job does not answer: {error}"
@@ -369,7 +376,7 @@ class _Step:
             command = self._launcher
             variables |= self._of_launcher
         elif found["member"]:
-            command = self._elsewhere(found, command)
+            command = self._elsewhere(found, command, reads=not _is_empty(files[0]))
         pid = os.fork()
         if pid:
             return pid
@@ -429,8 +436,12 @@ class _Step:
             found |= NO_SERVER
         return found
 
-    def _elsewhere(self, found: dict[str, Any], command: list[str]) -> list[str]:
-        """Return the words that run a command on another worker of the job."""
+    def _elsewhere(self, found: dict[str, Any], command: list[str], *, reads: bool) -> list[str]:
+        """Return the words that run a command on another worker of the job.
+
+        Args:
+            reads: True if there is something to read for it.
+        """
         import shlex
 
         cpus = ",".join(map(str, found["cpus"] if self._how.bound else ()))
@@ -439,7 +450,8 @@ class _Step:
         line = shlex.join(["exec", *start])
         if self._how.directory:
             line = f"cd {shlex.quote(self._how.directory)} && {line}"
-        return [self._environment["GRAIN_RSH"], "--program", f"m{found['member']}", line]
+        options = ["--program", *["--input"] * reads]
+        return [self._environment["GRAIN_RSH"], *options, f"m{found['member']}", line]
 
     # ---- their ends
 

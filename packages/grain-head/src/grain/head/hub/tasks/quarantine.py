@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from grain.head.hub.registry import Registry
     from grain.head.hub.state import TaskRecord, WorkerRecord
-    from grain.head.scheduler.state import Alternative
+    from grain.head.scheduler.state import Alternative, WorkerAccount
 
 _PART = 4  # one worker in so many may be reserved, and one task in any case may have its workers
 
@@ -142,7 +142,7 @@ class Quarantine:
                 ]
                 # Those with the fewest runs are empty soonest, as far as is known.
                 able.sort(key=lambda worker: (len(worker.leases), worker.number))
-                few = self._scheduler.apart.choose(able, by.count, _number, serving)
+                few = self._scheduler.apart.members(by, able, self._account, serving)
                 if len(few) == by.count:
                     key = sum(len(worker.leases) for worker in few), by.index
                     if best is None or key < best[0]:
@@ -174,9 +174,13 @@ class Quarantine:
         if by.count > 1:
             common = self._scheduler.workers[workers[0].number].in_common(by.same)
             serving = self._serving(by, now)[common]
-            if len(self._scheduler.apart.choose(workers, by.count, _number, serving)) < by.count:
+            members = self._scheduler.apart.members(by, workers, self._account, serving)
+            if len(members) < by.count:
                 return False
         return self._scheduler.cluster.gives(by, task)
+
+    def _account(self, worker: WorkerRecord) -> WorkerAccount:
+        return self._scheduler.workers[worker.number]
 
     def _suffices(self, worker: WorkerRecord, by: Alternative, now: float) -> bool:
         scheduled = self._scheduler.workers.get(worker.number)
@@ -200,7 +204,3 @@ class Quarantine:
             # It may have left meanwhile, and another record may have its id.
             if self._workers.get(worker.id) is worker and worker.takes_runs:
                 self._scheduler.on_worker_back(worker.number)
-
-
-def _number(worker: WorkerRecord) -> int:
-    return worker.number

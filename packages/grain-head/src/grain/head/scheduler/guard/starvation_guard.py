@@ -392,7 +392,7 @@ class StarvationGuard:
                     known = sorted(
                         (one for one in each if not one.sticky), key=lambda one: one.start
                     )
-                    party = self._queues.apart.choose(known, by.count, lambda one: one.worker.id)
+                    party = self._queues.apart.members(by, known, lambda one: one.worker)
                     if len(party) == by.count:
                         parties.append(party)
             for party in sorted(parties, key=_start_of_all):
@@ -468,9 +468,9 @@ class StarvationGuard:
             later: the ids of the workers that are reserved for tasks that come after it.
         """
         best: list[tuple[tuple[int, int], WorkerAccount]] = []
-        choose = self._queues.apart.choose
+        members = self._queues.apart.members
         for serving in serving_gang(by, self._workers.values(), now).values():
-            if len(choose(serving, by.count, lambda one: one.id, serving)) < by.count:
+            if len(members(by, serving, lambda one: one, serving)) < by.count:
                 continue
             some: list[tuple[tuple[int, int], WorkerAccount]] = []
             for worker in serving:
@@ -485,7 +485,7 @@ class StarvationGuard:
                     continue
                 some.append(((choice, len(worker.tasks)), worker))
             some.sort(key=lambda one: one[0])
-            few = choose(some, by.count, lambda one: one[1].id, [((0, 0), one) for one in serving])
+            few = members(by, some, lambda one: one[1], [((0, 0), one) for one in serving])
             if not best or _worth(few) > _worth(best):
                 best = few
         return [worker for _, worker in best]
