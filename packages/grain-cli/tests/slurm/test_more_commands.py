@@ -605,9 +605,9 @@ def test_partitions_and_accounts(site: SlurmSite) -> None:
     assert site.out("sacctmgr", "-n", "-s", "list", "user", USER, "format=account%256") == ""
     assert site.out("sshare", "-U", "-u", USER) == ""
     assert site.answer("sacctmgr", "add", "user", "x").status == 1
-    found = site.answer("salloc", "-n", "1")
-    assert found.status == 1
-    assert "salloc: (Grain) no terminal reaches a worker: use `srun COMMAND`, which" in found.err
+    refused = site.answer("salloc", "-n", "1")
+    assert refused.status == 1
+    assert "salloc: (Grain) no terminal reaches a worker: use `srun COMMAND`, which" in refused.err
 
 
 @pytest.mark.parametrize(
