@@ -1,6 +1,7 @@
 """A member of a gang, as a program: ``seat FILE`` or ``root FILES WORDS``; settings are variables.
 
-``GANG_CPUS`` has the CPUs of this member, ``GANG_MEMORY`` its GB if they are learned,
+``GANG_CPUS`` has the CPUs of this member, ``GANG_MEMORY`` its GB, which are learned unless
+``GANG_ENFORCE`` is set,
 ``GANG_SILENCE`` the seconds after which one is lost, ``GANG_LIMIT`` those of a call and
 ``GANG_SPAN`` those of the whole run, ``GANG_OUTPUT`` a file, and ``GANG_LAUNCHER`` an MPI flavour
 and its launcher. Without, the words are the program itself. If it is ``members``, they are one on
@@ -39,7 +40,10 @@ from grain_testkit.local_processes import process_folders
 CPUS = json.loads(os.environ["GANG_CPUS"])
 RES: Resource = Cores(CPUS)
 if "GANG_MEMORY" in os.environ:
-    RES = RES & Memory(float(os.environ["GANG_MEMORY"]), group="learned")
+    GROUP = None if "GANG_ENFORCE" in os.environ else "learned"
+    RES = RES & Memory(float(os.environ["GANG_MEMORY"]), group=GROUP)
+# What each call says; elsewhere it holds what is learned.
+ENFORCE = True if "GANG_ENFORCE" in os.environ else None
 SILENCE = float(os.environ["GANG_SILENCE"])
 
 
@@ -68,7 +72,7 @@ async def body(words: list[str]) -> str:
         if launcher:
             flavour, name = launcher.split(":")
             words = [*mpi_prefix(flavour, launcher=name), *words]  # type: ignore[arg-type]
-        done = await run_external(words, check=False, stderr=STDOUT, timeout=limit)
+        done = await run_external(words, check=False, stderr=STDOUT, timeout=limit, enforce=ENFORCE)
     except ExternalError as error:
         return f"{type(error).__name__}: {error}{left()}"
     return f"{done.returncode}\n{done.stdout_text}{left()}"
@@ -98,6 +102,7 @@ async def on_members(words: list[str], limit: float) -> str:
     done = await run_on_members(
         lambda number: [word.format(number=number, host=nodes[0].address) for word in words],
         timeout=limit,
+        enforce=ENFORCE,
         env={"TOLD": "by the call"},
         output=None if output is None else lambda number: f"{output}.{number}",
     )

@@ -17,11 +17,11 @@ from grain import GVAR
 from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
-from grain.worker.external import run_external
+from grain.worker.external import run_external, run_on_members
 from grain_testkit.programs import start, terminated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractContextManager
 
     from grain_testkit.programs import Process
@@ -149,6 +149,31 @@ variable stop equal is_file(EXIT)
 fix stop all halt 50 v_stop > 0 error continue
 thermo 100
 """
+# The optimisation does not converge before it is stopped. Then the program waits, with all stored.
+OXYGEN = """\
+{begin} h2o
+permanent_dir {folder}
+scratch_dir {folder}
+{molecule}driver
+  maxiter {steps}
+  gmax 1e-30; grms 1e-30; xmax 1e-30; xrms 1e-30
+end
+task scf optimize ignore
+"""
+MOLECULE = """\
+geometry
+  O 0 0 0.1
+  H 0 0.76 -0.5
+  H 0 -0.76 -0.5
+end
+basis
+  * library sto-3g
+end
+"""
+STAYS = """\
+task shell "touch begun"
+task shell "sleep 600"
+"""
 
 
 def running(*words: str) -> AbstractContextManager[Process]:
@@ -197,6 +222,22 @@ async def liquid(folder: str) -> tuple[int, str, str]:
     return GVAR.attempt, GVAR.instance, Path(folder, log).read_text()
 
 
+async def oxygen(folder: str) -> tuple[int, str, str]:
+    """Run NWChem, which no warning stops; return the attempt, the worker, and what it printed."""
+    again = GVAR.attempt > 1
+    text = OXYGEN.format(
+        begin="restart" if again else "start",
+        folder=folder,
+        molecule="" if again else MOLECULE,
+        steps=2 if again else 4,
+    )
+    Path(folder, "h2o.nw").write_text(text + STAYS * (not again))
+    output = f"{GVAR.attempt}.out"
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    await run_external(["nwchem", "h2o.nw"], cwd=folder, stdout=output, env=as_root)
+    return GVAR.attempt, GVAR.instance, Path(folder, output).read_text()
+
+
 @asynccontextmanager
 async def scheduled(
     meeting: Path,
@@ -222,14 +263,24 @@ async def warn_of_end(worker: Process) -> None:
         await trio.sleep(0.05)
 
 
-async def interrupted(meeting: Path, call: Call, begun: Callable[[], bool]) -> str:
+async def kill(worker: Process) -> None:
+    worker.kill()
+    await trio.to_thread.run_sync(worker.wait)
+
+
+async def interrupted(
+    meeting: Path,
+    call: Call,
+    begun: Callable[[], bool],
+    end: Callable[[Process], Awaitable[None]] = warn_of_end,
+) -> str:
     """Run a task until it has begun, let its worker end, and return its log from another one."""
     async with scheduled(meeting) as (executor, worker):
         executor.submit(Cores(1), call.fn, *call.args)
         with worker("first") as first:
             while not begun():
                 await trio.sleep(0.05)
-            await warn_of_end(first)
+            await end(first)
         executor.close()
         with worker("second"):
             [ended] = [ended.unwrap() async for _, ended in executor.results]
@@ -241,21 +292,33 @@ async def interrupted(meeting: Path, call: Call, begun: Callable[[], bool]) -> s
 WAITS = "echo $0 > new; mv new begun; until test -e STOP; do sleep 0.05; done"
 
 
-async def on_two_workers(folder: str) -> tuple[int, str, list[str]]:
-    """Run a program that goes on until it is warned; at the second attempt it has nothing to do."""
+async def on_two_workers(folder: str, on_each: bool) -> tuple[int, str, list[str]]:
+    """Run what goes on until it is warned; at the second attempt it has nothing to do."""
     names = [node.name for node in GVAR.res.nodes]
+    if GVAR.last is None and on_each:
+        # They share the directory, and the first to stop must not take the file from the other.
+        other = ["sh", "-c", "until test -e STOP; do sleep 0.05; done; touch $0", "other"]
+        await run_on_members(
+            lambda number: other if number else ["sh", "-c", WAITS, " ".join(names)],
+            cwd=folder,
+            warn="STOP",
+        )
+        return 1, "", names
     if GVAR.last is None:
         await run_external(["sh", "-c", WAITS, " ".join(names)], cwd=folder, warn="STOP")
         return 1, "", names
     return GVAR.attempt, GVAR.last.end, names
 
 
+@pytest.mark.parametrize(
+    "on_each", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["one", "on each"]
+)
 async def test_a_program_stops_softly_when_the_worker_of_any_member_of_its_gang_ends(
-    tmp_path: Path,
+    tmp_path: Path, on_each: bool
 ) -> None:
     begun = tmp_path / "begun"
     async with scheduled(tmp_path / "edge") as (executor, worker):
-        executor.submit(2 * Cores(1), on_two_workers, str(tmp_path))
+        executor.submit(2 * Cores(1), on_two_workers, str(tmp_path), on_each)
         with worker("first") as first, worker("second") as second:
             while not begun.exists():
                 await trio.sleep(0.05)
@@ -266,6 +329,8 @@ async def test_a_program_stops_softly_when_the_worker_of_any_member_of_its_gang_
                 [ended] = [ended.unwrap() async for _, ended in executor.results]
     attempt, how, members = ended
     assert (2, "stopped", {root, "third"}) == (attempt, how, {*members})
+    assert on_each == (tmp_path / "other").exists()
+    assert not (tmp_path / "STOP").exists()
 
 
 def has(text: str, output: Path, count: int) -> bool:
@@ -338,3 +403,22 @@ async def test_lammps_goes_on_where_it_was_when_its_worker_ended(tmp_path: Path)
     assert first is not None
     assert 0 < int(last) == int(first[1])
     assert not (work / "EXIT").exists()
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("nwchem") is None, reason="NWChem is not installed")
+async def test_nwchem_goes_on_from_what_it_has_stored_when_its_worker_was_killed(
+    tmp_path: Path,
+) -> None:
+    work = tmp_path / "water"
+    work.mkdir()
+    begun = work / "begun"
+    call = Call(oxygen, (str(work),), {})
+    printed = await interrupted(tmp_path / "edge", call, begun.exists, kill)
+    energies = [
+        [float(energy) for energy in re.findall(r"^@ +\d+ +(-\d+\.\d+)", text, re.MULTILINE)]
+        for text in ((work / "1.out").read_text(), printed)
+    ]
+    # At the geometry of the last step, and with its orbitals.
+    assert energies[0][0] - 1e-3 > energies[0][-1] == pytest.approx(energies[1][0], abs=1e-6)
+    assert "Loading old vectors" in printed

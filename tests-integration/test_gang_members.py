@@ -103,13 +103,17 @@ time.sleep(600)  # 777
 """
 
 
-@pytest.mark.parametrize("launcher", ["members", OPENMPI], ids=["members", "openmpi"])
-def test_a_member_that_has_more_memory_than_its_group_has_learned_ends_the_call_and_says_so(
-    members: Members, launcher: str
+@pytest.mark.parametrize(
+    ("launcher", "by"),
+    [("members", {}), (OPENMPI, {"GANG_ENFORCE": "yes"})],
+    ids=["members, learned", "openmpi, by the call"],
+)
+def test_a_member_that_has_more_memory_than_its_task_may_have_ends_the_call_and_says_so(
+    members: Members, launcher: str, by: dict[str, str]
 ) -> None:
     if launcher.endswith(":"):
         pytest.skip("it is not installed")
-    members.start(sys.executable, "-c", FILLS, launcher=launcher, GANG_MEMORY="0.1")
+    members.start(sys.executable, "-c", FILLS, launcher=launcher, GANG_MEMORY="0.1", **by)
 
     printed = members.ended()
 

@@ -318,6 +318,30 @@ def test_retried_and_kept(tmp_path: Path) -> None:
     assert 2 == len(COUNTS)
 
 
+async def test_a_leak_ends_after_the_most_with_all_attempts_listed() -> None:
+    """Its group asks for more each time, without any ``retries``."""
+    had: list[float] = []
+
+    @delayed
+    async def leaks() -> None:
+        had.append(GVAR.res.M)
+        error = MemoryError("it leaks")
+        error.memory_request = GVAR.res.M  # type: ignore[attr-defined]
+        raise error
+
+    async with mission(Cores(4) & Memory(16), config_file=False, cache=False):
+        with pytest.raises(MemoryError, match="it leaks") as caught:
+            await (leaks @ (Cores(1) & Memory(16, group="leak")))()
+
+    assert sorted({*had}) == had
+    assert (4, 16) == (had[0], had[-1])
+    listed = "\n".join(caught.value.__notes__)
+    assert "It had 16 GB, the most that its group may ask for." in listed
+    for number, amount in enumerate(had[:-1], 1):
+        assert f"attempt {number}: MemoryError: it leaks" in listed
+        assert f"it needed more memory than {amount:g} GB" in listed
+
+
 async def test_what_would_end_the_process(autojump_clock: MockClock) -> None:
     """A tasklet that called exit() is tried again if one asks for it."""
     aborted = 0

@@ -30,6 +30,12 @@ def test_what_is_neither_is_refused(text: str) -> None:
         parse_warning(text)
 
 
+@pytest.mark.parametrize("text", ["SIGKILL", "SIGSTOP"])
+def test_a_signal_that_no_program_can_handle_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=f"--warn {text}: no program can handle that signal"):
+        parse_warning(text)
+
+
 def test_a_warning_as_the_program_begins_is_refused() -> None:
     check_before(60.0, 61.0, "--time")
     check_before(60.0, None, "--time")

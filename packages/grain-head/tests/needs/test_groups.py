@@ -53,6 +53,16 @@ def test_a_run_counts_with_the_memory_that_it_had() -> None:
     assert [2.0, 3.0, 2.0, 2.4] == [run.amount for run in needs.groups["opt"].runs]
 
 
+def test_a_request_asks_for_its_part_of_other_workers_when_these_are_here() -> None:
+    needs = Needs()
+    needs.on_workers([Cores(4) & Memory(8)])
+    memory = LearnedMemory(needs, Cores(1) & OPT, OPT)
+    assert not memory.renew()
+    needs.on_workers([Cores(4) & Memory(32)])
+    assert memory.renew()
+    assert 8.0 == memory.amount
+
+
 def test_whatever_is_learned_or_forgotten_is_a_change() -> None:
     needs = Needs()
     needs.forget("opt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.head.needs.ladder import MOST_NEEDS, ladder, next_amount
+from grain.head.needs.ladder import MOST_NEEDS, in_effect, ladder, next_amount
 from grain.resource import LAST_ATTEMPT
 
 
@@ -24,27 +25,52 @@ AMOUNTS = st.floats(0.01, 500)
 NEEDS = st.lists(st.builds(RunNeed, AMOUNTS, st.floats(0.1, 1e5)), min_size=1, max_size=80)
 
 
-def cost(rungs: tuple[float, ...], needs: list[RunNeed], share: float) -> float:
+def cost(
+    rungs: tuple[float, ...], needs: list[RunNeed], share: float, worker: float = math.inf
+) -> float:
     """Return what the runs take if each climbs these rungs until it has enough."""
     total = 0.0
     for need in needs:
         for rung in rungs:
-            total += (rung + share) * need.seconds
+            total += (in_effect(rung, worker) + share) * need.seconds
             if need.amount <= rung:
                 break
     return total
 
 
-@given(st.lists(st.builds(RunNeed, AMOUNTS, st.floats(0.1, 1e3)), min_size=1, max_size=6), AMOUNTS)
-def test_no_other_sequence_of_needs_costs_less(needs: list[RunNeed], share: float) -> None:
+@given(
+    st.lists(st.builds(RunNeed, AMOUNTS, st.floats(0.1, 1e3)), min_size=1, max_size=6),
+    AMOUNTS,
+    st.sampled_from([math.inf, 500.0, 64.0]),
+)
+def test_no_other_sequence_of_needs_costs_less(
+    needs: list[RunNeed], share: float, worker: float
+) -> None:
     amounts = sorted({need.amount for need in needs})
     others = (
         (*chosen, amounts[-1])
         for count in range(len(amounts))
         for chosen in combinations(amounts[:-1], count)
     )
-    least = min(cost(one, needs, share) for one in others)
-    assert cost(ladder(needs, share, 1e9), needs, share) == pytest.approx(least)
+    least = min(cost(one, needs, share, worker) for one in others)
+    found = ladder(needs, share, 1e9, worker)
+    assert cost(found, needs, share, worker) == pytest.approx(least)
+
+
+@pytest.mark.parametrize(
+    ("share", "maximum", "worker", "rungs"),
+    [
+        (4, 100, 64, (16.0, 100)),  # a quarter of a worker
+        (0.5, 60, 24, (5.9, 60)),
+        (0, 200, 128, (4.6, 64.0, 153.1)),
+        (0.5, 100, math.inf, (13.1, 100)),
+    ],
+)
+def test_many_needs_have_these_rungs(
+    share: float, maximum: float, worker: float, rungs: tuple[float, ...]
+) -> None:
+    needs = [RunNeed(0.1 * k * k + 1, 60.0 + k) for k in range(40)]
+    assert rungs == pytest.approx(ladder(needs, share, maximum, worker))
 
 
 @given(NEEDS, st.floats(0, 100), AMOUNTS)

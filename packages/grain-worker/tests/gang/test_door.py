@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from grain.worker.gang.control import JsonLines, connect
+from grain.worker.gang import srun
+from grain.worker.gang.control import JsonLines, accept, connect, listen
 from grain.worker.gang.door import RankDoor
+from grain.worker.processes.mpi import EDGE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -100,3 +106,29 @@ async def test_a_stand_in_that_comes_after_the_end_of_its_call_starts_nothing() 
         late["output"],
     )
     assert 0 == other["status"]
+
+
+@pytest.mark.parametrize("stated", ["1", "0", "", None])
+async def test_a_stand_in_says_at_the_door_what_its_call_says_of_memory(stated: str | None) -> None:
+    name, listener = listen()
+    variables = {"GRAIN_GANG_DOORS": json.dumps({"n1": name}), "SLURMD_NODENAME": "n1"}
+    if stated is not None:
+        variables["GRAIN_GANG_ENFORCE"] = stated
+    words = [sys.executable, "-SEs", srun.__file__, EDGE, "1", "1", "true"]
+    with trio.fail_after(120):
+        async with listener, trio.open_nursery() as nursery:
+            nursery.start_soon(partial(trio.run_process, words, env=variables))
+            async with await accept(listener) as lines:
+                assert (stated or None) == (await lines.receive())["enforce"]
+                await lines.send(status=0, output="")
+
+
+async def test_a_rank_is_held_to_its_memory_as_its_call_says() -> None:
+    """Here the task has no amount: only a rank that is to be held to it fails for that."""
+    async with served() as place:
+        for stated, status in ("1", 255), ("0", 0), (None, 0):
+            async with await connect(place.door.name) as lines:
+                await lines.send(call="1", words=["true"], cwd="/", enforce=stated)
+                answer = await lines.receive()
+            assert status == answer["status"]
+            assert ("the task asks for no memory" in answer["output"]) == (stated == "1")

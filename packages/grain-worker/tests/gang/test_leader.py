@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import base64
 import math
+import os
 import pickle
+import signal
 import socket
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from grain import GVAR
 from grain.eventlog.usage import Usage
-from grain.resource import Cores
-from grain.worker.errors import ExternalError, ExternalMemoryError, Failure, MemberLost
-from grain.worker.external import Completed, run_external
+from grain.resource import ZERO, Cores
+from grain.worker.errors import (
+    ExternalError,
+    ExternalMemoryError,
+    ExternalTimeoutError,
+    Failure,
+    MemberLost,
+)
+from grain.worker.external import Completed, run_external, run_on_members
 from grain.worker.gang.control import JsonLines
 from grain.worker.gang.members import GangMembers
 from grain.worker.gang.messages import JOIN, ProgramOrder
@@ -427,6 +436,27 @@ async def test_programs_have_their_orders_and_outcomes_in_whatever_order_they_en
     assert {0: "m0", 1: "m1"} == results
 
 
+@pytest.mark.parametrize("enforce", [True, False, None])
+async def test_a_call_says_to_all_members_how_its_programs_are_held_to_their_memory(
+    enforce: bool | None,
+) -> None:
+    async with (
+        members_of() as (gang, process),
+        trio.open_nursery() as nursery,
+        gang.call(enforce, ["no room"]) as call,
+    ):
+        nursery.start_soon(run_on, call, 1)
+        line = await process.receive()
+        order = msgspec.msgpack.decode(base64.b85decode(line["order"]), type=ProgramOrder)
+        assert (enforce, ("no room",)) == (order.enforce, order.memory_signs)
+        await process.send(run=line["run"], call=1, outcome=outcome_of(DONE))
+        nursery.start_soon(process.receive)
+        await process.send(settled=True, call=1, used=USED)
+
+    stated = "" if enforce is None else str(int(enforce))
+    assert stated == call.variables["GRAIN_GANG_ENFORCE"]
+
+
 async def test_a_program_that_fails_names_its_member() -> None:
     async with members_of() as (gang, process), trio.open_nursery() as nursery:
 
@@ -471,6 +501,7 @@ async def run_sh(
     exceeded: ExternalError | None = None,
     *,
     check: bool = True,
+    enforce: bool | None = None,
 ) -> Completed | ExternalError:
     """Return how a program ends that a member runs others for, which have used so much."""
     async with members_of() as (gang, process), trio.open_nursery() as nursery:
@@ -482,7 +513,7 @@ async def run_sh(
         nursery.start_soon(settle)
         token = members.set(gang)
         try:
-            return await run_external(["/bin/sh", "-c", script], check=check)
+            return await run_external(["/bin/sh", "-c", script], check=check, enforce=enforce)
         except ExternalError as error:
             return error
         finally:
@@ -498,6 +529,92 @@ async def test_a_program_has_what_it_has_used_on_each_member() -> None:
         own, other = ended.usage.members
         assert (1, used_by(500.0)) == (own.programs, other)
         assert (500.0, 2) == (ended.usage.peak_memory, ended.usage.programs)
+
+
+def stopped(member: int) -> ExternalTimeoutError:
+    """Return how a program ends that was warned of the end of a worker."""
+    facts = {"reason": f"m{member} stopped", "warned": "worker", "stopped_softly": True}
+    return ExternalTimeoutError(Failure(("prog",), "n1", "/", **facts))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("warn", "way"),
+    [
+        (("STOP", "now"), (b"STOP", "now")),
+        ("SIGTERM", int(signal.SIGTERM)),
+        (trio.lowlevel.checkpoint, 0),
+    ],
+)
+async def test_programs_on_all_members_are_warned_at_once_and_none_of_them_ends_the_others(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, warn: Any, way: object
+) -> None:
+    if isinstance(way, tuple):
+        way = os.fsencode(tmp_path / "STOP"), way[1]
+    account = RunAccount(ZERO, end=WorkerEnd(lambda: None))
+    errors: list[ExternalError] = []
+    async with members_of() as (gang, process), trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            GVAR.enter(ZERO, "w1", None, account)
+            members.set(gang)
+            try:
+                await run_on_members(["prog"], cwd=tmp_path, warn=warn, warn_before=30)
+            except ExternalError as error:
+                errors.append(error)
+
+        nursery.start_soon(call)
+        orders = {}
+        for _ in range(2):
+            line = await process.receive()
+            orders[line["on"]] = line["run"]
+            order = msgspec.msgpack.decode(base64.b85decode(line["order"]), type=ProgramOrder)
+            assert (way, 30.0) == order.warn
+        assert account.end is not None
+        account.end.announce(trio.current_time() + 60.0, now=True)
+        assert {"warn": 1, "worker": True} == await process.receive()
+        await wait_all_tasks_blocked()
+        assert [] == list(tmp_path.iterdir())  # the members make the file
+        for member in (1, 0):  # the second one is waited for
+            outcome = outcome_of(stopped(member))
+            await process.send(run=orders[member], call=1, outcome=outcome)
+        assert (await process.receive())["settle"]
+        await process.send(settled=True, call=1, used=USED)
+
+    [error] = errors
+    assert "m1 stopped" in str(error)
+    assert (1, True) == (error.failure.member, account.stopped)
+
+
+async def test_an_error_counts_before_the_soft_stops_of_other_members() -> None:
+    errors: list[ExternalError] = []
+    async with members_of() as (gang, process), trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            members.set(gang)
+            try:
+                await run_on_members(["prog"], cwd="/work", warn="EXIT")
+            except ExternalError as error:
+                errors.append(error)
+
+        nursery.start_soon(call)
+        runs = [(await process.receive())["run"] for _ in range(2)]
+        failed = ExternalError(Failure(("prog",), "n1", "/", reason="it failed"))
+        for run, outcome in zip(runs, (stopped(0), failed), strict=True):
+            await process.send(run=run, call=1, outcome=outcome_of(outcome))
+        await process.receive()
+        await process.send(settled=True, call=1, used=USED)
+
+    assert ["it failed"] == [error.failure.reason for error in errors]
+
+
+@pytest.mark.parametrize(("enforce", "stated"), [(None, ""), (False, "0")])
+async def test_a_launcher_passes_on_what_its_call_says_of_memory(
+    enforce: bool | None, stated: str
+) -> None:
+    ended = await run_sh('echo "<$GRAIN_GANG_ENFORCE>"', {}, enforce=enforce)
+
+    assert isinstance(ended, Completed)
+    assert f"<{stated}>\n" == ended.stdout_text
 
 
 async def test_a_launcher_that_fails_as_a_member_had_too_little_memory_says_so() -> None:

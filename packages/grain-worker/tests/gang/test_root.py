@@ -43,6 +43,7 @@ from grain.worker.gang.messages import (
     ProgramOrder,
     ProgramOutput,
     SpawnProgram,
+    WarnProgram,
     heartbeat,
 )
 from grain.worker.gang.root import lead
@@ -131,7 +132,7 @@ class ServedRoot:
         """Ask as a launcher does that starts its daemon on a member."""
         lines = await connect(self.rsh_name)
         order = {"host": host, "words": ["orted", "-x"], "environment": {"A": "b"}, "cwd": "/"}
-        await lines.send(**order, call=str(call), **more)
+        await lines.send(**{**order, "call": str(call), **more})
         return lines
 
 
@@ -383,6 +384,30 @@ async def test_rsh_passes_on_output_as_it_is_taken_and_ends_as_the_program_does(
         member.exits(number, replace(DONE, returncode=3, stdout=None))
 
         assert ([b"some"], 3, "") == await answered(lines)
+
+
+async def test_all_programs_of_a_call_are_warned_and_no_others() -> None:
+    async with root_of(2) as root:
+        numbers = []
+        for number, (member, call) in enumerate([(1, 1), (2, 1), (2, 2)]):
+            await root.run(number, member, call)
+            numbers.append(await root.members[member - 1].spawned())
+        await root.tasklet.send(warn=1, worker=True)
+        for member, number in zip(root.members, numbers[:2], strict=True):
+            assert WarnProgram(number, worker=True) == await member.next()
+        await root.passed()  # and nothing else was sent
+
+
+@pytest.mark.parametrize(("stated", "enforce"), [("1", True), ("0", False), ("", None)])
+async def test_what_a_launcher_starts_is_held_to_its_memory_as_its_call_says(
+    stated: str, enforce: bool | None
+) -> None:
+    async with root_of(1) as root:
+        [member] = root.members
+        lines = await root.rsh(environment={"GRAIN_GANG_ENFORCE": stated})
+        member.exits(await member.spawned())
+        await answered(lines)
+        assert enforce is member.order.enforce
 
 
 async def test_a_program_of_the_user_reads_what_rsh_reads_one_piece_after_the_other() -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from msgspec.structs import replace
 from trio.testing import wait_all_tasks_blocked
 
-from grain.worker.errors import ExternalError, ExternalMemoryError
-from grain.worker.external import Completed
+from grain.worker.errors import (
+    ExternalError,
+    ExternalMemoryError,
+    ExternalStartError,
+    ExternalTimeoutError,
+)
+from grain.worker.external import Completed, ProgramCall
 from grain.worker.gang.messages import OUTPUT, ProgramOrder
 from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound
 
@@ -181,6 +188,91 @@ async def test_a_program_is_held_to_the_memory_of_its_task() -> None:
     (ended,) = member.ended
     assert isinstance(ended, ExternalMemoryError)
     assert (0.1, True) == (ended.failure.memory_request, ended.failure.exceeded)
+
+
+@pytest.mark.parametrize("by_default", [True, False])
+@pytest.mark.parametrize("stated", [True, False, None])
+async def test_what_a_call_says_of_memory_goes_before_what_holds_on_the_member(
+    monkeypatch: pytest.MonkeyPatch, by_default: bool, stated: bool | None
+) -> None:
+    most: list[float | None] = []
+
+    async def run(call: ProgramCall, *_: object, **__: object) -> Completed:
+        most.append(call.request["most"])
+        return Completed(call.argv, 0, b"", b"", 0.0, 0.0, 0.0, 0.0, "n1")
+
+    monkeypatch.setattr("grain.worker.gang.programs.run_program_call", run)
+    async with trio.open_nursery() as nursery:
+        member = Member(nursery, MemoryBound(0.1, enforced=by_default))
+        member.programs.start(1, replace(order("true", streams=False), enforce=stated))
+
+    assert (by_default if stated is None else stated) == (most != [None])
+
+
+BY_FILE = "until [ -s EXIT ]; do sleep 0.02; done; cat EXIT; exit 2"
+BY_SIGNAL = "trap 'echo now; exit 2' TERM; touch ready; while :; do sleep 0.02; done"
+
+
+@pytest.mark.parametrize("worker", [True, False])
+@pytest.mark.parametrize("way", ["file", "signal"])
+async def test_a_program_is_warned_on_its_member_and_stops_softly(
+    tmp_path: Path, way: str, worker: bool
+) -> None:
+    exit_file, ready = tmp_path / "EXIT", tmp_path / "ready"
+    if way == "file":
+        exit_file.write_text("of an earlier attempt")
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            told: tuple[bytes, str] | int = int(signal.SIGTERM)
+            if way == "file":
+                told = (os.fsencode(exit_file), "now\n")
+            script = BY_FILE if way == "file" else BY_SIGNAL
+            folder = os.fsencode(tmp_path)
+            member.programs.start(
+                1, replace(order(script, streams=False), cwd=folder, warn=(told, 30.0))
+            )
+            while way == "signal" and not ready.exists():
+                await trio.sleep(0.01)
+            member.programs.warn(1, worker=worker)
+            member.programs.warn(2, worker=worker)  # has ended
+
+    (ended,) = member.ended
+    assert isinstance(ended, ExternalTimeoutError)
+    assert ("worker" if worker else "time", True) == (ended.warned, ended.stopped_softly)
+    assert (2, b"now\n") == (ended.returncode, ended.stdout)
+    assert exit_file.exists() == (
+        way == "file"
+    )  # the root removes it when the programs of all members have ended
+
+
+async def test_a_member_without_the_directory_of_the_warning_starts_nothing(tmp_path: Path) -> None:
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            told = os.fsencode(tmp_path / "gone" / "EXIT"), ""
+            script = f"touch {tmp_path}/ran"
+            member.programs.start(1, replace(order(script, streams=False), warn=(told, 30.0)))
+
+    (ended,) = member.ended
+    assert isinstance(ended, ExternalStartError)
+    assert "the directory of the file EXIT, is not there" in str(ended)
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_what_a_program_says_of_memory_counts_on_its_member() -> None:
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            member = Member(nursery)
+            said = replace(
+                order("echo no room for that >&2; exit 1", streams=False),
+                memory_signs=("out of luck", "no room"),
+            )
+            member.programs.start(1, said)
+
+    (ended,) = member.ended
+    assert isinstance(ended, ExternalMemoryError)
+    assert "no room" in ended.evidence
 
 
 @pytest.mark.parametrize("bound", [NO_BOUND, MemoryBound(8), MemoryBound(0.1, enforced=True)])

@@ -11,7 +11,7 @@ import trio
 
 from grain import GVAR
 from grain.resource import Cores
-from grain.worker.errors import ExternalError, ExternalTimeoutError
+from grain.worker.errors import ExternalError, ExternalMemoryError, ExternalTimeoutError
 from grain.worker.external import run_on_members
 from grain.worker.gang.session import lead
 
@@ -76,6 +76,36 @@ async def test_a_failure_has_the_end_of_the_output(
         await on_members(["sh", "-c", "echo no luck; exit 3"])
 
     assert caught.value.returncode == 3
+
+
+@pytest.mark.parametrize("output", [None, lambda number: f"out.{number}"])
+async def test_what_a_program_says_of_memory_counts(
+    on_members: Callable[..., Awaitable[list[Completed]]],
+    tmp_path: Path,
+    output: Callable[[int], str] | None,
+) -> None:
+    shell = ["sh", "-c", "echo no room for that; exit 1"]
+
+    with pytest.raises(ExternalMemoryError, match="no room"):
+        await on_members(shell, cwd=tmp_path, output=output, memory_signs=["no room"])
+    with pytest.raises(ValueError, match="enforce=True: the task asks for no memory"):
+        await on_members(shell, enforce=True)
+    with pytest.raises(TypeError, match="write a list of texts"):
+        await on_members(shell, memory_signs="no room")
+
+
+async def test_a_program_is_warned_before_the_time_limit(
+    on_members: Callable[..., Awaitable[list[Completed]]], tmp_path: Path
+) -> None:
+    shell = ["sh", "-c", "until [ -s EXIT ]; do sleep 0.02; done; cat EXIT"]
+    warned = {"warn": ("EXIT", "now"), "warn_before": 59.9, "timeout": 60.0}
+
+    (done,) = await on_members(shell, cwd=tmp_path, **warned)
+
+    assert ("now", "time") == (done.stdout_text, done.warned)
+    assert [] == list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="state how to warn it, too"):
+        await on_members(shell, warn_before=60)
 
 
 async def test_a_name_that_is_not_text_comes_back(

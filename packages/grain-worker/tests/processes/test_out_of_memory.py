@@ -383,6 +383,17 @@ async def test_a_program_says_that_memory_was_too_little() -> None:
     assert not isinstance(raised.value, ExternalMemoryError)
 
 
+@pytest.mark.parametrize("signs", ["no room", [b"no room"], [""], None, {"no room"}])
+async def test_what_no_output_can_have_is_no_sign_of_memory(signs: Any) -> None:
+    with pytest.raises(TypeError, match="memory_signs=.*: write a list of texts"):
+        await run_external(["true"], memory_signs=signs)
+
+
+async def test_the_amount_is_enforced_or_not() -> None:
+    with pytest.raises(TypeError, match="enforce='yes': write True or False"):
+        await run_external(["true"], enforce="yes")  # type: ignore[arg-type]
+
+
 async def test_there_is_nothing_to_enforce_without_an_amount() -> None:
     with pytest.raises(ValueError, match="state it, as in @ Memory"):
         await run_external(["true"], enforce=True)

@@ -18,8 +18,10 @@ def parse_warning(text: str) -> tuple[str, str] | int:
     ('STOPCAR', 'LSTOP = .TRUE.')
 
     Raises:
-        InputError: it is neither.
+        InputError: it is neither, or no program can handle that signal.
     """
+    if text in ("SIGKILL", "SIGSTOP"):
+        raise InputError(f"--warn {text}: no program can handle that signal")
     if text in signal.Signals.__members__:
         return int(signal.Signals[text])
     name, _, content = text.partition("=")

@@ -63,6 +63,8 @@ from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, 
 from grain.worker.processes.warning import BEFORE, EarlyWarning, UnusableWarning, Warn
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from grain.worker.guards.protocol import ProgramRequest
     from grain.worker.processes.mpi import Members, MembersCall
 
@@ -197,7 +199,8 @@ async def run_external(
         enforce: True to end the program if it has more memory than its task asked for: by 2 %, and
             50 MB at least, in two looks. By default only where the amount is learned, as of
             ``Memory(32, group="opt")``, or where the worker does so (``worker.enforce``). Programs
-            of one task are each held to the whole amount.
+            of one task are each held to the whole amount, and so are its ranks on each member of a
+            gang.
         memory_signs: texts in the last lines of its output by which a program that fails says that
             memory was too little.
         warn: what asks the program to stop by itself, so that it can be continued: the name of a
@@ -231,8 +234,6 @@ async def run_external(
     take its result away. When the calling process is killed, so are the programs.
     """
     _check_timeout(timeout)
-    if isinstance(memory_signs, str):
-        raise TypeError(f"memory_signs={memory_signs!r}: write a list of texts")
     call = ProgramCall(
         argv, cwd, env or {}, stdin, stdout, stderr, grace, bind, threads, scratch,
         enforce=enforce, memory_signs=memory_signs,
@@ -242,14 +243,9 @@ async def run_external(
         listener(argv)
     if GVAR.attempt > 1:
         call.request["env"].setdefault(b"GRAIN_ATTEMPT", b"%d" % GVAR.attempt)
-    if warn is None:
-        if warn_before is not None:
-            raise ValueError(
-                f'warn_before={warn_before!r}: state how to warn it, too, as in warn="EXIT"'
-            )
+    warning = _warning(warn, warn_before, timeout, call.cwd)
+    if warning is None:
         return await run_program_call(call, timeout, check=check)
-    before = BEFORE if warn_before is None else warn_before
-    warning = EarlyWarning(warn, before, timeout, call.cwd)
     return await run_warned(call, timeout, warning, check=check)
 
 
@@ -262,6 +258,10 @@ async def run_on_members(
     timeout: float | None = None,  # noqa: ASYNC109 (it bounds the programs, not the waiting)
     grace: float = 1.0,
     threads: int | None = None,
+    enforce: bool | None = None,
+    memory_signs: Sequence[str] = (),
+    warn: Warn | Callable[[], Awaitable[object]] | None = None,
+    warn_before: float | None = None,
 ) -> list[Completed]:
     """Run a program on each member of the task's gang at the same time, and wait for all ends.
 
@@ -287,7 +287,10 @@ async def run_on_members(
         output: a function that returns the file for what a member's program writes to stdout and
             stderr, relative to `cwd`. By default, the last 64 kB are in the result.
         timeout: seconds after which all are ended, and `ExternalTimeoutError` is raised.
-        grace, threads: as in `run_external`.
+        grace, threads, enforce, memory_signs, warn_before: as in `run_external`, for each program.
+        warn: likewise. All are warned at the same time, and one that stops softly does not end the
+            others. A file is made on each member, and removed here when all have ended; elsewhere,
+            where the directory is not shared, at the next start. A function is called once, here.
 
     Returns:
         How the programs have ended, one for each member, in order.
@@ -308,14 +311,33 @@ async def run_on_members(
         ProgramCall(
             argv(number) if callable(argv) else argv,
             cwd, env or {}, None, CAPTURE if output is None else output(number), STDOUT, grace,
-            True, threads, False,
+            True, threads, False, enforce=enforce, memory_signs=memory_signs,
         )
         for number in range(1 if gang is None else len(gang.cpus))
     ]  # fmt: skip
+    warning = _warning(warn, warn_before, timeout, programs[0].cwd)
     if gang is None:
-        return [await run_program_call(programs[0], timeout, check=True)]
+        if warning is None:
+            return [await run_program_call(programs[0], timeout, check=True)]
+        return [await run_warned(programs[0], timeout, warning, check=True)]
+    call = gang.call(enforce, memory_signs, warning)
+    return await _run_members(
+        call, programs, {**GVAR.env, **(env or {})}, timeout, threads, warning
+    )
+
+
+async def _run_members(
+    members_call: AbstractAsyncContextManager[MembersCall],
+    programs: Sequence[ProgramCall],
+    changes: Mapping[str, str | None],
+    timeout: float | None,  # noqa: ASYNC109 (it bounds the programs, not the waiting)
+    threads: int | None,
+    warning: EarlyWarning | None,
+) -> list[Completed]:
+    """Run the programs of all members, as `run_on_members`."""
     completed: dict[int, Completed] = {}
     failed: list[ExternalError] = []
+    of_warning: list[Exception] = []  # what the user's function has raised
 
     async def run(number: int) -> None:
         request = programs[number].request
@@ -324,7 +346,7 @@ async def run_on_members(
                 number,
                 argv=request["argv"],
                 cwd=os.fsencode(programs[number].cwd or ""),
-                changes={**GVAR.env, **(env or {})},
+                changes=changes,
                 stdout=request["stdout"],
                 timeout=timeout,
                 grace=request["grace"],
@@ -332,13 +354,31 @@ async def run_on_members(
             )
         except ExternalError as error:
             failed.append(error)
+            if not _is_soft(error):
+                nursery.cancel_scope.cancel()
+
+    async def watch(warning: EarlyWarning) -> None:
+        try:
+            await warning.watch(programs[0].request, call.warn)
+        except Exception as error:
+            of_warning.append(error)
             nursery.cancel_scope.cancel()
 
-    async with gang.call() as call, trio.open_nursery() as nursery:
-        for number in range(len(programs)):
-            nursery.start_soon(run, number)
+    try:
+        async with members_call as call, trio.open_nursery() as watching:
+            async with trio.open_nursery() as nursery:
+                if warning is not None:
+                    watching.start_soon(watch, warning)
+                for number in range(len(programs)):
+                    nursery.start_soon(run, number)
+            watching.cancel_scope.cancel()
+    finally:
+        if warning is not None:
+            await warning.clear()
+    if of_warning:
+        raise of_warning[0]
     if failed:
-        raise failed[0]
+        raise failed[0] if warning is None else _of_members(failed, warning)
     if call.refused:
         raise programs[0].refused(call.refused)
     return [completed[number] for number in range(len(programs))]
@@ -403,11 +443,45 @@ async def run_warned(
     if failed:
         raise failed[0]
     assert ended is not None  # or an exception has left the nursery
-    if warning.cause == "worker" and isinstance(GVAR.account, RunAccount):
-        # Whatever the function makes of the error: what it returns is not the result of a program
-        # that has come to its end.
-        GVAR.account.stopped = True
+    _note_soft_stop(warning)
     return _after_warning(ended, warning, check=check)
+
+
+def _warning(
+    warn: Warn | Callable[[], Awaitable[object]] | None,
+    before: float | None,
+    timeout: float | None,
+    directory: str | None,
+) -> EarlyWarning | None:
+    """Return the warning that a call asks for; errors as of `run_external`."""
+    if warn is None:
+        if before is not None:
+            raise ValueError(
+                f'warn_before={before!r}: state how to warn it, too, as in warn="EXIT"'
+            )
+        return None
+    return EarlyWarning(warn, BEFORE if before is None else before, timeout, directory)
+
+
+def _note_soft_stop(warning: EarlyWarning) -> None:
+    """Have the task run again, if its program was warned of the end of a worker.
+
+    Whatever the function makes of the error: what it returns is not the result of a program that
+    has come to its end.
+    """
+    if warning.cause == "worker" and isinstance(GVAR.account, RunAccount):
+        GVAR.account.stopped = True
+
+
+def _of_members(failed: Sequence[ExternalError], warning: EarlyWarning) -> ExternalError:
+    """Return the error of a call whose programs have failed on some members."""
+    _note_soft_stop(warning)
+    error = next((one for one in failed if not _is_soft(one)), failed[0])
+    return _limited(error, warning) if isinstance(error, ExternalTimeoutError) else error
+
+
+def _is_soft(error: ExternalError) -> bool:
+    return isinstance(error, ExternalTimeoutError) and error.stopped_softly
 
 
 def _after_warning(
@@ -525,6 +599,17 @@ def _check_types(
         raise TypeError(f"threads={threads!r}: write a number, as in threads=1")
 
 
+def _check_memory(enforce: object, memory_signs: Any) -> None:
+    if not isinstance(enforce, bool | None):
+        raise TypeError(f"enforce={enforce!r}: write True or False")
+    texts = isinstance(memory_signs, Sequence) and not isinstance(memory_signs, str | bytes)
+    if not texts or not all(isinstance(sign, str) and sign for sign in memory_signs):
+        raise TypeError(
+            f"memory_signs={memory_signs!r}: write a list of texts, as in "
+            'memory_signs=["not enough memory"]'
+        )
+
+
 def _check_timeout(timeout: object) -> None:
     if timeout is None:
         return
@@ -575,6 +660,7 @@ class ProgramCall:
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:
             raise ValueError(_argv_text(argv))
+        _check_memory(enforce, memory_signs)
         _check_types(argv, cwd, env, stdin, stdout, stderr, grace, threads)
         if stdout is STDOUT:
             raise ValueError("stdout=STDOUT: only stderr can go to the same place as stdout")
@@ -587,6 +673,7 @@ class ProgramCall:
         self.memory: float | None = getattr(res, "M", None) if memory is None else memory
         self.memory_signs = tuple(memory_signs)
         self._counted = counted
+        self._enforce = enforce
         self._gang: Members | None = None
         self._call: MembersCall | None = None
         if enforce is None:
@@ -638,7 +725,7 @@ class ProgramCall:
             return await self._accounted()
         result: ProgramResult | None = None
         # What it has started on other members ends with it; and only then it has ended.
-        async with gang.call() as call:
+        async with gang.call(self._enforce) as call:
             self._gang, self._call = gang, call
             own = self.request["env"]
             found = {os.fsencode(name): os.fsencode(v) for name, v in call.variables.items()}

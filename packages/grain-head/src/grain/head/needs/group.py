@@ -119,11 +119,12 @@ class LearningGroup:
             run = msgspec.structs.replace(run, first=False)
         self.runs.append(run)
         self.finished += 1
-        self.spent += run.amount * run.seconds
-        self.fixed += maximum * run.seconds
+        amount, seconds = run.amount, run.seconds
+        self.spent += amount * seconds
+        self.fixed += maximum * seconds
         self._since += 1
         # With most runs that is all. The guard does not begin with a run within its maximum.
-        if self._since < self._quiet and run.amount <= maximum:
+        if self._since < self._quiet and amount <= maximum:
             return False
         if not self._is_due(max(SELDOM, self.finished // PART)):
             return False
@@ -268,9 +269,8 @@ class LearningGroup:
         ]
         if needs:
             # The largest need to come is unknown: one imaginary run stands for it.
-            largest = max(amount for amount, _ in needs)
-            mean = sum(seconds for _, seconds in needs) / len(needs)
-            needs.append((DOUBLED * largest, mean))
+            amounts, seconds = zip(*needs, strict=True)
+            needs.append((DOUBLED * max(amounts), sum(seconds) / len(seconds)))
         return needs
 
     def _scale(self, run: FinishedRun, size: float) -> float:
@@ -289,8 +289,8 @@ class LearningGroup:
         Amounts that follow from peaks say nothing: later attempts are at rungs, which are made of
         peaks, and so are the amounts for sizes.
         """
-        amounts = [run.amount for run in self.runs]
-        if max(amounts) < _DIFFER * min(amounts):
+        given = {run.amount for run in self.runs}
+        if max(given) < _DIFFER * min(given):
             return False  # most often, and it is soon found
         runs = [run for run in self.runs if run.amount and run.peak and run.first and not run.size]
         if len(runs) < _OBEDIENT:
@@ -308,7 +308,8 @@ def _rounded(amount: float) -> float:
     """Return an amount rounded up to three digits: requests that differ by less are one."""
     if amount <= _LEAST:
         return _LEAST
-    scale = 10.0 ** (2 - math.floor(math.log10(amount)))
+    # Most often it is soon found.
+    scale = 100.0 if 1 <= amount < 10 else 10.0 ** (2 - math.floor(math.log10(amount)))
     # What is above a third digit by a rounding error is that digit.
     return math.ceil(amount * scale - 5e-7) / scale
 

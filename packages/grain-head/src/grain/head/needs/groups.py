@@ -31,13 +31,13 @@ class Needs:
 
     Attributes:
         groups: those that were asked for, or whose runs have ended.
+        largest: the memory in GB and the cores of the worker here that has most memory.
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, LearningGroup] = {}
         self._forgotten = 0  # changes of groups that are not here any more
-        # The memory and the cores of the worker here that has most memory.
-        self._largest = (0.0, 0.0)
+        self.largest = (0.0, 0.0)
 
     def group(self, name: str) -> LearningGroup:
         """Return a group, a new one at its first request."""
@@ -54,8 +54,8 @@ class Needs:
     def on_workers(self, totals: Iterable[Resource]) -> bool:
         """Note what the workers here have in all; return True if amounts may be others now."""
         largest = max(((_memory(total), _cores(total)) for total in totals), default=(0.0, 0.0))
-        changed = largest != self._largest
-        self._largest = largest
+        changed = largest != self.largest
+        self.largest = largest
         return changed
 
     def amount(self, request: Resource) -> float:
@@ -63,19 +63,13 @@ class Needs:
         memory = learned(request)
         assert memory is not None
         assert memory.group is not None
-        group, terms = self.group(memory.group), self.terms(request)
-        attempt, failed = memory.tried
-        if attempt == 1:
-            return group.amount(terms)
-        after = group.amount_after(terms, failed, attempt)
-        # The maximum of a group without one has become less since, as a worker has left.
-        return terms.maximum if after is None else after
+        return _next(self.group(memory.group), self.terms(request), memory)
 
     def terms(self, request: Resource) -> Terms:
         """Return what a request in a group is worth here."""
         memory = learned(request)
         assert memory is not None
-        most, cores = self._largest
+        most, cores = self.largest
         wanted = request.get(Cores)
         part = 1.0
         if isinstance(wanted, Cores) and not wanted.is_all and cores:
@@ -85,7 +79,7 @@ class Needs:
 
     def maximum(self, memory: Memory) -> float:
         """Return the GB that no attempt of a request in a group goes beyond."""
-        return memory.most if memory.most < math.inf else self._largest[0] or _UNKNOWN
+        return memory.most if memory.most < math.inf else self.largest[0] or _UNKNOWN
 
     def forget(self, name: str) -> None:
         """Forget what a group has learned."""
@@ -149,8 +143,8 @@ class LearnedMemory:
     """
 
     __slots__ = (
-        *("_after", "_learning", "_maximum", "_needs", "_request", "_size", "_stated"),
-        *("amount", "group", "memory"),
+        *("_after", "_asked", "_learning", "_maximum", "_needs", "_request", "_size", "_stated"),
+        *("_terms", "_workers", "amount", "group", "memory"),
     )
 
     def __init__(self, needs: Needs, request: Resource, memory: Memory) -> None:
@@ -161,7 +155,8 @@ class LearnedMemory:
         self.group = memory.group
         self._size = memory.size or 0.0
         self._after = memory.tried[1]
-        self.amount = -1.0
+        self.amount = self._asked = -1.0
+        self._workers: tuple[float, float] | None = None
         self.renew()
 
     @property
@@ -171,9 +166,17 @@ class LearnedMemory:
 
     def renew(self) -> bool:
         """Set the amount to what the group needs now; return True if it is another one."""
-        self._learning = self._needs.group(self.group)
-        self._maximum = self._needs.maximum(self._stated)
-        memory = self._stated.given(self._needs.amount(self._request))
+        needs = self._needs
+        self._learning = needs.group(self.group)
+        if self._workers is not needs.largest:
+            self._workers = needs.largest
+            self._terms = needs.terms(self._request)
+            self._maximum = self._terms.maximum
+        asked = _next(self._learning, self._terms, self._stated)
+        if asked == self._asked:  # most often
+            return False
+        self._asked = asked
+        memory = self._stated.given(asked)
         if self.amount == memory.M:
             return False
         self.amount = float(memory.M)
@@ -198,6 +201,16 @@ class LearnedMemory:
             return self._learning.on_exceeded(amount, seconds, self._size, self._after)
         run = FinishedRun(use.peak, amount, seconds, self._size)
         return self._learning.on_finished(run, self._maximum, self._after)
+
+
+def _next(group: LearningGroup, terms: Terms, memory: Memory) -> float:
+    """Return the GB that the next attempt of a request gets, whose memory names the group."""
+    attempt, failed = memory.tried
+    if attempt == 1:
+        return group.amount(terms)
+    after = group.amount_after(terms, failed, attempt)
+    # The maximum of a group without one has become less since, as a worker has left.
+    return terms.maximum if after is None else after
 
 
 def _ends(group: LearningGroup) -> int:

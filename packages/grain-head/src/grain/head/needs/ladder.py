@@ -45,31 +45,30 @@ def ladder(
         worker: GB of a worker; infinite to count each amount as it is.
     """
     taken: dict[float, float] = {}  # the seconds of the runs that need an amount
-    for amount, seconds in needs:
-        capped = min(maximum, amount)
-        taken[capped] = taken.get(capped, 0.0) + seconds
+    for need, seconds in needs:
+        amount = maximum if need > maximum else need  # noqa: FURB136 - a call takes longer
+        taken[amount] = taken.get(amount, 0.0) + seconds
     if not taken:
         return ()
     amounts = sorted(taken)
-    candidates = _thinned(amounts)
-    if worker < math.inf:
-        candidates = _with_parts(candidates, worker)
-    # The seconds of the runs that need this candidate or more.
+    # The seconds of the runs that need this amount or more.
     behind = list(accumulate((taken[amount] for amount in reversed(amounts)), initial=0.0))
     behind.reverse()
-    above = [0.0, *candidates[:-1]]
-    left = [behind[bisect_right(amounts, lower)] for lower in above]
+    candidates, attempt, left = _candidates(amounts, behind, share, worker)
     # best[j]: the least cost of the runs that need candidate j or more, if all smaller rungs have
     # failed them. Candidate i as the next rung costs all of them one attempt; those that need more
     # go on from candidate i + 1. The more runs there are, the more a large amount costs: so the
-    # best i for j is not above that for j + 1, and the search ends there.
-    attempt = [in_effect(amount, worker) + share for amount in candidates]  # its cost for a second
+    # best i for j is not above that for j + 1, and the search ends there. It ends, too, where one
+    # attempt costs as much as all attempts of another choice.
     best = [math.inf] * len(candidates) + [0.0]
     chosen = [0] * len(candidates)
     top = len(candidates) - 1
     for j in reversed(range(len(candidates))):
         for i in range(j, top + 1):
-            cost = attempt[i] * left[j] + best[i + 1]
+            own = attempt[i] * left[j]
+            if own >= best[j]:
+                break
+            cost = own + best[i + 1]
             if cost < best[j]:
                 best[j], chosen[j] = cost, i
         top = chosen[j]
@@ -110,15 +109,49 @@ def in_effect(amount: float, worker: float) -> float:
     return worker / math.floor(worker / amount)
 
 
+def _candidates(
+    amounts: list[float], behind: Sequence[float], share: float, worker: float
+) -> tuple[list[float], list[float], list[float]]:
+    """Return the amounts among which the rungs are, ascending.
+
+    Beside them: what a second of an attempt costs with each, and the seconds of the runs that need
+    it or more, as the smaller ones do not cover them.
+
+    Args:
+        behind: the seconds of the runs that need an amount or more, for each of them.
+        amounts, share, worker: as of `ladder`.
+    """
+    among = _thinned(amounts)
+    if worker < math.inf and len(among) < len(amounts):
+        among = _with_parts(among, worker)
+    candidates: list[float] = []
+    costs: list[float] = []
+    left: list[float] = []
+    covered = 0  # amounts that need no more than the last candidate
+    for amount in among:
+        covers = bisect_right(amounts, amount)
+        if covers == covered:  # as a part of a worker may, and costs more
+            continue
+        cost = in_effect(amount, worker) + share
+        if costs and cost == costs[-1]:  # covers more at the same cost
+            candidates[-1] = amount
+        else:
+            candidates.append(amount)
+            costs.append(cost)
+            left.append(behind[covered])
+        covered = covers
+    return candidates, costs, left
+
+
 def _with_parts(candidates: list[float], worker: float) -> list[float]:
     """Return ascending amounts with the largest part of a worker below each of them."""
     parts = {worker / (math.floor(worker / amount) + 1) for amount in candidates if amount > 0}
     return sorted({*candidates, *(part for part in parts if part > candidates[0])})
 
 
-def _thinned(amounts: Sequence[float]) -> list[float]:
+def _thinned(amounts: list[float]) -> list[float]:
     """Return so many of ascending amounts, evenly by rank, and the largest among them."""
     count = len(amounts)
     if count <= MOST_NEEDS:
-        return list(amounts)
+        return amounts
     return [amounts[(k + 1) * count // MOST_NEEDS - 1] for k in range(MOST_NEEDS)]

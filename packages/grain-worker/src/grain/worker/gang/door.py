@@ -90,7 +90,7 @@ class RankDoor:
         try:
             asked = await lines.receive_as(RankOrder)
             call, argv = asked.call, tuple(map(os.fsencode, asked.words))
-            order = ProgramOrder(argv, (), os.fsencode(asked.cwd))
+            order = ProgramOrder(argv, (), os.fsencode(asked.cwd), enforce=asked.enforce)
         except (ControlError, ValueError) as error:
             await _answer(lines, CANNOT, f"grain: {error}\n")
             return

@@ -36,6 +36,7 @@ from grain.worker.gang.messages import (
     ProgramOrder,
     ProgramOutput,
     SpawnProgram,
+    WarnProgram,
     heartbeat,
 )
 from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound
@@ -107,6 +108,8 @@ def _obey(programs: MemberPrograms, message: Message, payload: Buffer | None) ->
         programs.start(message.number, order)
     elif isinstance(message, EndProgram):
         programs.end(message.number)
+    elif isinstance(message, WarnProgram):
+        programs.warn(message.number, worker=message.worker)
     elif isinstance(message, ProgramInput):
         programs.give(message.number, bytes(payload or b""))
     elif isinstance(message, OutputTaken):

@@ -19,7 +19,7 @@ from grain import GVAR
 from grain.worker.errors import ExternalError
 from grain.worker.gang.control import ControlError
 from grain.worker.gang.messages import ProgramOrder
-from grain.worker.gang.rsh import CALL
+from grain.worker.gang.rsh import CALL, ENFORCE
 from grain.worker.processes.account import RunAccount
 from grain.worker.processes.mpi import SlurmPlace, launcher_variables
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from grain.worker.errors import ExternalMemoryError
     from grain.worker.external import Completed
     from grain.worker.gang.control import JsonLines
+    from grain.worker.processes.warning import Cause, EarlyWarning
 
 
 class GangMembers:
@@ -62,10 +63,16 @@ class GangMembers:
         self._variables = launcher_variables(self, ranks, Path(self.rsh).parent)
 
     @asynccontextmanager
-    async def call(self) -> AsyncIterator[GangCall]:
+    async def call(
+        self,
+        enforce: bool | None = None,
+        memory_signs: Sequence[str] = (),
+        warning: EarlyWarning | None = None,
+    ) -> AsyncIterator[GangCall]:
         """See `grain.worker.processes.mpi.Members`."""
         number = next(self._numbers)
-        call = self._calls[number] = GangCall(self._lines, number, self._variables)
+        call = GangCall(self._lines, number, self._variables, enforce, memory_signs, warning)
+        self._calls[number] = call
         account = GVAR.account
         programs = account.programs.on_each if isinstance(account, RunAccount) else ()
         for one in programs:
@@ -121,12 +128,24 @@ class GangCall:
         settled: set when nothing of it is left.
     """
 
-    def __init__(self, lines: JsonLines, number: int, launchers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        lines: JsonLines,
+        number: int,
+        launchers: Mapping[str, str],
+        enforce: bool | None = None,
+        memory_signs: Sequence[str] = (),
+        warning: EarlyWarning | None = None,
+    ) -> None:
         self._lines = lines
+        self._warn = None if warning is None else (warning.way, warning.before)
+        self._enforce = enforce
+        self._memory_signs = tuple(memory_signs)
         self._ended: list[trio.Event] = []
         self._outcomes: dict[int, Completed | ExternalError] = {}
         self.number = number
-        self.variables: Mapping[str, str] = {CALL: str(number), **launchers}
+        stated = "" if enforce is None else str(int(enforce))
+        self.variables: Mapping[str, str] = {CALL: str(number), ENFORCE: stated, **launchers}
         self.refused = ""
         self.failed = False
         self.used: Mapping[int, Usage] | None = None
@@ -152,7 +171,10 @@ class GangCall:
             for name, value in {**changes, CALL: str(self.number)}.items()
         )
         inherited = tuple(os.environb.items())
-        order = ProgramOrder(tuple(argv), inherited, cwd, changed, stdout, timeout, grace, threads)
+        order = ProgramOrder(
+            tuple(argv), inherited, cwd, changed, stdout, timeout, grace, threads,
+            enforce=self._enforce, memory_signs=self._memory_signs, warn=self._warn,
+        )  # fmt: skip
         number, ended = len(self._ended), trio.Event()
         self._ended.append(ended)
         content = base64.b85encode(msgspec.msgpack.encode(order)).decode()
@@ -164,6 +186,11 @@ class GangCall:
             self.failed = True
             raise type(outcome)(replace(outcome.failure, member=index))
         return outcome
+
+    async def warn(self, cause: Cause) -> None:
+        """See `grain.worker.processes.mpi.MembersCall`."""
+        with suppress(ControlError):  # the process has gone, and the whole run is cancelled
+            await self._lines.send(warn=self.number, worker=cause == "worker")
 
     def on_outcome(self, number: int, outcome: str) -> None:
         """Record how a program has ended."""

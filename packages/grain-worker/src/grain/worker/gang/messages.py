@@ -39,7 +39,9 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
         changes: to the environment, which win over all; None removes a variable.
         stdout: the file for its output; None to report the end of it.
         timeout: seconds after which it is ended.
-        grace, threads: those of `grain.worker.external.run_external`.
+        grace, threads, memory_signs: those of `grain.worker.external.run_external`.
+        enforce: likewise; None for what holds on the member by default.
+        warn: how the program is warned, and how many seconds before the end; None if it is not.
         streams: True to pass on all output as it is written, by `ProgramOutput`.
         reads: True for one that ``streams`` and reads what comes by `ProgramInput`; else it reads
             nothing.
@@ -54,6 +56,9 @@ class ProgramOrder(msgspec.Struct, frozen=True, array_like=True):
     grace: float = 1.0
     threads: int | None = None
     streams: bool = False
+    enforce: bool | None = None
+    memory_signs: tuple[str, ...] = ()
+    warn: tuple[tuple[bytes, str] | int, float] | None = None
     reads: bool = False
 
 
@@ -64,11 +69,13 @@ class RankOrder(msgspec.Struct, frozen=True):
         call: the number of the call that it belongs to.
         words: the program and its arguments.
         cwd: the directory in which it starts.
+        enforce: as of `ProgramOrder`.
     """
 
     call: int
     words: tuple[str, ...]
     cwd: str
+    enforce: bool | None = None
 
 
 class RemoteOrder(msgspec.Struct, frozen=True):
@@ -108,6 +115,17 @@ class EndProgram(Message, frozen=True):
     """An order to end a program, and all that it has started; without effect if it has ended."""
 
     number: int
+
+
+class WarnProgram(Message, frozen=True):
+    """An order to warn a program, as its `ProgramOrder` says; without effect if it has ended.
+
+    Attributes:
+        worker: True before the end of a worker, and not before a time limit.
+    """
+
+    number: int
+    worker: bool
 
 
 class ProgramInput(Message, frozen=True):
@@ -219,7 +237,7 @@ def heartbeat(silence: float) -> Heartbeat:
 
 
 CODEC = Codec(
-    SpawnProgram, EndProgram, ProgramInput, ProgramOutput, OutputTaken, ProgramExited,
+    SpawnProgram, EndProgram, WarnProgram, ProgramInput, ProgramOutput, OutputTaken, ProgramExited,
     MemberPlace, EndCall, CallUsed, CallEnded, MemberEnds,
 )  # fmt: skip
 """The codec of both sides."""

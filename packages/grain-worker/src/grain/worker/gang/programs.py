@@ -20,11 +20,19 @@ from msgspec import structs
 from grain import resource
 from grain.resource import GPU_LISTS, THREADS, named_by_numbers
 from grain.worker.errors import ExternalError, ExternalMemoryError, ExternalStartError, Failure
-from grain.worker.external import CAPTURE, STDOUT, Completed, ProgramCall, run_program_call
+from grain.worker.external import (
+    CAPTURE,
+    STDOUT,
+    Completed,
+    ProgramCall,
+    run_program_call,
+    run_warned,
+)
 from grain.worker.gang.messages import OUTPUT
 from grain.worker.processes.account import Programs
 from grain.worker.processes.environment import ALLOCATED, NOT_BATCH, UNBOUND
 from grain.worker.processes.mpi import RSH
+from grain.worker.processes.warning import OrderedWarning
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -63,7 +71,7 @@ class MemoryBound(NamedTuple):
 
     Attributes:
         amount: in GB; None if it asked for none.
-        enforced: True to end programs that have more.
+        enforced: True to end programs that have more, unless their call says otherwise.
     """
 
     amount: float | None = None
@@ -149,12 +157,15 @@ class MemberPrograms:
         self._bound = bound
         self._scopes: dict[int, trio.CancelScope] = {}
         self._taken: dict[tuple[int, int], trio.Event] = {}
+        self._warnings: dict[int, OrderedWarning] = {}
         # Of programs that read: each sender gives a piece when the one before has been taken.
         self._given: dict[int, trio.MemorySendChannel[bytes]] = {}
 
     def start(self, number: int, order: ProgramOrder) -> None:
         """Start a program."""
         self._scopes[number] = trio.CancelScope()
+        if order.warn is not None:
+            self._warnings[number] = OrderedWarning(*order.warn)
         given: trio.MemoryReceiveChannel[bytes] | None = None
         if order.reads:
             self._given[number], given = trio.open_memory_channel[bytes](math.inf)
@@ -165,6 +176,12 @@ class MemberPrograms:
         scope = self._scopes.get(number)
         if scope is not None:
             scope.cancel()
+
+    def warn(self, number: int, *, worker: bool) -> None:
+        """Warn a program of the end of a worker, or of a time limit, unless it has ended."""
+        warning = self._warnings.get(number)
+        if warning is not None:
+            warning.order("worker" if worker else "time")
 
     def take(self, number: int, stream: int) -> None:
         """Record that what a program wrote last to a stream was taken."""
@@ -197,9 +214,14 @@ class MemberPrograms:
                     call = ProgramCall(
                         argv, facts.cwd, _environment(order), None, stdout, stderr, order.grace,
                         True, order.threads, False,
-                        memory=self._bound.amount, enforce=self._bound.enforced,
+                        memory=self._bound.amount, memory_signs=order.memory_signs,
+                        enforce=self._bound.enforced if order.enforce is None else order.enforce,
                     )  # fmt: skip
-                    outcome = await run_program_call(call, order.timeout, check=True)
+                    warning = self._warnings.get(number)
+                    if warning is None:
+                        outcome = await run_program_call(call, order.timeout, check=True)
+                    else:
+                        outcome = await run_warned(call, order.timeout, warning, check=True)
             except ExternalError as error:
                 outcome = error
             except (OSError, ValueError) as error:
@@ -210,6 +232,7 @@ class MemberPrograms:
             facts = replace(facts, reason="ended, as its call has ended", usage=used)
             outcome = ExternalError(facts)
         del self._scopes[number]
+        self._warnings.pop(number, None)
         self._given.pop(number, None)
         self._exited(number, _cut(outcome, streams=order.streams))
 

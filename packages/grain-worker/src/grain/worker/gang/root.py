@@ -63,6 +63,7 @@ from grain.worker.gang.messages import (
     ProgramOutput,
     RemoteOrder,
     SpawnProgram,
+    WarnProgram,
     heartbeat,
 )
 from grain.worker.gang.programs import (
@@ -74,6 +75,7 @@ from grain.worker.gang.programs import (
     MemoryBound,
     as_of_ssh,
 )
+from grain.worker.gang.rsh import ENFORCE
 from grain.worker.processes.mpi import EDGE
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ class _Spawned:
         index: of the member.
         call: the number of the call that it belongs to.
         end: ends it.
+        warn: warns it, with True before the end of a worker.
         take: called with a stream when what was written to that has been passed on.
         give: called with a piece of its standard input.
         written: streams, as of `ProgramOutput`, and what was written to them; each waits for the
@@ -110,6 +113,7 @@ class _Spawned:
     index: int
     call: int
     end: Callable[[], object]
+    warn: Callable[[bool], object]
     take: Callable[[int], object]
     give: Callable[[bytes], object]
     written: trio.MemorySendChannel[tuple[int, bytes]]
@@ -160,6 +164,9 @@ class Root:
                     self._nursery.start_soon(self._join, line)
                 elif "run" in line:
                     self._run(line)
+                elif "warn" in line:
+                    for spawned in self._running[line["warn"]]:
+                        spawned.warn(line["worker"])
                 elif "settle" in line:
                     self._nursery.start_soon(
                         self._settle, line["call"], line["doors"], line["failed"]
@@ -298,8 +305,15 @@ class Root:
         pipe = trio.open_memory_channel[tuple[int, bytes]](math.inf)
         if index == 0:
             here = self._here
-            end, take = partial(here.end, number), partial(here.take, number)
-            spawned = _Spawned(index, call, end, take, partial(here.give, number), *pipe)
+            spawned = _Spawned(
+                index,
+                call,
+                partial(here.end, number),
+                lambda worker: here.warn(number, worker=worker),
+                partial(here.take, number),
+                partial(here.give, number),
+                *pipe,
+            )
             self._here.start(number, order)
         else:
             channel = self._channels[index]
@@ -307,6 +321,7 @@ class Root:
                 index,
                 call,
                 partial(_post, channel, EndProgram(number)),
+                lambda worker: _post(channel, WarnProgram(number, worker)),
                 lambda stream: _post(channel, OutputTaken(number, stream)),
                 lambda data: _post(channel, ProgramInput(number), data),
                 *pipe,
@@ -365,8 +380,11 @@ class Root:
         environment = {os.fsencode(k): os.fsencode(v) for k, v in asked.environment.items()}
         argv = (b"/bin/sh", b"-c", os.fsencode(" ".join(asked.words)))
         cwd = os.fsencode(asked.cwd)
-        reads = asked.reads
-        order = ProgramOrder(argv, tuple(environment.items()), cwd, streams=True, reads=reads)
+        enforce = {"1": True, "0": False}.get(asked.environment.get(ENFORCE, ""))
+        order = ProgramOrder(
+            argv, tuple(environment.items()), cwd,
+            streams=True, enforce=enforce, reads=asked.reads,
+        )  # fmt: skip
         return self.start(index, asked.call, order)
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 CALL = "GRAIN_GANG_CALL"
 """The variable with the number of the call of `run_external` that the launcher belongs to."""
 
+ENFORCE = "GRAIN_GANG_ENFORCE"
+"""The variable with what that call says of holding programs to their memory: 1, 0 or nothing."""
+
 PROGRAM = "--program"
 """The option for a program of the user, which may be there on some members only, and not a daemon
 of a launcher."""

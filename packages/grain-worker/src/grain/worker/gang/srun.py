@@ -21,7 +21,7 @@ import socket
 import sys
 from pathlib import Path
 
-_CALL = "GRAIN_GANG_CALL"  # see `grain.worker.gang.rsh`
+_CALL, _ENFORCE = "GRAIN_GANG_CALL", "GRAIN_GANG_ENFORCE"  # see `grain.worker.gang.rsh`
 _DOORS = "GRAIN_GANG_DOORS"
 _RANK = str(Path(__file__).with_name("rank.py"))
 _MOST = 200  # open files, of the 253 that one message may have
@@ -41,7 +41,7 @@ def main(edge: str, words: list[str]) -> int:
         signal.signal(number, signal.SIG_IGN)
     doors = json.loads(os.environ.pop(_DOORS, "{}"))
     node = os.environ.get("SLURMD_NODENAME", "")
-    call = os.environ.get(_CALL, "0")
+    call, enforce = os.environ.get(_CALL, "0"), os.environ.get(_ENFORCE) or None
     cwd = os.getcwd()  # noqa: PTH109 - pathlib takes longer than all else here
     name = f"grain-{secrets.token_hex(12)}"
     with (
@@ -55,7 +55,7 @@ def main(edge: str, words: list[str]) -> int:
             if not is_own(door):
                 raise PermissionError("another user has taken the name of its door")
             start = [sys.executable, "-SEs", _RANK, "--from", edge, name, *words]
-            order = {"call": call, "words": start, "cwd": cwd}
+            order = {"call": call, "words": start, "cwd": cwd, "enforce": enforce}
             door.sendall(json.dumps(order).encode() + b"\n")
             # The program's process comes for its files, or the door says why it does not.
             while door not in select.select([hatch, door], [], [])[0]:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from grain.eventlog.usage import Usage
     from grain.resource import Resource
     from grain.worker.errors import ExternalMemoryError
+    from grain.worker.processes.warning import Cause, EarlyWarning
 
 Flavour = Literal["openmpi", "mpich", "intel", "srun"]
 
@@ -77,11 +78,22 @@ class Members(Protocol):
     places: dict[int, SlurmPlace]
     uses_doors: bool
 
-    def call(self) -> AbstractAsyncContextManager[MembersCall]:
+    def call(
+        self,
+        enforce: bool | None = None,
+        memory_signs: Sequence[str] = (),
+        warning: EarlyWarning | None = None,
+    ) -> AbstractAsyncContextManager[MembersCall]:
         """Have members run programs for the block; at its end nothing of them is left on any.
 
         The block is cancelled, and execution goes on behind it, when a member refuses: then
         `MembersCall.refused` says why.
+
+        Args:
+            enforce: as of `grain.worker.external.run_external`, for all programs of the call.
+            memory_signs: likewise, for those of `MembersCall.run`. What ranks write is the output
+                of their launcher.
+            warning: of those programs.
         """
 
     def allow(self, ranks: Sequence[int]) -> None:
@@ -134,6 +146,9 @@ class MembersCall(Protocol):
         Raises:
             ExternalError: it has failed.
         """
+
+    async def warn(self, cause: Cause) -> None:
+        """Warn all programs of `run`, in the way that `Members.call` was told."""
 
 
 members: ContextVar[Members | None] = ContextVar("grain.worker members", default=None)

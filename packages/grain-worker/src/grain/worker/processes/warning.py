@@ -41,6 +41,9 @@ Warn = str | os.PathLike[str] | tuple[str, str] | signal.Signals | int
 
 Cause = Literal["", "time", "worker"]
 
+Way = tuple[bytes, str] | int
+"""A warning by the path of a file and its text, or by a signal; 0 for one by a function."""
+
 EARLIEST = 1.0
 """Seconds that a program has to begin: pw.x removes a file that it finds at its start, and a signal
 would end a program that does not handle it yet."""
@@ -125,6 +128,11 @@ class EarlyWarning:
             self._path, self._text = _file(warn, directory)
 
     @property
+    def way(self) -> Way:
+        """The way in which the warning is given."""
+        return self.signal if self._path is None else (os.fsencode(self._path), self._text)
+
+    @property
     def told(self) -> str:
         """The warning in words."""
         if self.signal:
@@ -155,8 +163,14 @@ class EarlyWarning:
                 f"it could not be warned: {path} is in the way: {error.strerror}"
             ) from error
 
-    async def watch(self, request: ProgramRequest) -> None:
+    async def watch(
+        self, request: ProgramRequest, tell: Callable[[Cause], Awaitable[object]] | None = None
+    ) -> None:
         """Wait until it is time for the warning, and give it.
+
+        Args:
+            request: by which the program was started.
+            tell: gives a warning by a file or a signal to other programs in its place.
 
         Raises:
             Exception: whatever the function of the warning raises before a time limit. Before
@@ -178,7 +192,7 @@ class EarlyWarning:
                 else:
                     await end.changed.park()
         self._note_limit(deadline)
-        await self._give(request, "worker" if of_worker < own else "time")
+        await self._give(request, "worker" if of_worker < own else "time", tell)
         if self.cause == "worker" and end is not None:
             end.on_warned()
 
@@ -199,15 +213,23 @@ class EarlyWarning:
         if isinstance(account, RunAccount) and account.deadline == deadline:
             self.limit = account.limit
 
-    async def _give(self, request: ProgramRequest, cause: Cause) -> None:
+    async def _give(
+        self,
+        request: ProgramRequest,
+        cause: Cause,
+        tell: Callable[[Cause], Awaitable[object]] | None = None,
+    ) -> None:
         try:
+            if tell is not None:
+                self.cause = cause
+                await tell(cause)
             if self._function is not None:
                 self.cause = cause
                 await self._function()
-            elif self._path is not None:
+            elif tell is None and self._path is not None:
                 await trio.to_thread.run_sync(self._write)
                 self.cause = cause
-            else:
+            elif tell is None:
                 await self._send(request, cause)
         except OSError as error:
             self._note_trouble(request, str(error))
@@ -238,6 +260,47 @@ class EarlyWarning:
         if self.cause and path is not None:
             with trio.CancelScope(shield=True), suppress(OSError):
                 await trio.to_thread.run_sync(lambda: path.unlink(missing_ok=True))
+
+
+class OrderedWarning(EarlyWarning):
+    """The warning of a program on a member of a gang: it is given when its root says so.
+
+    Args:
+        way: how it is given.
+        before: seconds before the end, as the root has it.
+    """
+
+    def __init__(self, way: Way, before: float) -> None:
+        warn: Warn | Callable[[], Awaitable[object]] = _nothing
+        if isinstance(way, tuple):
+            warn = os.fsdecode(way[0]), way[1]
+        elif way:
+            warn = way
+        super().__init__(warn, before, None, None)
+        self._due = trio.Event()
+        self._before_what: Cause = ""
+
+    def order(self, cause: Cause) -> None:
+        """Have it given, before a time limit or before the end of a worker."""
+        self._before_what = cause
+        self._due.set()
+
+    async def watch(
+        self, request: ProgramRequest, tell: Callable[[Cause], Awaitable[object]] | None = None
+    ) -> None:
+        """Wait for the order, and give the warning."""
+        await self._due.wait()
+        await self._give(request, self._before_what, tell)
+
+    async def clear(self) -> None:
+        """Leave the file: members may share the directory, and not all have looked for it yet.
+
+        The root removes it, and its program's next attempt does on each member.
+        """
+
+
+async def _nothing() -> None:
+    """Give a warning that the root gives by its function."""
 
 
 def _file(warn: object, directory: str | None) -> tuple[Path, str]:
