@@ -335,7 +335,7 @@ async def test_a_leak_ends_after_the_most_with_all_attempts_listed() -> None:
 
     assert sorted({*had}) == had
     assert (4, 16) == (had[0], had[-1])
-    listed = "\n".join(caught.value.__notes__)
+    listed = "\n".join(notes(caught.value))
     assert "It had 16 GB, the most that its group may ask for." in listed
     for number, amount in enumerate(had[:-1], 1):
         assert f"attempt {number}: MemoryError: it leaks" in listed

@@ -389,9 +389,9 @@ async def test_rsh_passes_on_output_as_it_is_taken_and_ends_as_the_program_does(
 async def test_all_programs_of_a_call_are_warned_and_no_others() -> None:
     async with root_of(2) as root:
         numbers = []
-        for number, (member, call) in enumerate([(1, 1), (2, 1), (2, 2)]):
-            await root.run(number, member, call)
-            numbers.append(await root.members[member - 1].spawned())
+        for number, (index, call) in enumerate([(1, 1), (2, 1), (2, 2)]):
+            await root.run(number, index, call)
+            numbers.append(await root.members[index - 1].spawned())
         await root.tasklet.send(warn=1, worker=True)
         for member, number in zip(root.members, numbers[:2], strict=True):
             assert WarnProgram(number, worker=True) == await member.next()
