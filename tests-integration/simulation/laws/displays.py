@@ -19,7 +19,8 @@ differ where only one side knows something, or learns of it first:
 5.  A worker of which a mission has no run any more is in its log until the end, if its head ended,
     or the connection was lost, before the worker left: the next head knows of no such worker.
 6.  The queue of a revoked run counts that until it has ended, and `grain top` sums up queues.
-7.  Of a lasting mission a head knows the tasks of all processes, and the log those of one.
+7.  Of a lasting mission a head knows the tasks of all processes, and the log those of one. That
+    one does not know which runs others have cancelled, nor the name of a worker that has left.
 """
 
 from __future__ import annotations
@@ -208,7 +209,8 @@ class Displays:
         running = {number for number, task in tasks.items() if task.started is not None}
         known = {*session.running} - look.away
         self._demand("the mission's running tasks", known, running - look.away, look)
-        self._compare_runs(look, tasks, running)
+        if not look.record.lasts:
+            self._compare_runs(look, tasks, running)
         self._compare_workers(look, logged)
         ls, top = look.in_ls, look.in_top
         runs_in_ls, runs_in_top = ls.running or 0, top.running or 0

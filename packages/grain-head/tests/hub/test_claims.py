@@ -88,7 +88,7 @@ def by_a_look_at_everything(table: LaneTable) -> tuple[list[bool], float]:
             others = count - (table.waiting[queue] if queue is own else 0)
             if others <= 0 or not queue.open & scheduler.workers[lease.worker.number].shape.mask:
                 continue
-            if now < lease.began + SLICE and queue.priority <= own.priority:
+            if now < lease.began + SLICE:
                 due = min(due, lease.began + SLICE)
                 continue
             left[queue] -= 1

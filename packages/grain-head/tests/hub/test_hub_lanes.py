@@ -23,10 +23,12 @@ from grain.head.messages import (
     Submit,
     Synced,
 )
+from grain.resource import Cores, to_data
 from grain.worker.messages import (
     LANE,
     ArrivedCount,
     DefineFunction,
+    Draining,
     Inventory,
     InventoryEnd,
     Lease,
@@ -326,12 +328,20 @@ def test_a_lane_beside_what_is_reserved_has_its_slice() -> None:
     assert harness.now + SLICE / 2 == pytest.approx(harness.hub.lanes.due)
 
 
-def test_a_higher_priority_waits_for_no_slice(harness: HubHarness) -> None:
-    mission, other = two_missions(harness)
+def test_a_lane_beside_a_gang_of_higher_priority_that_lacks_a_member_has_its_slice(
+    harness: HubHarness,
+) -> None:
+    """Else lanes would be recalled before they have had a call, a hundred times a second."""
+    mission, other = two_missions(harness, 2)
+    harness.worker("leaves", 2)
+    harness.send("leaves", Draining())
+    harness.send(other, Request(1, to_data(2 * Cores(1)), 5))
+    harness.send(other, Submit(1, 1, F), payload=b"")
     wait_for(harness, mission, 1)
     [lane] = harness.sent("w", Lease)
-    harness.send(other, Request(1, {"Cores": 1}, 5))
-    harness.send(other, Submit(1, 1, F), payload=b"")
+    harness.wait(SLICE / 2)
+    assert [] == harness.sent("w", Recall)
+    harness.wait(SLICE / 2 + 0.001)
     assert [Recall(lane.attempt)] == harness.sent("w", Recall)
 
 

@@ -15,7 +15,9 @@ Here a lane is a task like any other, but for these rules:
     over. One that has waited has a *slice*. When that is over, it is recalled as soon as something
     waits that its worker could serve, but for lanes of its own queue: the longest served first, and
     one lane for each that waits; or for a task for which the worker is reserved. What has a higher
-    priority waits for no slice.
+    priority waits for that, too. For the scheduler lets lanes start beside what cannot start yet,
+    as a gang that lacks a member: without slices, these would end before they have had a call, and
+    the next ones would take their places, without end.
 4.  It is not a task of the user: it does not count as done or failed. Nothing is learned of its
     time, and nothing is sent ahead behind it. Its mission reports the calls that have ended in it,
     and a call that lasts. Displays show a lane as the call that lasts in it. Without one, they show
@@ -178,17 +180,14 @@ class LaneTable:
             return True
         reservation = self._scheduler.workers[lease.worker.number].reservation
         assert lease.scheduler_id is not None
-        # Not at once, as the scheduler lets lanes start that keep no one from the reserved room: if
-        # these ended, others would take their places, and end before they have had a call.
         if reservation is not None and lease.scheduler_id not in reservation.beside:
-            return self._slice_is_over(lease, reservation.queue, now)
+            return self._slice_is_over(lease, now)
         return self._settle(lease, claims, now)
 
-    def _slice_is_over(self, lease: LeaseRecord, queue: TaskQueue, now: float) -> bool:
-        """Return True if a lane has had its slice, or need not have it beside what waits."""
-        assert lease.scheduler_id is not None
+    def _slice_is_over(self, lease: LeaseRecord, now: float) -> bool:
+        """Return True if a lane has had its slice; else have the lanes looked at again then."""
         over = lease.began + SLICE
-        if now >= over or queue.priority > self._scheduler.tasks[lease.scheduler_id].queue.priority:
+        if now >= over:
             return True
         self.due = min(self.due, over)
         return False
@@ -203,8 +202,7 @@ class LaneTable:
             # nothing. For a task that waits there it ends like any other.
             if queue is own and claim.count <= self.waiting[queue]:
                 continue
-            if not self._slice_is_over(lease, queue, now):
-                # Nor has anything behind it a higher priority: that is the order of service.
+            if not self._slice_is_over(lease, now):
                 return False
             claim.count -= 1
             return True
