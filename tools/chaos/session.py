@@ -38,6 +38,9 @@ OVERDUE = 30.0
 CORES = 2
 """Cores that each worker offers; they are numbers only, on whatever machine this is."""
 
+MOST_ALIVE = 24
+"""The most missions at a time; the next one waits until another has ended."""
+
 FAREWELL = 60.0
 """Seconds that workers and Gnaw have for leaving."""
 
@@ -272,6 +275,7 @@ class Session:
                 with trio.move_on_after(seconds):
                     await self._strike()
                     await trio.sleep_forever()
+                schedule.cancel_scope.cancel()  # what had no room yet
             # No fault lasts any longer; what is under way has its time.
             self._start_mission(LAST)
             with trio.move_on_after(self._settle):
@@ -287,7 +291,14 @@ class Session:
         began = trio.current_time()
         for plan in self._schedule.missions:
             await trio.sleep_until(began + plan.at)
+            # A slow machine would have more and more of them, and no time for the faults' victims.
+            while self._alive() >= MOST_ALIVE:  # noqa: ASYNC110
+                await trio.sleep(0.2)
             self._start_mission(plan)
+
+    def _alive(self) -> int:
+        """Return how many missions have not ended."""
+        return len(self._detached.live) + sum(one.poll() is None for _, one in self._missions)
 
     async def _launch_job(self, plan: JobPlan) -> None:
         await trio.sleep(plan.at)
