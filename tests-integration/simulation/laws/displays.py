@@ -12,6 +12,8 @@ differ where only one side knows something, or learns of it first:
     does one whose gang has ended but for some seats, see `Gangs`. A run that has ended holds
     nothing, and is not shown; the log learns of that with the outcome. A lane that has ended counts
     as before until then, or as a waiting task if no call of it was known.
+    A mission that connects again learns task by task which runs wait on their workers for which:
+    where runs have gone to other workers meanwhile, it takes one of these for a run under way.
 3.  A worker that is away, and a seat of it, is in the log until it is given up. A new head has not
     seen all seats; and a mission that was not connected when a gang began learns of its root only.
 4.  A head counts since it met the mission, which is compared by what two looks add. It counts an
@@ -116,6 +118,10 @@ class _Look:
         # Their runs have ended, as workers have reported, and the outcomes are to come.
         leases = {n: one.lease for n, one in self.tasks.items() if one.lease is not None}
         self.over = {n for n, one in leases.items() if one.scheduler_id is None and not one.waits}
+        # They wait on their workers for the ends of others. The mission may not know, if it has
+        # connected again.
+        waiting = {n for n, one in leases.items() if one.waits}
+        self.ahead = waiting if record.connection > 1 else set()
         # The calls that lanes have, as far as this head knows.
         calls = (call.task for call in record.lane_calls.values())
         self.calls = {task for task in calls if hub.lanes.run_of(record, task) is not None}
@@ -236,6 +242,7 @@ class Displays:
         running = {number for number, task in tasks.items() if task.started is not None}
         known = {*session.running} - look.away
         self._demand("the mission's running tasks", known, running - look.away, look)
+        running -= look.ahead
         if not look.record.lasts:
             self._compare_runs(look, tasks, running)
         self._compare_workers(look, logged)
