@@ -10,12 +10,16 @@ differ where only one side knows something, or learns of it first:
     twice, and not at all if it is lost with its connection.
 2.  A task whose worker has yet to report to a new head waits there, and in the log it goes on. So
     does one whose gang has ended but for some seats, see `Gangs`. A run that has ended holds
-    nothing, and is not shown; the log learns of that with the outcome.
+    nothing, and is not shown; the log learns of that with the outcome. A lane that has ended counts
+    as before until then, or as a waiting task if no call of it was known.
+    A mission that connects again learns task by task which runs wait on their workers for which:
+    where runs have gone to other workers meanwhile, it takes one of these for a run under way. And
+    it does not learn where a task runs that it has retracted before.
 3.  A worker that is away, and a seat of it, is in the log until it is given up. A new head has not
     seen all seats; and a mission that was not connected when a gang began learns of its root only.
 4.  A head counts since it met the mission, which is compared by what two looks add. It counts an
-    outcome that its mission did not want any more; and another head counts one again whose worker
-    had not learnt that it has arrived.
+    outcome that its mission did not want any more, as that of a second run when the task was over;
+    and another head counts one again whose worker had not learnt that it has arrived.
 5.  A worker of which a mission has no run any more is in its log until the end, if its head ended,
     or the connection was lost, before the worker left: the next head knows of no such worker.
 6.  The queue of a revoked run counts that until it has ended, and `grain top` sums up queues.
@@ -37,7 +41,7 @@ from grain.worker.messages import LANE
 if TYPE_CHECKING:
     from grain.facts.fold import Fold
     from grain.facts.rows import Mission, Queue, Task
-    from grain.head.hub.state import MissionRecord, TaskRecord
+    from grain.head.hub.state import LeaseRecord, MissionRecord, TaskRecord
     from simulation.heads import HeadProcess
     from simulation.peers import SimulatedMission
     from simulation.setting import Setting
@@ -56,6 +60,7 @@ class _Counts(NamedTuple):
     logged_done: int
     logged_failed: int
     cancelled: int
+    again: int
 
 
 class _Logged:
@@ -114,6 +119,13 @@ class _Look:
         # Their runs have ended, as workers have reported, and the outcomes are to come.
         leases = {n: one.lease for n, one in self.tasks.items() if one.lease is not None}
         self.over = {n for n, one in leases.items() if one.scheduler_id is None and not one.waits}
+        # They wait on their workers for the ends of others. The mission may not know, if it has
+        # connected again.
+        waiting = {n for n, one in leases.items() if one.waits}
+        retracted = {n for n, one in self.tasks.items() if one.retracted}
+        self.ahead, self.retracted = set[int](), set[int]()
+        if record.connection > 1:
+            self.ahead, self.retracted = waiting, retracted
         # The calls that lanes have, as far as this head knows.
         calls = (call.task for call in record.lane_calls.values())
         self.calls = {task for task in calls if hub.lanes.run_of(record, task) is not None}
@@ -141,9 +153,24 @@ class _Look:
 
     @property
     def unreported_lanes(self) -> int:
-        """The number of lanes that count as waiting tasks, as their workers have yet to report."""
+        """The number of lanes that count as waiting tasks.
+
+        Their workers have yet to report, or have reported the end of one without a call.
+        """
         lanes = (one for one in self.record.tasks.values() if one.function is LANE)
-        return sum(one.lease is None and one.awaits != "" for one in lanes)
+        unreported = sum(one.lease is None and one.awaits != "" for one in lanes)
+        return unreported + sum(one.call is None for one in self.ended_lanes)
+
+    @property
+    def ended_lanes(self) -> list[LeaseRecord]:
+        """The lanes that have ended, as their workers have reported, with the outcomes to come."""
+        lanes = (one.lease for one in self.record.tasks.values() if one.function is LANE)
+        return [one for one in lanes if one and one.scheduler_id is None and not one.waits]
+
+    @property
+    def calls_over(self) -> int:
+        """The number of calls that count as running, and whose lanes have ended."""
+        return sum(one.call is not None for one in self.ended_lanes)
 
     @property
     def held_before(self) -> int:
@@ -157,15 +184,25 @@ class _Look:
         apart = sum(one.mission is self.record for one in self.hub.waiting.apart())
         leases = [one.lease for one in self.record.tasks.values() if one.lease is not None]
         apart += sum(one.waits or self.hub.gangs.is_stand_in(one) for one in leases)
+        apart += sum(one.call is None for one in self.ended_lanes)
         return apart + sum(one.state is TaskState.DORMANT for one in self.record.tasks.values())
 
     @property
+    def again(self) -> int:
+        """The number of outcomes of tasks that had another one, as far as the head remembers."""
+        ended = (one[0] for one in self.hub.registry.ended_tasks)
+        numbers = [one.number for one in ended if one.mission is self.record]
+        return len(numbers) - len({*numbers})
+
+    @property
     def stale(self) -> int:
-        """The number of runs for which no task waits, and that have yet to end."""
+        """The number of runs that no task waits for, and have yet to end, without idle lanes."""
         holding = self.hub.runs.holding.items()
         tasks = self.hub.scheduler.tasks
         return sum(
-            not lease.current and number > 0 and tasks[number].queue.share == self.record.number
+            not (lease.current or lease.idle_lane)
+            and number > 0
+            and tasks[number].queue.share == self.record.number
             for number, lease in holding
         )
 
@@ -209,6 +246,7 @@ class Displays:
         running = {number for number, task in tasks.items() if task.started is not None}
         known = {*session.running} - look.away
         self._demand("the mission's running tasks", known, running - look.away, look)
+        running -= look.ahead
         if not look.record.lasts:
             self._compare_runs(look, tasks, running)
         self._compare_workers(look, logged)
@@ -217,12 +255,12 @@ class Displays:
         ends = (ls.done, ls.failed, ls.retried)
         self._demand("ends in ls and top", ends, (top.done, top.failed, top.retried), look)
         self._demand("tasks left in ls and top", runs_in_ls + ls.waiting, top.left, look)
-        at_once = runs_in_top + len(look.over - look.away)
+        at_once = runs_in_top + len(look.over - look.away) + look.calls_over
         self._demand("running tasks in ls and top", runs_in_ls + look.stale, at_once, look)
         self._compare_queues(look, ls.label, ls.waiting - look.outside)
         if not look.record.lasts:
             aboard = {task for task, lane in session.aboard.items() if lane}
-            at_once = len(running - look.away - aboard) + len(look.calls)
+            at_once = len(running - look.away - aboard) + len(look.calls) + look.calls_over
             self._demand("running tasks", runs_in_ls, at_once, look)
             waiting = len({*tasks} - running - aboard) + len(look.away & running)
             waiting += look.unreported_lanes + look.held_before
@@ -230,10 +268,11 @@ class Displays:
             self._compare_ends(look, logged, ls)
 
     def _compare_runs(self, look: _Look, tasks: dict[int, Task], running: set[int]) -> None:
-        members = {number: tasks[number].members for number in running - look.away}
+        apart = look.away | look.retracted
+        members = {number: tasks[number].members for number in running - apart}
         roots = {(number, names[0]) for number, names in members.items()}
         all_of = {(number, name) for number, names in members.items() for name in names}
-        shown = {one for one in look.runs if one[0] not in look.away}
+        shown = {one for one in look.runs if one[0] not in apart}
         # Those in lanes are shown if they last, and seats if they were seen.
         known = {one for one in roots if one[0] in look.tasks and one[0] not in look.over}
         self._demand("runs", known & shown, known, look)
@@ -274,6 +313,7 @@ class Displays:
             totals.done,
             totals.failed,
             totals.cancelled,
+            look.again,
         )
         logged.before = None if record.unconfirmed else now
         if before is None or before.record is not record or record.unconfirmed:
@@ -284,5 +324,5 @@ class Displays:
         self._demand("no fewer ends", True, lost or (done >= 0 and failed >= 0), look)
         again = self.world.has_lanes and self.world.twice
         if not again and len(self.world.heads) == 1:
-            more = now.cancelled - before.cancelled
+            more = now.cancelled - before.cancelled + now.again - before.again
             self._demand("no more ends", True, done + failed <= more, look)

@@ -30,8 +30,5 @@ DISPLAY_SLIPS: dict[str, Slip] = {
     "a call that is held again is logged as one that runs": Slip(
         MissionSession, "leave", 'self._report(Started("", (task,)))', "pass"
     ),
-    "the seat of a gang that has ended is logged as a run": Slip(
-        MissionSession, "_leave_worker", "and task not in self._ended", ""
-    ),
 }
 """Each slip by what it does."""

@@ -220,6 +220,25 @@ def test_a_connection_begins_without_calls_in_lanes(harness: HubHarness, lane: L
     assert [f"opt:{CALL}"] == state(harness).workers[0].tasks
 
 
+def test_a_lane_that_its_mission_does_not_want_any_more_hides_no_task(
+    harness: HubHarness, lane: Lease
+) -> None:
+    harness.lose("opt")
+    harness.send(
+        "again",
+        RegisterMission("opt", "opt", connection=2),
+        Request(0, {"Cores": 2}),
+        DefineFunction(F, "optimise"),
+        Submit(10, 0, F),
+        Synced(),
+    )
+
+    [mission] = state(harness).missions
+    assert (0, 1) == (mission.running, mission.waiting)
+    [owner] = seen(harness).missions
+    assert (0, 1) == (owner.running, owner.left)
+
+
 def test_a_call_is_shown_also_if_the_worker_reports_its_lane_later() -> None:
     old = HubHarness()
     old.worker("w", 2)

@@ -246,7 +246,10 @@ def tasks_left(registry: Registry, calls: Counter[TaskQueue]) -> Counter[int]:
     """
     left: Counter[int] = Counter()
     for mission in registry.missions.values():
-        left[mission.number] = len(mission.tasks) - mission.unconfirmed - mission.idle_lanes
+        left[mission.number] = len(mission.tasks) - mission.unconfirmed
+    for lease, mission in registry.lanes.items():
+        # One whose mission has forgotten it is not a task, and may hold on for long.
+        left[mission.number] -= lease.call is None and lease.current
     for queue, more in calls.items():
         left[queue.share] += more
     return left
