@@ -36,17 +36,20 @@ async def chain(seed: int) -> float:
     total = 0.0
     for _ in range(3):
         size = rng.choice([1, 1, 2, 4])
-        total += await (pause @ Memory(size))(rng.uniform(0.05, 0.3))
+        total += await (pause @ Memory(size))(rng.uniform(0.4, 2.4))
     return total
 
 
 async def mission() -> float:
-    return sum(await each(chain(seed) for seed in range(100)))
+    return sum(await each(chain(seed) for seed in range(24)))
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log of a mission of 300 sleeps, on a worker whose memory is shared out."""
+    """The log of a mission of 72 sleeps, on a worker whose memory is shared out.
+
+    They are long beside the start of a program, also where the machine is busy.
+    """
     place = tmp_path_factory.mktemp("logs")
     run(mission, local=Memory(8), event_log=place, progress=False, config_file=False)
     [folder] = [one for one in (place / "missions").iterdir() if one.is_dir()]
@@ -63,18 +66,14 @@ def data(*words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_the_makespan_of_the_very_mission_is_predicted(log: Path) -> None:
-    """Within 5 % where the machine is idle; where it is busy, starts take longer than the replay's.
-
-    With another number of tasks at a time, it would be twice as long or half as long.
-    """
+def test_the_makespan_of_the_very_mission_is_predicted_within_5_percent(log: Path) -> None:
     workload = workload_of(read(log))
 
     done = replay(workload, Scenario())
 
-    assert 300 == len(workload.tasks)
-    assert sum(bool(task.after) for task in workload.tasks) >= 200
-    assert 0.95 * done.makespan <= workload.makespan <= 1.5 * done.makespan
+    assert 72 == len(workload.tasks)
+    assert sum(bool(task.after) for task in workload.tasks) >= 48
+    assert workload.makespan == pytest.approx(done.makespan, rel=0.05)
 
 
 def test_twice_the_memory_takes_half_the_time(log: Path) -> None:
@@ -88,7 +87,7 @@ def test_the_table_has_a_knee_and_fits_a_terminal(log: Path) -> None:
     """Beyond many workers the longest chain is all that counts."""
     text = whatif(str(log), "-n", "1,8,64").stdout
 
-    assert "300 tasks in " in text
+    assert "72 tasks in " in text
     assert ["8"] == [line.split()[0] for line in text.splitlines() if "<- knee" in line]
     assert 80 >= max(map(len, text.splitlines()))
 
@@ -118,7 +117,7 @@ def test_history_and_why_read_the_log_of_the_mission(
     )
 
     [mission] = json.loads(listed.stdout)
-    assert ("done", 300, 300, 0) == tuple(mission[n] for n in ("state", "tasks", "done", "failed"))
+    assert ("done", 72, 72, 0) == tuple(mission[n] for n in ("state", "tasks", "done", "failed"))
     assert " is done\n  it calls pause\n  it returned a value on " in why.stdout
 
 
