@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,11 @@ from grain.queue.folder import Queue
 from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from fake_batch.start import Batch
+
+    from grain_testkit.programs import Process
 
 SCRIPT = """\
 #!/bin/sh
@@ -72,6 +74,15 @@ class Jobs:
         while start_time(pid) is not None:
             await trio.sleep(0.02)
         return pid
+
+    @asynccontextmanager
+    async def successor(self, first: int) -> AsyncIterator[Process]:
+        """Stop a dispatcher, and have another one in charge for the block."""
+        stop(first)
+        with self.site.script("-m", "grain.dispatcher", str(self.folder)) as second:
+            while await self.dispatcher() == first:
+                await trio.sleep(0.05)
+            yield second
 
     async def until_lines(self, name: str, *lines: str) -> None:
         path = self.site.folder / f"{name}.log"
@@ -411,11 +422,8 @@ async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
         await jobs.submit("job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         first = await jobs.dispatcher()
-        stop(first)
         # As if it were silent for long, on another host.
-        with jobs.site.script("-m", "grain.dispatcher", str(jobs.folder)):
-            while await jobs.dispatcher() == first:
-                await trio.sleep(0.05)
+        async with jobs.successor(first):
             os.kill(first, signal.SIGCONT)
             while start_time(first) is not None:
                 await trio.sleep(0.05)
@@ -430,10 +438,7 @@ async def test_a_dispatcher_serves_again_if_the_later_one_was_killed(jobs: Jobs)
         await jobs.submit("job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         first = await jobs.dispatcher()
-        stop(first)
-        with jobs.site.script("-m", "grain.dispatcher", str(jobs.folder)) as second:
-            while await jobs.dispatcher() == first:
-                await trio.sleep(0.05)
+        async with jobs.successor(first) as second:
             await jobs.submit("job.sh", "b")
             await jobs.until_lines("b", "begun 1")
             second.kill()

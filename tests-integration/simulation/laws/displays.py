@@ -17,9 +17,9 @@ differ where only one side knows something, or learns of it first:
     it does not learn where a task runs that it has retracted before.
 3.  A worker that is away, and a seat of it, is in the log until it is given up. A new head has not
     seen all seats; and a mission that was not connected when a gang began learns of its root only.
-4.  A head counts since it met the mission, which is compared by what two looks add. It counts an
-    outcome that its mission did not want any more, as that of a second run when the task was over;
-    and another head counts one again whose worker had not learnt that it has arrived.
+4.  A head counts since it met the mission, which is compared by what two looks add. It counts the
+    outcome of a second run, though the task was over and its mission drops that; and another head
+    counts one again whose worker had not learnt that it has arrived.
 5.  A worker of which a mission has no run any more is in its log until the end, if its head ended,
     or the connection was lost, before the worker left: the next head knows of no such worker.
 6.  The queue of a revoked run counts that until it has ended, and `grain top` sums up queues.

@@ -24,7 +24,7 @@ DISPLAY_SLIPS: dict[str, Slip] = {
     "of a run that came to nothing the rows say that it goes on": Slip(
         Fold, "_ended", "started=None,", "started=task.started,"
     ),
-    "a task that has ended stays among the rows of those that are open": Slip(
+    "an ended task stays in the rows of open tasks": Slip(
         Fold, "_ended", "self._remove(line.task)", "pass"
     ),
     "a call that is held again is logged as one that runs": Slip(

@@ -40,7 +40,7 @@ class SessionLog:
         run_log: the class that makes the lines.
 
     Attributes:
-        tasks: those that have no outcome, by number; lanes are none.
+        tasks: those without an outcome, by number, without lanes.
         kept: the lines.
     """
 
