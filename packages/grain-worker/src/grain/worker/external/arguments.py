@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Stream(Enum):
-    """Where output goes that is not to go to a file."""
+    """A place for output other than a file."""
 
     CAPTURE = "CAPTURE"
     STDOUT = "STDOUT"
