@@ -120,21 +120,21 @@ class Model:
         return {
             task: standing.attempt
             for task in self.tasks(number)
-            if (standing := self.standing(number, task)).state == "PENDING"
-            and task not in handed
+            if task not in handed
             and asked_of(self.jobs[number], number, task, self.wishes).cancelled is not None
+            and (standing := self.standing(number, task)).state == "PENDING"
         }
 
     def awaited(self) -> set[TaskAttempt]:
         """Return the attempts that were handed out and for whose begin a job waits."""
-        return {
-            start
-            for start in self.handed
+        awaited = {
+            other
             for number, job in self.jobs.items()
-            if not self.tally(number).is_final
             for dependency in job.after
-            if dependency.until == "begun" and start.number in dependency.jobs
+            if dependency.until == "begun" and not self.tally(number).is_final
+            for other in dependency.jobs
         }
+        return {start for start in self.handed if start.number in awaited}
 
 
 def names(wish: Wish, number: int) -> bool:
