@@ -105,7 +105,7 @@ class Needs:
             median=median(peaks) if peaks else None,
             largest=peaks[-1] if peaks else None,
             asks=None if request is None else group.amount(self.terms(request)),
-            text="" if request is None else group.explain(self.terms(request)),
+            text="" if request is None else self.explain(request),
         )
 
     def explain(self, request: Resource) -> str:
