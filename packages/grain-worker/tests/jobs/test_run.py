@@ -14,7 +14,7 @@ import time
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
@@ -34,8 +34,14 @@ from grain.queue.records import ArraySpec, Begun, Ended, Job, JobUpdate, TaskInp
 from grain.queue.selectors import plain_number
 from grain.resource import ZERO, Cores, GPUs, Identities, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
+from grain.worker.errors import ExternalTimeoutError, Failure
 from grain.worker.external import ExternalError, ending_programs, run_external
-from grain.worker.jobs.program import last_line, output_trouble, with_trouble
+from grain.worker.jobs.program import (
+    last_line,
+    output_trouble,
+    receipt_of_failure,
+    with_trouble,
+)
 from grain.worker.jobs.run import (
     AttemptCall,
     AttemptEnd,
@@ -235,6 +241,26 @@ async def test_what_a_script_uses_is_noted_while_it_runs(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(see)
         assert 0 == (await ran(queue, number)).status
+
+
+@pytest.mark.parametrize(
+    ("reason", "warned", "message"),
+    [
+        ("ended after its time limit of 2 s", "", "ended at its time limit of 3 s"),
+        (
+            "ended after its time limit of 2 s; it could not be warned: no room",
+            "",
+            "ended at its time limit of 3 s; it could not be warned: no room",
+        ),
+        ("ended at once by the warning SIGTERM", "time", "ended at once by the warning SIGTERM"),
+    ],
+)
+def test_a_job_says_what_became_of_its_warning(
+    reason: str, warned: Literal["", "time"], message: str
+) -> None:
+    error = ExternalTimeoutError(Failure(("sleep",), "n1", reason=reason, warned=warned))
+    ended = receipt_of_failure(error, 3.0, 0.0)
+    assert ("timeout", message) == (ended.how, ended.message)
 
 
 async def test_the_limit_with_which_an_attempt_was_handed_out_counts(
