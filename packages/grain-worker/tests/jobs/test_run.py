@@ -1103,6 +1103,20 @@ async def test_a_script_has_the_name_that_its_user_knows_while_it_runs(
     assert not list((tmp_path / "tmp").glob("grain-*/*"))
 
 
+async def test_a_script_finds_nothing_that_another_one_has_left_beside_its_name(
+    queue: Queue, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    found = []
+    for last in ("touch left", "rm -r $PWD", ""):
+        script = f"#!/bin/sh\ncd ${{0%/*}}; ls; {last}\n"
+        number = submit(queue, work, script=script, script_name="run.sh")
+        await ran(queue, number)
+        found.append((work / f"job-{number}.out").read_text().splitlines()[:1])
+    assert [["run.sh"]] * 3 == found
+
+
 async def test_a_script_runs_where_no_link_to_it_can_be_made(
     queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
