@@ -20,7 +20,16 @@ from grain.files.batch_jobs import WorkerJob, jobs_over
 from grain.head.messages import Crash, FailedOn, Unschedulable
 from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
-from grain.queue.records import ArraySpec, Begun, Dependency, Ended, Job, JobUpdate, UnmetRequest, Wish
+from grain.queue.records import (
+    ArraySpec,
+    Begun,
+    Dependency,
+    Ended,
+    Job,
+    JobUpdate,
+    UnmetRequest,
+    Wish,
+)
 from grain.resource import Cores, WTime, learned, to_data
 from grain.worker.errors import note_memory
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
@@ -582,7 +591,7 @@ async def test_ends_are_read_together_while_workers_have_enough_to_do(
         def statistics(self) -> Any:
             return SimpleNamespace(running=1)
 
-        def submit_call(self, request: Resource, call: Call, deliver: Any, **more: Any) -> None:
+        def submit_call(self, _: Resource, call: Call, deliver: Any, **_more: Any) -> None:  # type: ignore[override]
             self.calls += call.args
             nursery.start_soon(self._run, call.args[0], deliver)
 

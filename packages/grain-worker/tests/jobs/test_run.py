@@ -1217,7 +1217,8 @@ async def test_nothing_runs_where_the_folder_is_another_queue(queue: Queue, work
 async def test_what_an_attempt_has_read_holds_for_the_next_one_while_the_queue_is_the_same(
     queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = submit(queue, work, "true", array=ArraySpec(ranges=((1, 3, 1),)))
+    of_script = {"script": "#!/bin/sh\n", "array": ArraySpec(ranges=((1, 3, 1),))}
+    number = submit(queue, work, **of_script)
     reads: list[str] = []
     read = LocalDisk.read
 
@@ -1227,12 +1228,14 @@ async def test_what_an_attempt_has_read_holds_for_the_next_one_while_the_queue_i
 
     await ran(queue, number, 1)
     monkeypatch.setattr(LocalDisk, "read", noted)
+    monkeypatch.setattr(LocalDisk, "touch", lambda _, name: reads.append(name))
     await ran(queue, number, 2)
     assert ["format"] == [name for name in reads if not name.startswith(("wishes", "attempts"))]
 
+    monkeypatch.undo()
     shutil.rmtree(queue.folder)
     other = Queue.open(queue.folder, make=True)
-    assert number == submit(other, work, "true", array=ArraySpec(ranges=((1, 3, 1),)))
+    assert number == submit(other, work, **of_script)
     end = await run_job(call(queue, number, 3))
     assert ("not begun", None) == (end.what, other.begun(number, 3, 1))
     await ran(other, number, 3)

@@ -71,10 +71,9 @@ async def test_looks_begin_once_in_time_whatever_others_do(autojump_clock: MockC
 
 async def test_the_first_call_begins_the_steps_of_its_attempt(autojump_clock: MockClock) -> None:
     attempts = Attempts()
-    with attempts.attempt("a") as place, attempts.attempt("b"):
-        with call(place), call(place):
-            await wait_all_tasks_blocked()
-            assert [("a", "steps", 0.0)] == attempts.begun
+    with attempts.attempt("a") as place, attempts.attempt("b"), call(place), call(place):
+        await wait_all_tasks_blocked()
+        assert [("a", "steps", 0.0)] == attempts.begun
     await trio.sleep(60)
     assert [("a", "steps", 0.0)] == attempts.begun
 

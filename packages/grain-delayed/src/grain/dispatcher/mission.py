@@ -172,11 +172,15 @@ class DispatchLoop:
             for start in self._desk.plan.starts(time.time(), self._room):
                 self._ticket += 1
                 self._submit(start, self._ticket)
-            with trio.move_on_after(next_pause(self._desk.plan, _LOOK)):
-                await self._woken.wait()
-                if len(self._tickets) - len(self._ends) > self._executor.statistics().running:
-                    await trio.sleep(_TOGETHER)
-            self._woken = trio.Event()
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait for something to do."""
+        with trio.move_on_after(next_pause(self._desk.plan, _LOOK)):
+            await self._woken.wait()
+            if len(self._tickets) - len(self._ends) > self._executor.statistics().running:
+                await trio.sleep(_TOGETHER)
+        self._woken = trio.Event()
 
     def _room(self, kind: str) -> int:
         """Return how many more attempts of a kind of request may be handed over.

@@ -26,7 +26,6 @@ import json
 import math
 import os
 import shlex
-import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,6 +38,7 @@ import trio
 
 from grain import GVAR
 from grain.eventlog.usage import Usage
+from grain.files.processes import this_process
 from grain.resource import learned
 from grain.worker.call import program_listener
 from grain.worker.errors import (
@@ -863,7 +863,7 @@ class ProgramCall:
             user=report.user,
             system=report.system,
             max_rss=report.max_rss * 1024 / 1e9,
-            host=socket.gethostname(),
+            host=this_process().host,
             usage=self.usage(report),
         )
 
@@ -931,7 +931,7 @@ class ProgramCall:
         directory = Path(self.cwd or ".")
         return Failure(
             argv=self.argv,
-            host=socket.gethostname(),
+            host=this_process().host,
             cwd=self.cwd,
             stdout_path=self.stdout and str(directory / self.stdout),
             stderr_path=self.stderr and str(directory / self.stderr),

@@ -6,7 +6,6 @@ import logging
 import math
 import os
 import signal
-import socket
 import time
 from contextlib import suppress
 from functools import cache, partial
@@ -241,12 +240,14 @@ class _Opened(NamedTuple):
     """A queue, and the job in it of which an attempt ran last: arrays come task by task.
 
     Attributes:
+        script: the file of its script, if that can be run.
         at: when the way to its directory was last checked, in seconds of the monotonic clock.
     """
 
     queue: Queue
     number: int
     job: Job | None
+    script: Path | None
     at: float
 
 
@@ -314,7 +315,8 @@ class _Runner:
                 raise _Recalled("it could not end in time")
             self._timeout = min(self._timeout or math.inf, self._job.deadline - now)
         # Before the receipt: if it cannot be written now, the attempt has not begun.
-        self._script = self._queue.script(self._job)
+        assert self.opened is not None
+        self._script = self.opened.script or self._queue.script(self._job)
         me = this_process()
         begun = self._queue.begin(
             *self._key,
@@ -358,14 +360,14 @@ class _Runner:
             # It may have been removed, and made again.
             or read_format(known.queue.files, str(folder)) != known.queue.format
         ):
-            known = _Opened(Queue.open(folder), 0, None, now)
+            known = _Opened(Queue.open(folder), 0, None, None, now)
         if known.queue.mission != self._what.mission:
             raise Unusable(
-                f"{folder} on {socket.gethostname()} is another queue, so this host does "
+                f"{folder} on {this_process().host} is another queue, so this host does "
                 "not share that directory with the one where the job was submitted"
             )
         if known.job is None or known.number != number:
-            known = known._replace(number=number, job=known.queue.job(number))
+            known = known._replace(number=number, job=known.queue.job(number), script=None)
         assert known.job is not None
         self.opened, self._queue, self._job = known, known.queue, known.job
 
@@ -475,7 +477,7 @@ class _Runner:
         """Have the output say, once, that the program was ended."""
         path, self._stderr = self._stderr, None
         number = plain_number(self._what.number, self._what.task)
-        host = socket.gethostname().partition(".")[0]
+        host = this_process().host.partition(".")[0]
         again = self._cancelled is not None and self._cancelled.what == "again"
         if path is not None and (line := last_line(ended, number, host, again=again)):
             # Not to wait for the reader of a named pipe.
@@ -516,7 +518,7 @@ class _Runner:
                 the task is not there.
         """
         job, what = self._job, self._what
-        host = socket.gethostname()
+        host = this_process().host
         facts = patterns.Facts(what.number, what.task, job.name, job.user, host)
         out = patterns.path(job.stdout, facts, job.directory)
         err = patterns.path(job.stderr, facts, job.directory) if job.stderr else None
@@ -540,8 +542,11 @@ class _Runner:
         if filled is not None:
             variables["GRAIN_ENTRY"] = filled.entry
             command = filled.command
-        if self._script is not None and (missing := missing_interpreter(self._script)):
-            raise QueueError(f"its interpreter {missing} is not there on {host}")
+        assert self.opened is not None
+        if self._script is not None and self._script != self.opened.script:
+            if missing := missing_interpreter(self._script):
+                raise QueueError(f"its interpreter {missing} is not there on {host}")
+            self.opened = self.opened._replace(script=self._script)
         again = job.append or what.attempt > 1
         words = [*([] if self._script is None else [str(self._script)]), *command]
         call = ProgramCall(
@@ -586,7 +591,7 @@ class _Runner:
     ) -> None:
         """Note now and then what the script and its steps use, ever more rarely."""
         wake, most = began + _MEASURE, 0.0
-        host, cpus = socket.gethostname().partition(".")[0], len(allocated(GVAR.res))
+        host, cpus = this_process().host.partition(".")[0], len(allocated(GVAR.res))
         while True:
             await trio.sleep_until(wake)
             # Each time is a line in a file.
@@ -685,9 +690,7 @@ class _Notes:
         nursery: of the attempt. All is written when it ends, also by cancellation.
     """
 
-    def __init__(
-        self, write: Callable[[list[StepRecord]], object], nursery: trio.Nursery
-    ) -> None:
+    def __init__(self, write: Callable[[list[StepRecord]], object], nursery: trio.Nursery) -> None:
         self._write = write
         self._nursery = nursery
         self._steps: list[StepRecord] = []
