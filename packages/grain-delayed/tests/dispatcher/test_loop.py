@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from grain.dispatcher.plan import TaskAttempt
     from grain.resource import Resource
     from grain.worker import Call
 
@@ -603,9 +604,12 @@ async def test_ends_are_read_together_while_workers_have_enough_to_do(
             deliver(outcome.Value(None))
 
     read_all = Desk.read_all
-    monkeypatch.setattr(
-        Desk, "read_all", lambda self, ends: rounds.append(len(ends)) or read_all(self, ends)
-    )
+
+    def noted(desk: Desk, ends: list[TaskAttempt]) -> dict[TaskAttempt, bool]:
+        rounds.append(len(ends))
+        return read_all(desk, ends)
+
+    monkeypatch.setattr(Desk, "read_all", noted)
     queue.submit(msgspec.structs.replace(JOB, array=ArraySpec(ranges=((1, 40, 1),))))
     queue.submit(msgspec.structs.replace(JOB, after=(Dependency(jobs=(1,)),)))
     async with trio.open_nursery() as nursery:

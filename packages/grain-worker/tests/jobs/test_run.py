@@ -45,7 +45,7 @@ from grain.worker.jobs.run import (
     NotRun,
     run_job,
 )
-from grain.worker.jobs.variables import Place, job_environment
+from grain.worker.jobs.variables import submitted_variables
 from grain.worker.messages import NODE_SHORT, AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
 from grain.worker.processes.account import RunAccount, WorkerEnd
@@ -885,11 +885,8 @@ async def test_the_scratch_directory_of_an_outer_job_is_not_given_to_an_inner_on
     lines = (work / f"job-{number}.out").read_text().split("\0")
     outer = dict(line.split("=", 1) for line in lines if line)
     assert "TMPDIR" in outer
-    inner = job_environment(
-        msgspec.structs.replace(queue.job(number), environment=outer), 2, None, 1,
-        Place("n1", 1, "queue"),
-    )  # fmt: skip
-    assert "TMPDIR" not in inner
+    inner = msgspec.structs.replace(queue.job(number), environment=outer)
+    assert "TMPDIR" not in submitted_variables(inner)
 
 
 def test_a_quota_is_found_where_a_program_has_failed(

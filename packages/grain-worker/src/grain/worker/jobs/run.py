@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -44,9 +44,10 @@ from grain.worker.jobs.program import (
 from grain.worker.jobs.standby import standing_by
 from grain.worker.jobs.variables import (
     Place,
-    job_environment,
+    own_variables,
     ranks_each,
     soft_limits,
+    submitted_variables,
     threads_each,
 )
 from grain.worker.processes.account import RunAccount, attempt_of
@@ -62,7 +63,7 @@ from grain.worker.steps.desk import DESK, StepDesk
 from grain.worker.steps.of_job import shares_of, step_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from grain.queue.records import Job, Receivers, Wish
     from grain.resource import Member
@@ -240,15 +241,44 @@ class _Opened(NamedTuple):
     """A queue, and the job in it of which an attempt ran last: arrays come task by task.
 
     Attributes:
-        script: the file of its script, if that can be run.
         at: when the way to its directory was last checked, in seconds of the monotonic clock.
     """
 
     queue: Queue
-    number: int
-    job: Job | None
-    script: Path | None
+    known: _KnownJob | None
     at: float
+
+
+class _KnownJob:
+    """A job, and what is the same for all of its attempts.
+
+    Attributes:
+        script: the file of its script, if that can be run; None as long as none was.
+    """
+
+    def __init__(self, number: int, job: Job) -> None:
+        self.number = number
+        self.job = job
+        self.script: Path | None = None
+
+    @cached_property
+    def shared(self) -> tuple[bool, bool]:
+        """True for its output, and for its errors, if other tasks write to the same file."""
+        job = self.job
+        return (
+            patterns.is_shared(job.stdout, job),
+            patterns.is_shared(job.stderr or job.stdout, job),
+        )
+
+    @cached_property
+    def variables(self) -> dict[str, str]:
+        """The variables of its submission."""
+        return submitted_variables(self.job)
+
+    @cached_property
+    def raw(self) -> dict[bytes, bytes]:
+        """The same, as programs get them."""
+        return _encoded(self.variables)
 
 
 _OPENED: trio.lowlevel.RunVar[_Opened | None] = trio.lowlevel.RunVar("the queue opened last")
@@ -265,6 +295,7 @@ class _Runner:
     """
 
     _queue: Queue
+    _known: _KnownJob
     _job: Job
     _script: Path | None
     _prepared: tuple[ProgramCall, Callable[[], StepJob]] | Exception
@@ -315,8 +346,7 @@ class _Runner:
                 raise _Recalled("it could not end in time")
             self._timeout = min(self._timeout or math.inf, self._job.deadline - now)
         # Before the receipt: if it cannot be written now, the attempt has not begun.
-        assert self.opened is not None
-        self._script = self.opened.script or self._queue.script(self._job)
+        self._script = self._known.script or self._queue.script(self._job)
         me = this_process()
         begun = self._queue.begin(
             *self._key,
@@ -360,16 +390,17 @@ class _Runner:
             # It may have been removed, and made again.
             or read_format(known.queue.files, str(folder)) != known.queue.format
         ):
-            known = _Opened(Queue.open(folder), 0, None, None, now)
+            known = _Opened(Queue.open(folder), None, now)
         if known.queue.mission != self._what.mission:
             raise Unusable(
                 f"{folder} on {this_process().host} is another queue, so this host does "
                 "not share that directory with the one where the job was submitted"
             )
-        if known.job is None or known.number != number:
-            known = known._replace(number=number, job=known.queue.job(number), script=None)
-        assert known.job is not None
-        self.opened, self._queue, self._job = known, known.queue, known.job
+        job = known.known
+        if job is None or job.number != number:
+            job = _KnownJob(number, known.queue.job(number))
+            known = known._replace(known=job)
+        self.opened, self._queue, self._known, self._job = known, known.queue, job, job.job
 
     async def run(self) -> Ended:
         """Run the program to its end; raise `trio.Cancelled` when it is gone on cancellation."""
@@ -517,7 +548,7 @@ class _Runner:
             QueueError: the directory of the job, the interpreter of its script, or the input of
                 the task is not there.
         """
-        job, what = self._job, self._what
+        job, known, what = self._job, self._known, self._what
         host = this_process().host
         facts = patterns.Facts(what.number, what.task, job.name, job.user, host)
         out = patterns.path(job.stdout, facts, job.directory)
@@ -535,18 +566,18 @@ class _Runner:
         )  # fmt: skip
         if others and (gang := members.get()) is not None:
             gang.allow(ranks_each(job, place))
-        variables = job_environment(job, what.number, what.task, what.attempt, place)
-        variables[DESK] = self._desk
+        own = own_variables(job, what.number, what.task, what.attempt, place, known.variables)
+        own[DESK] = self._desk
         command = job.command
         filled = self._queue.input(job, what.task)
         if filled is not None:
-            variables["GRAIN_ENTRY"] = filled.entry
+            own["GRAIN_ENTRY"] = filled.entry
             command = filled.command
-        assert self.opened is not None
-        if self._script is not None and self._script != self.opened.script:
+        if self._script is not None and self._script != known.script:
             if missing := missing_interpreter(self._script):
                 raise QueueError(f"its interpreter {missing} is not there on {host}")
-            self.opened = self.opened._replace(script=self._script)
+            known.script = self._script
+        variables = known.variables | own
         again = job.append or what.attempt > 1
         words = [*([] if self._script is None else [str(self._script)]), *command]
         call = ProgramCall(
@@ -562,12 +593,9 @@ class _Runner:
             bind=True,
             threads=threads_each(job, place) if cores else None,
             scratch=job.scratch,
-            inherited={os.fsencode(name): os.fsencode(v) for name, v in variables.items()},
+            inherited=known.raw | _encoded(own),
             warned=True,
-            append=(
-                again or patterns.is_shared(job.stdout, job),
-                again or patterns.is_shared(job.stderr or job.stdout, job),
-            ),
+            append=(again or known.shared[0], again or known.shared[1]),
             of_shell=(job.umask, soft_limits(job)),
             name=None if self._script is None else Path(job.script_name).name or _UNNAMED,
         )
@@ -710,6 +738,10 @@ class _Notes:
                 async with self._writing:
                     now, self._steps = self._steps, []
                     await trio.to_thread.run_sync(self._write, now)
+
+
+def _encoded(variables: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
 
 
 def _others() -> Sequence[Member]:
