@@ -45,12 +45,10 @@ def this_process() -> ProcessIdentity:
 
 @functools.lru_cache(maxsize=1)  # a process that was forked from this one has another pid
 def _identity(pid: int) -> ProcessIdentity:
-    import socket  # which those who only ask for other processes do not need
-
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
     space = os.stat("/proc/self/ns/pid").st_ino
-    host = socket.gethostname()
+    host = os.uname().nodename  # as socket.gethostname, without that module
     return ProcessIdentity(host, machine_digest(), boot, space, pid, start_time(pid) or 0)
 
 

@@ -62,9 +62,7 @@ class Here(NamedTuple):
     @property
     def host(self) -> str:
         """The name of the machine."""
-        import socket  # which not every command needs
-
-        return socket.gethostname()
+        return os.uname().nodename  # the module socket takes its time
 
     @property
     def by(self) -> str:
