@@ -7,7 +7,6 @@ lists jobs begins with the view and reads what is newer; without a view, it read
 from __future__ import annotations
 
 import heapq
-import os
 import time
 from contextlib import suppress
 from operator import itemgetter
@@ -481,6 +480,8 @@ class Book:
             CannotWrite: none was cancelled, or only some: call it again.
             NotSynced: they may wait again after a crash of the host.
         """
+        from _socket import gethostname  # that of the module socket, which takes its time
+
         now = time.time()
         waiting, running = [], 0
         for task in self.entries[number].task_numbers():
@@ -490,7 +491,7 @@ class Book:
             if standing.state == "PENDING":
                 waiting.append((task, standing.attempt))
             running += standing.state == "RUNNING"
-        begun = Begun(at=now, host=os.uname().nodename, cancelled=by, why=why)
+        begun = Begun(at=now, host=gethostname(), cancelled=by, why=why)
         # A worker may begin one of them at any moment: the link decides, and not what was read.
         made = set(self.queue.cancel_waiting(number, waiting, begun) if waiting else ())
         for task, attempt in set(waiting) - made:

@@ -62,7 +62,9 @@ class Here(NamedTuple):
     @property
     def host(self) -> str:
         """The name of the machine."""
-        return os.uname().nodename  # the module socket takes its time
+        from _socket import gethostname  # that of the module socket, which takes its time
+
+        return gethostname()
 
     @property
     def by(self) -> str:
