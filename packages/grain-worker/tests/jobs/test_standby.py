@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -82,14 +82,16 @@ async def test_a_descriptor_that_another_attempt_has_by_now_is_its_own(
     autojump_clock: MockClock,
 ) -> None:
     attempts, place = Attempts(), new_name()
-    NAME.set("first")
     closed = bound(place)
-    with standing_by(closed, lambda: closed.close(), lambda: None, 9.0):
+    with ExitStack() as first:
+        first.enter_context(standing_by(closed, closed.close, lambda: None, 9.0))
         with call(place):
             await wait_all_tasks_blocked()
         assert -1 == closed.fileno()
-        with attempts.attempt("second") as other:
-            pass
-        with attempts.attempt("third") as other, call(other):
-            await wait_all_tasks_blocked()
-    assert [("third", "steps", 0.0)] == attempts.begun
+        with ExitStack() as others:
+            places = [others.enter_context(attempts.attempt(name)) for name in "abc"]
+            first.close()
+            for number, other in enumerate(places, 1):
+                others.enter_context(call(other))
+                await wait_all_tasks_blocked()
+                assert number == len(attempts.begun)
