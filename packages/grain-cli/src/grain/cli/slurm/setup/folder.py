@@ -24,28 +24,14 @@ COMMANDS = (
 """The names of the commands."""
 
 # Tools ask every second, and a job may have thousands of steps. So a command enters the package
-# without its __init__, which takes longer than most that it imports. While msgspec and pathlib are
-# imported, empty modules stand for those that they need for what no command does: types that no
-# record has, schemas, URLs. They are half of what the two cost. Nor is there garbage to look for.
+# without its __init__, which takes longer than most that it imports; and msgspec, for which that is
+# the same, does without typing_extensions. Nor is there garbage to look for.
 _ENTER = (
+    'sys.modules["typing_extensions"] = None',
     "gc.set_threshold(200_000)",
     'grain = sys.modules["grain"] = type(sys)("grain")',
     f"grain.__path__ = {list(grain.__path__)!a}",
     'grain.__getattr__ = lambda name: getattr(importlib.import_module("grain._gvar"), name)',
-)
-_RECORDS = (
-    "class Empty(type(sys)):",
-    "    def __getattr__(self, name):",
-    "        return type(name, (), {})",
-    'absent = "decimal", "msgspec.inspect", "msgspec._json_schema", "platform", "urllib.parse"',
-    "sys.modules |= {name: Empty(name) for name in absent}",
-    'sys.modules["typing_extensions"] = None',
-    "try:",
-    "    import msgspec, pathlib",
-    "except Exception:",
-    "    pass  # of another version, which is imported as it is",
-    "for name in absent:",
-    "    del sys.modules[name]",
 )
 # Python would take down all modules at its end, which takes as long as to start without any.
 _END = ("sys.stdout.flush()", "sys.stderr.flush()", "os._exit(status)")
@@ -113,7 +99,6 @@ def script(
         "import gc, importlib, os",
         *_ENTER,
         *first,
-        *_RECORDS,
     ]
     if state_home:
         lines.append(
