@@ -46,8 +46,7 @@ def test_files_that_two_tasks_write_are_found(
 ) -> None:
     assert expected == shared_outputs(job(stdout=stdout, stderr=stderr))
     assert is_shared(stdout, job(stdout=stdout)) == any(
-        one.appended and one.path == Path("/d", stdout.replace("\\", ""))
-        for one in expected
+        one.appended and one.path == Path("/d", stdout.replace("\\", "")) for one in expected
     )
 
 
