@@ -378,6 +378,8 @@ def explain_start(step: str, path: str, code: int) -> str:
             f"cannot write to {path}: another user has made this link, and it could lead to a file "
             "of yours: remove it, or choose another name"
         )
+    if step == "input":
+        return f"cannot write to {path}: the program reads it, and that would empty it"
     what = {
         "exec": "run",
         "bind": "bind it to the CPUs",
