@@ -140,6 +140,9 @@ SLIPS: dict[str, Slip] = {
     "a task waits for the seats of a gang that has not begun": Slip(
         Gangs, "_hold", "if gang.absent or never_began(task.crashes, gang.root):", "if False:"
     ),
+    "a gang that dies before it begins has crashed": Slip(
+        WorkerSession, "_end", "run.news is None", "False"
+    ),
     "adopted seats hold nothing": Slip(
         Runs, "_adopt_seat", "self._hold(lease, held, mission, None, now)", "pass"
     ),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, SeatOpen
+    from grain.worker.messages import Attempt, BlockingCode, Ended, GangNews, Inspected
 
 
 class Witness:
@@ -60,8 +60,8 @@ class Witness:
         self.warnings += 1
         self._tell()
 
-    def seat_open(self, seat: SeatOpen) -> None:
-        """Take the invitation of a seat, of which there are none here."""
+    def gang_news(self, news: GangNews) -> None:
+        """Take what the part of a gang has to say; there is none here."""
 
     def died(self, death: RunnerDeath) -> None:
         self.deaths.append(death)

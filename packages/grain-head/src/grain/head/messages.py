@@ -46,8 +46,8 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         known: True if its worker has reported it, which it does when nothing is left of the run, or
             if its batch system says that the job of the worker is over; False if the worker is
             lost to the scheduler, and the run may go on.
-        absent: the name of the worker of the member that did not join a gang, of which nothing has
-            begun; empty for all others.
+        absent: the name of the worker of the member that did not join a gang, or died before all
+            had joined, so that its function has not begun; empty for all others.
     """
 
     attempt: Attempt

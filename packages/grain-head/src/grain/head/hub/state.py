@@ -545,6 +545,7 @@ class GangRecord:
         stand_in: what the task has as its lease meanwhile, on the worker of a member.
         again: what lets the task wait again then.
         crash: the lease of a seat that crashed, and how.
+        begun: True if its function is known to have begun.
         absent: True if a member has not joined, so that nothing of it has begun, or ever will.
     """
 
@@ -559,6 +560,7 @@ class GangRecord:
     stand_in: LeaseRecord | None = None
     again: Callable[[float], object] | None = None
     crash: tuple[LeaseRecord, str] | None = None
+    begun: bool = False
     absent: bool = False
 
     @property

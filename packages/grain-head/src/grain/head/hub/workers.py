@@ -31,6 +31,8 @@ from grain.worker.messages import (
     CoresComputed,
     Drain,
     Draining,
+    GangBegun,
+    GangNews,
     Inspect,
     Inspected,
     Inventory,
@@ -122,7 +124,7 @@ class Workers:
         match message:
             case RunEnded():
                 self._runs.on_run_ended(worker, message, payload, now)
-            case SeatOpen() | ArrivedCount() | CoresComputed():
+            case SeatOpen() | GangBegun() | ArrivedCount() | CoresComputed():
                 self._note(worker, message)
             case Inventory():
                 self._on_inventory(worker, message, now)
@@ -141,16 +143,16 @@ class Workers:
             case _:
                 pass
 
-    def _note(self, worker: WorkerRecord, message: SeatOpen | ArrivedCount | CoresComputed) -> None:
+    def _note(self, worker: WorkerRecord, message: GangNews | ArrivedCount | CoresComputed) -> None:
         """Record what a worker says of itself."""
         if isinstance(message, ArrivedCount):
             worker.arrived = max(worker.arrived, message.count)
         elif isinstance(message, CoresComputed):
             worker.computing = message.cores
         else:
-            seat = worker.leases.get(message.attempt)
-            if seat is not None and seat.member:
-                self._runs.gangs.on_seat_open(seat, message.invitation)
+            lease = worker.leases.get(message.attempt)
+            if lease is not None and lease.gang is not None:
+                self._runs.gangs.on_news(lease, lease.gang, message)
 
     def _pass_on(
         self, worker: WorkerRecord, message: LoopBlocked | TasksPrinted, now: float

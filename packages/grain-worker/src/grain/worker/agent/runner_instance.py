@@ -18,10 +18,10 @@ from grain.worker.messages import (
     AskEnding,
     Ended,
     EndingTold,
+    GangNews,
     Inspected,
     ProgramWarned,
     Ready,
-    SeatOpen,
     StartRun,
 )
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
@@ -185,8 +185,8 @@ class RunnerInstance:
     def _pass_on(self, message: Message) -> None:
         if isinstance(message, Inspected):
             self._listener.inspected(message)
-        elif isinstance(message, SeatOpen):
-            self._listener.seat_open(message)
+        elif isinstance(message, GangNews):
+            self._listener.gang_news(message)
         elif isinstance(message, ProgramWarned):
             self._listener.warned()
 

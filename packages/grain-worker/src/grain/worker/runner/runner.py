@@ -39,6 +39,8 @@ from grain.worker.messages import (
     EndingTold,
     EndOfWorker,
     ForgetFunctions,
+    GangBegun,
+    GangNews,
     Inspect,
     Inspected,
     MemberOpen,
@@ -387,13 +389,14 @@ class _Execution(Generic[Arriving, Departing]):
 
         if gang.index:
             ends = partial(self.ask_ending, attempt, signal.SIGTERM)
-            return seat_call(partial(self._announce, attempt), ends)
-        part = self._gangs[attempt] = RootPart(call, gang.size)
+            return seat_call(lambda invitation: self._tell(SeatOpen(attempt, invitation)), ends)
+        part = RootPart(call, gang.size, lambda: self._tell(GangBegun(attempt)))
+        self._gangs[attempt] = part
         return part.call()
 
-    def _announce(self, attempt: Attempt, invitation: bytes) -> None:
+    def _tell(self, news: GangNews) -> None:
         with suppress(trio.BrokenResourceError):  # the other end has left
-            self._channel.post([(SeatOpen(attempt, invitation), None)])
+            self._channel.post([(news, None)])
 
     @property
     def _has_successors(self) -> bool:
