@@ -82,6 +82,10 @@ class Desk:
     def gang_news(self, news: GangNews) -> None:
         """Take what the part of a gang has to say; there is none here."""
 
+    def replaced(self, why: str) -> bool:
+        """Fail, as no code is replaced here."""
+        raise AssertionError(why)
+
     def died(self, _: RunnerDeath) -> None:
         """Note the death of the runner, which this benchmark causes."""
         self.done.set()
@@ -103,6 +107,7 @@ class Desk:
 
     def unusable(self, why: str) -> None:
         """Fail: the benchmark needs a runner."""
+        """Fail, as no code is replaced here."""
         raise AssertionError(why)
 
     async def run(

@@ -225,6 +225,10 @@ class LocalWorker:
         self._session.on_gang_news(news)
         self._flush()
 
+    def replaced(self, why: str) -> bool:  # noqa: ARG002 - see `RunnerListener`
+        """Return False: the mission has to be started again, and its user is to know why."""
+        return False
+
     def died(self, death: RunnerDeath) -> None:
         """Take the death of the runner's process."""
         _log.warning("%s; runs lost: %d", death, len(death.runs))

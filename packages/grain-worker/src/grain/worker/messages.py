@@ -231,10 +231,12 @@ class AskEnding(Message, frozen=True):
     Attributes:
         signal: the number of the signal that has ended its program, if batch systems send it; 0 for
             any other failure.
+        replaced: as `grain.edge.version.replaced_code`, if it may have failed for that.
     """
 
     attempt: Attempt
     signal: int
+    replaced: str = ""
 
 
 class EndingTold(Message, frozen=True):
@@ -466,7 +468,13 @@ class CoresComputed(Message, frozen=True):
 
 
 class Draining(Message, frozen=True):
-    """The worker takes no more runs."""
+    """The worker takes no more runs.
+
+    Attributes:
+        why: as of `Leaving`.
+    """
+
+    why: str = ""
 
 
 class Leaving(Message, frozen=True):
@@ -567,7 +575,7 @@ class GangBegun(Message, frozen=True):
 
 
 GangNews = SeatOpen | GangBegun
-"""What the part of a gang has to say while it runs; once at most."""
+"""A message that the part of a gang sends while it runs, once at most."""
 
 
 class MemberOpen(Message, frozen=True):

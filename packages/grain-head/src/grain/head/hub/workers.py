@@ -76,6 +76,7 @@ ASK_AFTER = 3.0
 ASK_AGAIN = 10.0
 """Seconds until it is asked again, while the worker is away."""
 
+_MOST_WHY = 200  # characters of the reason why a worker drains, for display
 _WALLTIME_SLACK = 60.0  # batch systems end a job up to a minute early
 
 
@@ -171,6 +172,7 @@ class Workers:
         before = worker.takes_runs
         if isinstance(message, Draining):
             worker.draining = True
+            self._scheduler.workers[worker.number].why_draining = message.why[:_MOST_WHY]
             self._reports.on_draining(worker, now)
         else:
             worker.backlog = (message.outcomes, message.size) if message.outcomes else None

@@ -291,11 +291,17 @@ class Agent:
         self._session.on_gang_news(news)
         self._settle()
 
+    def replaced(self, why: str) -> bool:
+        """See `RunnerListener`."""
+        self._lifecycle.on_replaced(why)
+        self._settle()
+        return True
+
     def died(self, death: RunnerDeath) -> None:
         """See `RunnerListener`."""
         _log.warning("%s; runs lost: %d", death, len(death.runs))
         now = trio.current_time()
-        if self._lifecycle.interrupted:
+        if self._lifecycle.interrupted or self._lifecycle.replaced:
             for attempt in death.runs:
                 self._session.on_ended(Ended(attempt, "returned"), None, now)
         else:

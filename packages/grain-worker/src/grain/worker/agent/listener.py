@@ -68,6 +68,13 @@ class RunnerListener(Protocol):
     def gang_news(self, news: GangNews) -> None:
         """Take what the part of a gang has to say, for its head."""
 
+    def replaced(self, why: str) -> bool:
+        """Record that no other runner is started, as it would run other code of Grain.
+
+        Returns:
+            True if the runs are handed back that come to nothing because of that.
+        """
+
     def died(self, death: RunnerDeath) -> None:
         """Take the death of a runner; the ends of its runs not in ``death.runs`` came before."""
 

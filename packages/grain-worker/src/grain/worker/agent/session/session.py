@@ -499,7 +499,7 @@ class WorkerSession:
             self.state = SessionState.DRAINING
             self._recall(self._chains.waiting())
             self._recall([run for run in self.runs.values() if run.lease.function == LANE])
-            self._send(DrainingMessage())
+            self._send(DrainingMessage(self._why))
         # Without runs it may be over now; and if the deadline is now, runs are cancelled now.
         self.on_tick(now)
 
