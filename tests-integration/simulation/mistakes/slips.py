@@ -281,7 +281,7 @@ SLIPS: dict[str, Slip] = {
         "run is not None and run.lease.chain == 0 and run.wish",
     ),
     "a worker does not say that it drains": Slip(
-        WorkerSession, "drain", "self._send(DrainingMessage())", "pass"
+        WorkerSession, "drain", "self._send(DrainingMessage(self._why))", "pass"
     ),
     "a worker ignores the order to leave": Slip(
         WorkerSession, "on_message", "self.drain(now, now if message.at_once else math.inf)", "pass"
