@@ -159,7 +159,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
     forgotten. Neither are resolved: their receivers are not called.
 
     Args:
-        address: where the scheduler is met; one is started there if there is none.
+        address: where the scheduler is met; one is started there if there is none. Runners that
+            cannot connect to the mission come by its directory or its bridge.
         name: what to call this mission.
         on_event: called, in order, with each `grain.head.events.Event`.
         connect: opens a channel to the scheduler for the mission of an id, instead of the address.
@@ -224,7 +225,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event, until_direct)
         self._lanes = MissionLanes(self._session)
         self._traffic = self._lanes.traffic
-        self._lane_door = LaneDoor(self._lanes, self._link.wake, self._on_lanes)
+        self._lane_door = LaneDoor(self._lanes, self._link.wake, self._on_lanes, address)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
         self._large: set[str] = set()  # functions that were reported as large

@@ -40,4 +40,5 @@ from grain.remote_exer.lanes.traffic import BRIEF as BRIEF
 from grain.remote_exer.lanes.traffic import CallTraffic as CallTraffic
 from grain.remote_exer.lanes.traffic import Connection as Connection
 from grain.remote_exer.lanes.traffic import Lane as Lane
+from grain.remote_exer.lanes.traffic import Way as Way
 from grain.remote_exer.lanes.traffic import is_plain as is_plain

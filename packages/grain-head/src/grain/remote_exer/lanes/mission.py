@@ -13,7 +13,7 @@ import msgspec
 
 from grain.eventlog.usage import report_of
 from grain.head.messages import LANES, SLICE, Crash, HeldCalls
-from grain.remote_exer.lanes.traffic import CallCrash, CallTraffic, Lane
+from grain.remote_exer.lanes.traffic import CallCrash, CallTraffic, Lane, Way
 from grain.remote_exer.session import taken
 from grain.worker.messages import UNBEGUN, Cancel, Ended, LaneOutcome, Recall
 from grain.worker.payload import whole
@@ -54,7 +54,8 @@ class MissionLanes:
 
     Attributes:
         traffic: that of each request, by number.
-        far: True once a worker could not connect within this kernel.
+        way: the one by which runners come, as far as the ones before did not work.
+        last_way: the last one that there is.
         closing: lanes whose channel is to be closed; to be emptied by `taken`.
         invitation: returns the way for runners, or None if there is none yet. It is set by what
             has that.
@@ -65,7 +66,7 @@ class MissionLanes:
         self._session = session
         self._lanes: dict[int, Lane] = {}
         self.traffic: list[CallTraffic] = []
-        self.far = False
+        self.way, self.last_way = Way.KERNEL, Way.NETWORK
         self.closing: list[Lane] = []
         self.invitation: Callable[[], bytes | None] = lambda: None
         self.slice = SLICE
@@ -121,7 +122,7 @@ class MissionLanes:
         traffic = self.traffic[request]
         traffic.on_asked()
         number = self._session.open_lane(request, invitation, waits=waits)
-        lane = Lane(number, traffic, now, waits=waits, far=self.far)
+        lane = Lane(number, traffic, now, waits=waits, way=self.way)
         self._lanes[number] = traffic.lanes[number] = lane
         return number
 
@@ -214,7 +215,8 @@ class MissionLanes:
         sharing = sum(one.open and not one.over for one in traffic.lanes.values())
         # A wide window hides the way, but what is in it cannot go to another lane that is idle: so
         # it is a part of a slice, and towards the end no more than the part of one among equals.
-        room = min(int(self.slice * _PART / traffic.mean), _WIDEST)
+        part = self.slice if lane.way is Way.BESIDE else self.slice * _PART
+        room = min(int(part / traffic.mean), _WIDEST)
         room = max(min(room, math.ceil((len(traffic.held) + len(lane.calls)) / sharing)), 1)
         # Half is left when the next ones are sent, so the runner does not wait for them, and many
         # go in one message.
@@ -276,7 +278,9 @@ class MissionLanes:
         # The pace is that of ends one behind the other. A single end says nothing of it, as the
         # lane may have been idle before; but where windows are narrow, ends always come singly.
         narrow = ended > 0 and 2 * lane.traffic.pace > self.slice * _PART
-        if (ended > 1 or narrow) and not lane.paused:  # else one slow call has windows of one
+        # By the last way a window takes the time of that, there and back, whatever it has.
+        slow = lane.way is Way.BESIDE
+        if (ended > 1 or narrow) and not (lane.paused or slow):  # one slow call has windows of one
             lane.traffic.on_pace((now - since) / ended)
         if lane.traffic.holding:
             self.fill(lane, now)
@@ -385,11 +389,12 @@ class MissionLanes:
             self._on_ended(lane, ended, payload, now)
         if not lane.open:
             if outcome.unreachable:
-                # If it cannot connect within this kernel, it may from elsewhere: calls stay held
-                # for the next lanes, which have another invitation. Many may have had the first.
-                if lane.far:
+                # It may come by the next way: calls stay held for the next lanes, which have
+                # another invitation. Many may have had the first.
+                if lane.way >= self.last_way:
                     lane.traffic.on_unreachable(now)
-                self.far = True
+                else:
+                    self.way = max(self.way, Way(lane.way + 1))
             elif over.ending == "crashed" and not (lane.waits and over.crashes):
                 lane.traffic.on_refused(now)
         # A lane that was never open was sent nothing that could have crashed it.

@@ -6,6 +6,7 @@ A request knows its lanes and a lane its request, so they share a module.
 from __future__ import annotations
 
 from contextlib import suppress
+from enum import IntEnum
 from heapq import heappush
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -36,6 +37,16 @@ _CONFIRMED = 16  # outcomes that are confirmed together: its runner keeps as man
 _FEW = 4  # runs from which a mean is known
 _LEAST = 20e-6  # seconds; a call takes as long, whatever it does
 _PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds after which a lane is asked for that was refused
+
+
+class Way(IntEnum):
+    """The ways by which runners come to a mission; each includes those before it."""
+
+    KERNEL = 0
+    """Within the mission's kernel."""
+    NETWORK = 1
+    BESIDE = 2
+    """By the directory or the bridge by which missions and workers meet the scheduler."""
 
 
 def is_plain(request: Resource) -> bool:
@@ -181,7 +192,7 @@ class Lane:
 
     Args:
         waits: True for one that waits for room, False for one that is lent.
-        far: as `MissionLanes.far`, when it was asked for: by which way its runner tries to come.
+        way: as `MissionLanes.way`, when it was asked for: by which way its runner tries to come.
 
     Attributes:
         calls: the calls that it has, in their order, each with the bytes of its arguments; the
@@ -197,8 +208,8 @@ class Lane:
     """
 
     __slots__ = (
-        "_functions", "bytes", "calls", "connection", "crashes", "far", "idle_since", "number",
-        "open", "over", "paused", "since", "traffic", "unconfirmed", "waits",
+        "_functions", "bytes", "calls", "connection", "crashes", "idle_since", "number", "open",
+        "over", "paused", "since", "traffic", "unconfirmed", "waits", "way",
     )  # fmt: skip
 
     def __init__(
@@ -208,12 +219,12 @@ class Lane:
         now: float,
         *,
         waits: bool = False,
-        far: bool = False,
+        way: Way = Way.KERNEL,
     ) -> None:
         self.number = number
         self.traffic = traffic
         self.waits = waits
-        self.far = far
+        self.way = way
         self.connection: Connection | None = None
         self._functions: set[bytes] = set()
         self.calls: dict[int, int] = {}
