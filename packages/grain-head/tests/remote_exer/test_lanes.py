@@ -607,6 +607,36 @@ def test_a_lane_by_the_last_way_has_the_calls_of_a_slice_whatever_time_they_take
     assert tasks[20:40] == begun(sent)
 
 
+def test_calls_of_which_nothing_is_known_go_to_lanes_once_some_have_proved_to_be_brief(
+    mission: Mission,
+) -> None:
+    mission.lanes.invitation = lambda: b"invitation"
+    calls = [remote_task(0, F, b"args") for _ in range(100)]
+    tasks = [mission.lanes.hold(mission.traffic, one, 0.0) for one in calls]
+    mission.lanes.tend(mission.traffic, 0.0)
+    assert tasks[:64] == [one.task for one in mission.mail(Submit)]
+    for _ in range(3):
+        mission.traffic.on_ended(0.001)
+    mission.lanes.tend(mission.traffic, 0.0)
+    assert [] == mission.mail(Submit)
+    mission.traffic.on_ended(0.001)
+    mission.lanes.tend(mission.traffic, 0.0)
+    assert {(LANE, True)} == {(one.function, one.waits) for one in mission.mail(Submit)}
+
+
+def test_calls_of_which_nothing_is_known_are_not_held_for_long(mission: Mission) -> None:
+    for _ in range(66):
+        mission.lanes.hold(mission.traffic, remote_task(0, F, b"args"), 0.0)
+    mission.lanes.look(0.0)
+    assert 64 == len(mission.mail(Submit))
+    mission.lanes.look(0.5)
+    assert 2 == len(mission.mail(Submit))
+    assert not mission.traffic.may_hold(0.5)
+    for _ in range(4):
+        mission.traffic.on_ended(0.001)
+    assert mission.traffic.may_hold(0.5)
+
+
 def test_a_window_grows_again_after_a_slow_call(mission: Mission) -> None:
     flood(mission, 400)
     [(lane, _), *_] = open_all(mission)

@@ -56,6 +56,7 @@ class LaneDoor:
         lanes.last_way = Way.BESIDE if beside else Way.NETWORK
         # That of the door that is open, or being opened; None for no door.
         self._way: Way | None = None
+        self._tended = False
         self._scopes: dict[Lane, trio.CancelScope] = {}
         lanes.invitation = self._invitation
 
@@ -99,12 +100,17 @@ class LaneDoor:
     def _invitation(self) -> bytes | None:
         """Return the way for runners; None if there is none, or none yet."""
         if self._way != self._lanes.way and self._nursery is not None:
-            if self._way is None:
-                self._nursery.start_soon(self._tend)
+            self.start()
             self._way = self._lanes.way
             self._door = None  # runners elsewhere cannot come by it
             self._nursery.start_soon(self._keep, self._nursery, self._way)
         return None if self._door is None else self._door.invitation
+
+    def start(self) -> None:
+        """Look after lanes, and calls that are held, from now on."""
+        if self._nursery is not None and not self._tended:
+            self._tended = True
+            self._nursery.start_soon(self._tend)
 
     def close_closing(self) -> None:
         """Close the connections that are of no more use."""
@@ -132,7 +138,7 @@ class LaneDoor:
             self._on_change()
 
     async def _tend(self) -> None:
-        """Give back what is idle, and report, from the first door on."""
+        """Give back what is idle, and report."""
         while True:
             await trio.sleep(LINGER / 2)
             self._lanes.look(trio.current_time())

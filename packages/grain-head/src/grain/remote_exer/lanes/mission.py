@@ -32,6 +32,10 @@ LINGER = 1.0
 PATIENCE = 0.5
 """Seconds that a call may take while others wait behind it in its lane."""
 
+MOST_WAITING = 64
+"""Lanes of a request that wait at a time; and its calls that do so at the scheduler, while it is
+not known whether they are brief."""
+
 LASTING = 0.05
 """Seconds for which a lane has had a call that the scheduler is to show. It shows the calls of some
 moment for half a second: of the briefest ones that would be another one by then."""
@@ -41,7 +45,6 @@ _AT_ONCE = 256  # calls that are held between two looks at what they need
 _WIDEST = 1024  # calls in a window
 _WIDE = 1024**2  # bytes of arguments in a window, or one call
 _PART = 1 / 4  # of a slice in a window: what a lane hands back was sent for nothing
-_MOST_WAITING = 64  # lanes of a request that wait at a time
 
 _OUTCOME = msgspec.msgpack.Decoder(LaneOutcome)
 
@@ -184,11 +187,8 @@ class MissionLanes:
                     # It may start all the same, and its call would be ended and run again.
                     self._close(lane)
             return
-        if not traffic.may_hold(now):
-            # They are not brief after all, or no lane can be had: the scheduler is to have them.
-            while task := self._next_held(traffic):
-                heappop(traffic.held)
-                session.release(task)
+        if not (traffic.known and traffic.may_hold(now)):
+            self._release(traffic, now)
             return
         for lane in list(traffic.idle):
             self.fill(lane, now)
@@ -203,9 +203,21 @@ class MissionLanes:
         wanted = min(math.ceil(held * traffic.mean / self.slice), held)
         waiting = sum(not lane.open and not lane.over for lane in traffic.lanes.values())
         request = session.pending[self._next_held(traffic)].asked
-        more = min(wanted - len(traffic.lanes), _MOST_WAITING - waiting, LANES - len(self._lanes))
+        more = min(wanted - len(traffic.lanes), MOST_WAITING - waiting, LANES - len(self._lanes))
         for _ in range(more):
             self.ask(request, invitation, now, waits=True)
+
+    def _release(self, traffic: CallTraffic, now: float) -> None:
+        """Send calls that are held to the scheduler, as they may not be brief."""
+        session = self._session
+        while task := self._next_held(traffic):
+            waiting = session.waiting_of(session.pending[task].asked) - len(traffic.held)
+            # While nothing is known, some wait there for any worker that it finds. If they are not
+            # brief after all, or no lane can be had, it is to have all.
+            if waiting >= MOST_WAITING and traffic.may_hold(now):
+                return
+            heappop(traffic.held)
+            session.release(task)
 
     def fill(self, lane: Lane, now: float) -> None:
         """Fill the window of a lane, if half of it is empty."""
@@ -451,6 +463,8 @@ class MissionLanes:
     def look(self, now: float) -> None:
         """Let time pass: give back what is idle, take back what waits for long, and report."""
         self.close_idle(now)
+        for traffic in self.traffic:
+            traffic.on_look()
         self.take_back(now)
         self.report(now)
 
