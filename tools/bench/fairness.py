@@ -70,8 +70,8 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 from grain.head.scheduler.guard.starvation_guard import FEW_WORKERS, MAX_OVERTAKES, MORE_OVERTAKES
-from grain.head.testing import SimulatedTask, simulate
 from grain.resource import Cores
+from grain_testkit.scheduler_harness import SimulatedTask, simulate
 from tools.bench import say
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from grain.head.messages import (
 )
 from grain.head.scheduler.apart import FIRST
 from grain.head.scheduler.outlived import blamed
-from grain.head.testing import check_hub
 from grain.worker.agent.session import FLUSH
 from grain.worker.messages import LANE, AckRuns, Disconnect, Lease, Revoke
+from grain_testkit.scheduler_harness import check_hub
 from simulation.laws.endurance import Endurance
 from simulation.laws.lanes import LaneLaws
 from simulation.peers import (

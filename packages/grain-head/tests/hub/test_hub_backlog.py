@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.head.messages import AckTasks, Depart, Retract, Retracted, Synced, Unschedulable
-from grain.head.testing import check_hub
 from grain.worker.messages import Backlog, Draining, Lease
+from grain_testkit.scheduler_harness import check_hub
 
 if TYPE_CHECKING:
     from grain_testkit.hub_harness import HubHarness

@@ -10,7 +10,6 @@ from grain.edge.questions import ClusterState
 from grain.head.hub.answers.demand import demand
 from grain.head.messages import Request, Submit, Synced, Trouble, Unschedulable
 from grain.head.scheduler.cluster import ClusterPool
-from grain.head.testing import check_hub
 from grain.resource import Licences
 from grain.worker.messages import (
     Drain,
@@ -22,6 +21,7 @@ from grain.worker.messages import (
     Revoke,
 )
 from grain_testkit.hub_harness import F, HubHarness, held
+from grain_testkit.scheduler_harness import check_hub
 
 ONE = {"Cores": 1, "Licences": 1}
 

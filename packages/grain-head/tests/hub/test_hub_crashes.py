@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from grain.head.messages import Crash, Crashed, Resolved, Synced
-from grain.head.testing import check_hub
 from grain.worker.messages import NODE_SHORT, InventoryRun, Lease, RunEnded
 from grain_testkit.hub_harness import HubHarness
+from grain_testkit.scheduler_harness import check_hub
 
 
 def crash(harness: HubHarness, worker: str, times: int, how: str = "SIGSEGV") -> list[Lease]:

@@ -15,9 +15,9 @@ from grain.head.messages import (
     Submit,
     Synced,
 )
-from grain.head.testing import check_hub
 from grain.worker.messages import DefineFunction, InventoryRun, Lease, Revoke, RunEnded
 from grain_testkit.hub_harness import F, HubHarness, held
+from grain_testkit.scheduler_harness import check_hub
 
 
 def running(harness: HubHarness) -> tuple[str, str, Lease]:

@@ -10,7 +10,6 @@ from grain.head.hub.answers.demand import demand
 from grain.head.messages import Crash, Crashed, Resolved, Started, Synced
 from grain.head.scheduler.outlived import RUNS, RUNS_IN_ALL
 from grain.head.scheduler.scheduler import Scheduler
-from grain.head.testing import Cluster
 from grain.resource import Cores, WTime
 from grain.worker.messages import (
     TIME_OVER,
@@ -21,6 +20,7 @@ from grain.worker.messages import (
     PastAttempts,
 )
 from grain_testkit.hub_harness import HubHarness
+from grain_testkit.scheduler_harness import Cluster
 
 OVER = Outlived(110.0, 115.0)
 

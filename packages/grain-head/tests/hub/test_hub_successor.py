@@ -6,7 +6,6 @@ import pytest
 
 from grain.head.hub.hub import epoch_at
 from grain.head.messages import Crashed, Resolved, Started, Synced
-from grain.head.testing import check_hub
 from grain.worker.messages import (
     Inventory,
     InventoryRun,
@@ -17,6 +16,7 @@ from grain.worker.messages import (
     RunEnded,
 )
 from grain_testkit.hub_harness import HubHarness
+from grain_testkit.scheduler_harness import check_hub
 
 
 def test_a_successor_adopts_runs_with_their_resources() -> None:

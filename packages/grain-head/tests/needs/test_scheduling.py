@@ -12,8 +12,8 @@ from grain.head.needs.group import FinishedRun, LearningGroup
 from grain.head.needs.groups import MemoryUse
 from grain.head.scheduler.explain import explain
 from grain.head.scheduler.scheduler import Scheduler
-from grain.head.testing import check_scheduler
 from grain.resource import Cores, Gang, GPUs, Memory, Resource, WTime
+from grain_testkit.scheduler_harness import check_scheduler
 from grain_testkit.virtual_runs import VirtualJob, play
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 from grain.head.scheduler.explain import needs_larger, why_never
 from grain.head.scheduler.scheduler import Scheduler
-from grain.head.testing import Cluster, check_scheduler
 from grain.resource import Capacity, Cores, Either, GPUs, Memory, Resource, WTime
+from grain_testkit.scheduler_harness import Cluster, check_scheduler
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grain.head.scheduler.apart import FIRST, LEFT_OUT, ApartWorkers
-from grain.head.testing import Cluster
 from grain.resource import Cores, WTime
+from grain_testkit.scheduler_harness import Cluster
 
 
 def chosen(apart: ApartWorkers, count: int, *workers: int) -> list[int]:

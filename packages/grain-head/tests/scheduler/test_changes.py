@@ -9,8 +9,8 @@ import pytest
 
 from grain.head.scheduler.explain import reserved_text
 from grain.head.scheduler.scheduler import Scheduler
-from grain.head.testing import Cluster, check_scheduler
 from grain.resource import Cores, Memory, Node, Token, WTime
+from grain_testkit.scheduler_harness import Cluster, check_scheduler
 
 if TYPE_CHECKING:
     from grain.resource import Resource

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from grain.head.scheduler.cluster import ClusterPool
 from grain.head.scheduler.explain import why_never
-from grain.head.testing import Cluster
 from grain.resource import Cores, Either, GPUs, Licences, Resource, resource_kind
+from grain_testkit.scheduler_harness import Cluster
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -14,8 +14,8 @@ from grain.head.scheduler.guard.starvation_guard import (
     MAX_OVERTAKES,
     MORE_OVERTAKES,
 )
-from grain.head.testing import Cluster, SimulatedTask, simulate
 from grain.resource import Cores, Host, Node, WTime, gang
+from grain_testkit.scheduler_harness import Cluster, SimulatedTask, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from grain.head.scheduler.explain import why_never
-from grain.head.testing import Cluster
 from grain.resource import Cores, WTime
+from grain_testkit.scheduler_harness import Cluster
 
 OLD, NEW = "Python 3.11", "Python 3.12"
 

@@ -17,7 +17,6 @@ from hypothesis.stateful import (
 )
 
 from grain.head.scheduler.places import LONGEST, WHOLE, RunPlace
-from grain.head.testing import Cluster
 from grain.resource import (
     ZERO,
     Capacity,
@@ -34,6 +33,7 @@ from grain.resource import (
     gang,
     resource_kind,
 )
+from grain_testkit.scheduler_harness import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

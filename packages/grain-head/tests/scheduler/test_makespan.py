@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from grain.head.testing import SimulatedTask, simulate
 from grain.resource import Cores, GPUs
+from grain_testkit.scheduler_harness import SimulatedTask, simulate
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from grain.head.testing import Cluster
 from grain.resource import Cores, GPUs, Memory, Node, WTime
+from grain_testkit.scheduler_harness import Cluster
 
 
 def gpus_of(cluster: Cluster, task: int) -> list[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from grain.head.scheduler.explain import needs_larger, why_never
-from grain.head.testing import Cluster
 from grain.resource import Capacity, Cores, GPUs, Node, Resource, Token, WTime
+from grain_testkit.scheduler_harness import Cluster
 
 
 def test_tasks_that_ask_for_the_same_start_in_the_order_of_submission() -> None:

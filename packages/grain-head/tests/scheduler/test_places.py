@@ -18,8 +18,8 @@ from grain.head.scheduler.places import (
     SetAside,
     set_aside_texts,
 )
-from grain.head.testing import Cluster
 from grain.resource import Cores, GPUs, Resource, WTime, gang
+from grain_testkit.scheduler_harness import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable

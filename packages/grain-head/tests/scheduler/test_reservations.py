@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.head.testing import Cluster
 from grain.resource import Cores, Memory, Resource, WTime
+from grain_testkit.scheduler_harness import Cluster
 
 if TYPE_CHECKING:
     import random

@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.head.testing import Cluster
 from grain.resource import Cores, Memory
+from grain_testkit.scheduler_harness import Cluster
 
 
 def test_the_most_urgent_task_starts_first_and_equal_ones_in_the_order_of_submission() -> None:

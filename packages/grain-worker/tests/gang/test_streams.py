@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,7 @@ from grain.worker.gang.messages import OUTPUT, ProgramOrder
 from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from grain.worker.gang.programs import Outcome
@@ -40,6 +42,14 @@ class Member:
             lambda _, outcome: self.ended.append(outcome),
             bound,
         )
+
+
+@asynccontextmanager
+async def started(bound: MemoryBound = NO_BOUND) -> AsyncIterator[Member]:
+    """Have a member; at the end wait for its programs."""
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            yield Member(nursery, bound)
 
 
 @pytest.fixture(autouse=True)
@@ -60,34 +70,30 @@ async def test_output_waits_until_what_came_before_has_been_taken(tmp_path: Path
     for place in (more, written):
         os.mkfifo(place)
     script = f"echo one; read x < {more}; echo two; echo x > {written}; read x < {more}"
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery)
-            member.programs.start(1, order(script, streams=True))
-            while not member.written:
-                await trio.lowlevel.checkpoint()
+    async with started() as member:
+        member.programs.start(1, order(script, streams=True))
+        while not member.written:
+            await trio.lowlevel.checkpoint()
 
-            await trio.to_thread.run_sync(more.write_text, "go\n")
-            await trio.to_thread.run_sync(written.read_text)  # it is in the pipe by now
-            await wait_all_tasks_blocked()
-            assert [b"1:one\n"] == member.written
+        await trio.to_thread.run_sync(more.write_text, "go\n")
+        await trio.to_thread.run_sync(written.read_text)  # it is in the pipe by now
+        await wait_all_tasks_blocked()
+        assert [b"1:one\n"] == member.written
 
-            member.programs.take(1, 1)
-            while len(member.written) < 2:
-                await trio.lowlevel.checkpoint()
-            await trio.to_thread.run_sync(more.write_text, "end\n")
+        member.programs.take(1, 1)
+        while len(member.written) < 2:
+            await trio.lowlevel.checkpoint()
+        await trio.to_thread.run_sync(more.write_text, "end\n")
 
     assert [b"1:one\n", b"1:two\n"] == member.written
 
 
 async def test_a_program_reads_what_it_is_given_to_the_end() -> None:
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery)
-            member.programs.start(1, order("exec cat", streams=True, reads=True))
-            for data in (b"one\n", b"two\n"):
-                member.programs.give(1, data)
-            member.programs.give(1, b"")
+    async with started() as member:
+        member.programs.start(1, order("exec cat", streams=True, reads=True))
+        for data in (b"one\n", b"two\n"):
+            member.programs.give(1, data)
+        member.programs.give(1, b"")
 
     (done,) = member.ended
     assert isinstance(done, Completed)
@@ -99,19 +105,17 @@ async def test_a_program_reads_what_it_is_given_to_the_end() -> None:
 async def test_input_that_a_program_does_not_read_yet_is_not_taken(tmp_path: Path) -> None:
     more = tmp_path / "more"
     os.mkfifo(more)
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery)
-            script = f"read x < {more}; exec wc -c"
-            member.programs.start(1, order(script, streams=True, reads=True))
-            member.programs.give(1, b"a")
-            while not member.written:
-                await trio.lowlevel.checkpoint()
-            member.programs.give(1, b"b" * 2_000_000)  # more than fits in a pipe
-            await wait_all_tasks_blocked()
-            assert [b"0:1"] == member.written
-            await trio.to_thread.run_sync(more.write_text, "go\n")
-            member.programs.give(1, b"")
+    async with started() as member:
+        script = f"read x < {more}; exec wc -c"
+        member.programs.start(1, order(script, streams=True, reads=True))
+        member.programs.give(1, b"a")
+        while not member.written:
+            await trio.lowlevel.checkpoint()
+        member.programs.give(1, b"b" * 2_000_000)  # more than fits in a pipe
+        await wait_all_tasks_blocked()
+        assert [b"0:1"] == member.written
+        await trio.to_thread.run_sync(more.write_text, "go\n")
+        member.programs.give(1, b"")
 
     assert b"1:2000001\n" in member.written
 
@@ -119,26 +123,22 @@ async def test_input_that_a_program_does_not_read_yet_is_not_taken(tmp_path: Pat
 async def test_a_program_that_reads_no_more_holds_up_no_one(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     os.mkfifo(closed)
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery)
-            script = f"exec <&-; echo x > {closed}; read x < {closed}"
-            member.programs.start(1, order(script, streams=True, reads=True))
-            await trio.to_thread.run_sync(closed.read_text)
-            member.programs.give(1, b"late")
-            while not member.written:
-                await trio.lowlevel.checkpoint()
-            member.programs.give(1, b"later still")
-            assert [b"0:"] == member.written
-            await trio.to_thread.run_sync(closed.write_text, "end\n")
+    async with started() as member:
+        script = f"exec <&-; echo x > {closed}; read x < {closed}"
+        member.programs.start(1, order(script, streams=True, reads=True))
+        await trio.to_thread.run_sync(closed.read_text)
+        member.programs.give(1, b"late")
+        while not member.written:
+            await trio.lowlevel.checkpoint()
+        member.programs.give(1, b"later still")
+        assert [b"0:"] == member.written
+        await trio.to_thread.run_sync(closed.write_text, "end\n")
 
 
 @pytest.mark.parametrize("script", ["exit 3", "true", "exec no-such-program"])
 async def test_a_program_that_ends_before_it_is_given_anything_ends_as_any(script: str) -> None:
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery)
-            member.programs.start(1, order(script, streams=True, reads=True))
+    async with started() as member:
+        member.programs.start(1, order(script, streams=True, reads=True))
 
     assert 1 == len(member.ended)
     member.programs.give(1, b"late")
@@ -148,11 +148,9 @@ async def test_a_program_that_ends_before_it_is_given_anything_ends_as_any(scrip
 async def test_only_ranks_of_a_launcher_have_the_threads_that_are_passed_on(
     streams: bool, threads: str
 ) -> None:
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery)
-            script = 'echo "${OMP_NUM_THREADS#none}"'
-            member.programs.start(1, order(script, streams, OMP_NUM_THREADS="7"))
+    async with started() as member:
+        script = 'echo "${OMP_NUM_THREADS#none}"'
+        member.programs.start(1, order(script, streams, OMP_NUM_THREADS="7"))
 
     (done,) = member.ended
     assert isinstance(done, Completed)
@@ -163,13 +161,11 @@ async def test_only_ranks_of_a_launcher_have_the_threads_that_are_passed_on(
 async def test_a_program_that_its_call_has_ended_reports_what_it_has_used(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     os.mkfifo(begun)
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery)
-            script = f"echo here > {begun}; exec sleep 600"
-            member.programs.start(1, order(script, streams=False))
-            await trio.to_thread.run_sync(begun.read_text)
-            member.programs.end(1)
+    async with started() as member:
+        script = f"echo here > {begun}; exec sleep 600"
+        member.programs.start(1, order(script, streams=False))
+        await trio.to_thread.run_sync(begun.read_text)
+        member.programs.end(1)
 
     (ended,) = member.ended
     assert isinstance(ended, ExternalError)
@@ -180,10 +176,8 @@ async def test_a_program_that_its_call_has_ended_reports_what_it_has_used(tmp_pa
 async def test_a_program_is_held_to_the_memory_of_its_task() -> None:
     """Long enough for two looks; the bound is what the task has, and not what the process sees."""
     script = f"exec {sys.executable} -c 'import time; kept = b\"x\" * 200_000_000; time.sleep(600)'"
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery, MemoryBound(0.1, enforced=True))
-            member.programs.start(1, order(script, streams=True))
+    async with started(MemoryBound(0.1, enforced=True)) as member:
+        member.programs.start(1, order(script, streams=True))
 
     (ended,) = member.ended
     assert isinstance(ended, ExternalMemoryError)
@@ -202,8 +196,7 @@ async def test_what_a_call_says_of_memory_goes_before_what_holds_on_the_member(
         return Completed(call.argv, 0, b"", b"", 0.0, 0.0, 0.0, 0.0, "n1")
 
     monkeypatch.setattr("grain.worker.gang.programs.run_program_call", run)
-    async with trio.open_nursery() as nursery:
-        member = Member(nursery, MemoryBound(0.1, enforced=by_default))
+    async with started(MemoryBound(0.1, enforced=by_default)) as member:
         member.programs.start(1, replace(order("true", streams=False), enforce=stated))
 
     assert (by_default if stated is None else stated) == (most != [None])
@@ -221,21 +214,19 @@ async def test_a_program_is_warned_on_its_member_and_stops_softly(
     exit_file, ready = tmp_path / "EXIT", tmp_path / "ready"
     if way == "file":
         exit_file.write_text("of an earlier attempt")
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery)
-            told: tuple[bytes, str] | int = int(signal.SIGTERM)
-            if way == "file":
-                told = (os.fsencode(exit_file), "now\n")
-            script = BY_FILE if way == "file" else BY_SIGNAL
-            folder = os.fsencode(tmp_path)
-            member.programs.start(
-                1, replace(order(script, streams=False), cwd=folder, warn=(told, 30.0))
-            )
-            while way == "signal" and not ready.exists():
-                await trio.sleep(0.01)
-            member.programs.warn(1, worker=worker)
-            member.programs.warn(2, worker=worker)  # has ended
+    async with started() as member:
+        told: tuple[bytes, str] | int = int(signal.SIGTERM)
+        if way == "file":
+            told = (os.fsencode(exit_file), "now\n")
+        script = BY_FILE if way == "file" else BY_SIGNAL
+        folder = os.fsencode(tmp_path)
+        member.programs.start(
+            1, replace(order(script, streams=False), cwd=folder, warn=(told, 30.0))
+        )
+        while way == "signal" and not ready.exists():
+            await trio.sleep(0.01)
+        member.programs.warn(1, worker=worker)
+        member.programs.warn(2, worker=worker)  # has ended
 
     (ended,) = member.ended
     assert isinstance(ended, ExternalTimeoutError)
@@ -247,12 +238,10 @@ async def test_a_program_is_warned_on_its_member_and_stops_softly(
 
 
 async def test_a_member_without_the_directory_of_the_warning_starts_nothing(tmp_path: Path) -> None:
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery)
-            told = os.fsencode(tmp_path / "gone" / "EXIT"), ""
-            script = f"touch {tmp_path}/ran"
-            member.programs.start(1, replace(order(script, streams=False), warn=(told, 30.0)))
+    async with started() as member:
+        told = os.fsencode(tmp_path / "gone" / "EXIT"), ""
+        script = f"touch {tmp_path}/ran"
+        member.programs.start(1, replace(order(script, streams=False), warn=(told, 30.0)))
 
     (ended,) = member.ended
     assert isinstance(ended, ExternalStartError)
@@ -261,14 +250,12 @@ async def test_a_member_without_the_directory_of_the_warning_starts_nothing(tmp_
 
 
 async def test_what_a_program_says_of_memory_counts_on_its_member() -> None:
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery)
-            said = replace(
-                order("echo no room for that >&2; exit 1", streams=False),
-                memory_signs=("out of luck", "no room"),
-            )
-            member.programs.start(1, said)
+    async with started() as member:
+        said = replace(
+            order("echo no room for that >&2; exit 1", streams=False),
+            memory_signs=("out of luck", "no room"),
+        )
+        member.programs.start(1, said)
 
     (ended,) = member.ended
     assert isinstance(ended, ExternalMemoryError)
@@ -281,11 +268,9 @@ def test_a_bound_of_memory_travels_as_a_word(bound: MemoryBound) -> None:
 
 
 async def test_of_a_long_output_the_end_is_reported() -> None:
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            member = Member(nursery)
-            script = f"head -c {OUTPUT} /dev/zero | tr '\\0' a; echo end"
-            member.programs.start(1, order(script, streams=False))
+    async with started() as member:
+        script = f"head -c {OUTPUT} /dev/zero | tr '\\0' a; echo end"
+        member.programs.start(1, order(script, streams=False))
 
     (done,) = member.ended
     assert done.stdout is not None

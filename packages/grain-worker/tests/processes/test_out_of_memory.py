@@ -14,7 +14,6 @@ import trio
 from grain import GVAR
 from grain.eventlog.usage import Usage
 from grain.resource import ZERO, Memory
-from grain.worker import external
 from grain.worker.call import RunSettings
 from grain.worker.errors import Failure, exceeded_memory, how_failed
 from grain.worker.external import (
@@ -23,6 +22,7 @@ from grain.worker.external import (
     ExternalMemoryError,
     ExternalTimeoutError,
     ProgramCall,
+    program,
     run_external,
 )
 from grain.worker.guards.group import LATELY, KillCounter, event_files
@@ -191,7 +191,7 @@ async def test_a_killed_program_that_had_all_of_its_control_group_ran_out_of_mem
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its limit is in bytes, and the error has it in GB."""
-    monkeypatch.setattr(external, "read_cgroups", lambda: Cgroups(memory=5_000_000))
+    monkeypatch.setattr(program, "read_cgroups", lambda: Cgroups(memory=5_000_000))
     with GVAR.scope(asked(4.0)), pytest.raises(ExternalMemoryError) as caught:
         await run_external(KILL)
 

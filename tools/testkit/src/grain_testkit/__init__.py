@@ -38,6 +38,7 @@ Map:
 - ``report_picture``: grain-cli: the report of a campaign, as a page and as a picture
 - ``overviews``: grain-cli: answers of a scheduler to `grain top`
 - ``states``: grain-cli: answers of a scheduler to `grain ls`
+- ``scheduler_harness``: grain-head: scenarios of a scheduler, and its invariants by brute force
 - ``hub_harness``: grain-head: scenarios of a hub
 - ``hub_moves``: grain-head: how the tasks of a hub move between states
 - ``hub_campaign``: grain-head: the same screening through a real scheduler, in virtual time

@@ -28,7 +28,6 @@ from grain.head.messages import (
     Synced,
 )
 from grain.head.service import CODEC
-from grain.head.testing import check_hub
 from grain.remote_exer.lanes import LINGER, MissionLanes
 from grain.remote_exer.session import MissionSession, taken
 from grain.resource import Cores
@@ -56,6 +55,7 @@ from grain_testkit.hostile_messages import (
     payloads,
     travel,
 )
+from grain_testkit.scheduler_harness import check_hub
 from grain_testkit.submitted_tasks import remote_task
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grain.head.hub.hub import Hub
 from grain.head.messages import RegisterMission, Request, Submit
-from grain.head.testing import check_hub
 from grain.worker.messages import (
     LANE,
     DefineFunction,
@@ -17,6 +16,7 @@ from grain.worker.messages import (
     RegisterWorker,
     RunEnded,
 )
+from grain_testkit.scheduler_harness import check_hub
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.head.needs.again import Larger, larger
 from grain.head.needs.groups import MemoryUse
 from grain.head.scheduler.scheduler import Scheduler
-from grain.head.testing import check_scheduler
 from grain.resource import Memory
+from grain_testkit.scheduler_harness import check_scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,6 @@ Map:
 - ``log_words``: requests, amounts and texts, as they stand in it
 - ``errors``: the errors of executors
 - ``collapse``: one exception instead of a group of one
-- ``testing``: a cluster in memory, for tests of policies
 """
 
 from grain.head.base import Result as Result

@@ -10,7 +10,6 @@ Map:
 - ``call``: one run of a task: GVAR, time limit, outcome; calls in one line
 - ``blocking``: functions that block, in threads
 - ``undelayed``: delayed functions on a worker
-- ``external``: external programs; ``processes/`` and ``guards/`` start, watch and end them
 - ``payload``: objects to bytes and back
 - ``messages``: the messages between head, agent and runner
 - ``errors``: the exceptions of tasks, programs and workers
@@ -19,6 +18,7 @@ Map:
 - ``session``: the parts of a worker, for programs that build one without the command
 - ``process``: a runner in a process of its own, for the same programs
 - ``context``: context modules, for programs that run tasks without the command
+- ``external/``: external programs; ``processes/`` and ``guards/`` start, watch and end them
 - ``agent/``: the process that represents a worker to the head
 - ``runner/``: the execution of runs, in the agent's child process or in a mission
 - ``jobs/``: jobs of a queue, between their receipts

@@ -34,7 +34,7 @@ masks: each queue owns one bit for each of its alternatives. A submission, a sta
 each cost the same however many tasks wait, as long as distinct requests are few; the number of
 workers enters by its logarithm.
 
-Invariants, which ``check_scheduler`` in `grain.head.testing` asserts after every step of the tests:
+Invariants, which `check_scheduler` of the tests asserts after every step:
 
 - a worker's supply, plus the allocations of its runs, plus what ended runs returned and is not used
   yet, is what the worker has in all;
