@@ -1,4 +1,4 @@
-"""Lanes between hosts: by TLS where a runner can connect to the mission; else there are none."""
+"""Lanes between hosts: by TLS where a runner can connect to the mission; else by files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from grain.resource import Cores
 from grain.worker import Call
 
 ONE = Cores(1)
-address, folder, until = sys.argv[1:]
+address, folder = sys.argv[1:]
 
 async def mark(folder, number):
     import os
@@ -60,10 +60,7 @@ async def main():
         while not os.path.exists(folder + "/look"):
             await trio.sleep(0.05)
         lanes, number = executor._lanes, 1
-        while not (lanes.traffic and {
-            "lane": lanes.traffic[0].idle,
-            "unreachable": lanes.far and lanes.traffic[0]._not_before > trio.current_time() + 60,
-        }[until]):
+        while not (lanes.traffic and lanes.traffic[0].idle):
             await call(executor, mark, folder, number)
             number += 1
         print(await call(executor, held, folder), flush=True)
@@ -103,13 +100,13 @@ class Site:
         self._until_the_end.callback(process.kill)
         return process
 
-    async def mission(self, until: str) -> Process:
-        """Start a mission that makes calls until there is a lane, or it has given that up.
+    async def mission(self) -> Process:
+        """Start a mission that makes calls until there is a lane.
 
         Return it after its first call: until then the worker may try several ways.
         """
         (self.folder / "mission.py").write_text(MISSION)
-        mission = self.start(self.one, "mission.py", self._address, str(self.folder), until)
+        mission = self.start(self.one, "mission.py", self._address, str(self.folder))
         while not (self.folder / "marks").exists():
             await trio.sleep(0.05)
         self._before = self.connected()
@@ -119,6 +116,10 @@ class Site:
     def lanes(self) -> set[str]:
         """Return the ports by which runners are connected since."""
         return self.connected() - self._before
+
+    def doors(self) -> list[Path]:
+        """Return what missions have in the directory of the meeting."""
+        return list((self.folder / "edge.d").glob("door.*"))
 
     async def until_held(self) -> None:
         while not (self.folder / "held").exists():
@@ -155,7 +156,7 @@ async def said(mission: Process) -> list[str]:
 
 async def test_a_runner_on_another_host_connects_by_the_network(site: Site) -> None:
     with trio.fail_after(240):
-        mission = await site.mission("lane")
+        mission = await site.mission()
         await site.until_held()
         assert site.lanes()
         site.let_go()
@@ -166,41 +167,47 @@ async def test_a_runner_on_another_host_connects_by_the_network(site: Site) -> N
     assert list(range(int(last) + 1)) == site.marks()
 
 
-async def test_a_mission_listens_on_the_interfaces_that_it_may_use_and_has_no_lane_else(
+async def test_a_mission_listens_on_the_interfaces_that_it_may_use_and_else_has_lanes_by_files(
     site: Site,
 ) -> None:
-    """Calls go on by the scheduler, which listens where the worker can connect."""
     site.one.interfaces = "lo"
     with trio.fail_after(240):
-        mission = await site.mission("unreachable")
+        mission = await site.mission()
         await site.until_held()
         listens = site.one.listens_on()
+        assert site.doors()
+        assert not site.lanes()
         site.let_go()
-        assert ["False"] == await said(mission)
+        assert ["True"] == await said(mission)
         in_lane, last = await said(mission)
 
     assert "127.0.0.1" in listens
-    assert "False" == in_lane
+    assert "True" == in_lane
     assert list(range(int(last) + 1)) == site.marks()
 
 
-async def test_a_firewall_before_the_mission_leaves_its_calls_to_the_scheduler(site: Site) -> None:
+async def test_a_firewall_before_the_mission_lets_its_lanes_go_by_files(site: Site) -> None:
     with trio.fail_after(240):
         while not site.connected():
             await trio.sleep(0.1)
         site.one.refuse_connections(reset=True)
-        mission = await site.mission("unreachable")
+        mission = await site.mission()
+        await site.until_held()
+        assert site.doors()
+        assert not site.lanes()
         site.let_go()
-        assert ["False"] == await said(mission)
+        assert ["True"] == await said(mission)
         in_lane, last = await said(mission)
+        await trio.to_thread.run_sync(mission.wait)
 
-    assert "False" == in_lane
+    assert [] == site.doors()
+    assert "True" == in_lane
     assert list(range(int(last) + 1)) == site.marks()
 
 
 async def test_a_call_whose_connection_is_cut_has_its_outcome_by_the_scheduler(site: Site) -> None:
     with trio.fail_after(300):
-        mission = await site.mission("lane")
+        mission = await site.mission()
         await site.until_held()
         [port] = site.lanes()
         site.one.nft(f"""

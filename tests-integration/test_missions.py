@@ -32,7 +32,7 @@ from grain.worker.external import run_external
 
 @delayed(cache_hfn="args")
 async def energy(i):
-    # Not brief, or others would go ahead on the worker in a chain.
+    # Not brief, or others would go ahead in a lane.
     wait = f"sleep 0.3; until [ {i} -lt 4 ] || [ -e '{FOLDER}/go' ]; do sleep 0.05; done"
     await run_external(["sh", "-c", f"{wait}; echo {i} >> '{FOLDER}/energies'"])
     return i

@@ -169,7 +169,7 @@ async def test_a_mission_outlives_its_login_and_is_resumed_on_another_host(
     assert list(map(str, range(COUNT))) == energies
     written = (folder / "energies").read_text().split()
     assert set(energies) == set(written)
-    assert len(written) <= COUNT + 4  # those under way or in a chain as it was killed
+    assert len(written) <= COUNT + 4  # those under way or in a lane as it was killed
 
 
 async def test_a_mission_is_cancelled_from_another_host(

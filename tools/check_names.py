@@ -13,7 +13,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 IN_TWO_ROOMS = {
-    "Chain": "runs that follow each other, as the scheduler plans them and as the agent has them",
     "Ended": "the end of a run or of an attempt, as a message and as a file",
     "Executor": "what takes work, in the words of `concurrent.futures` and in those of Snakemake",
     "Function": "the tasks of a function, and the function as it travels to a runner",

@@ -16,7 +16,7 @@ from grain.head.messages import Crashed, RegisterMission, Request, Started, Work
 from grain.remote_exer.lanes import is_plain
 from grain.remote_exer.session import taken
 from grain.resource import Supply, from_data, to_data
-from grain.worker.agent.chains import Wish
+from grain.worker.agent.session.records import Wish
 from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.messages import (
     LANE,
@@ -31,10 +31,8 @@ from grain.worker.messages import (
     MemberOpen,
     RegisterWorker,
     StartRun,
-    chain_of,
 )
 from grain.worker.payload import Function
-from grain.worker.runner.chains import WaitingRuns
 from grain_testkit.submitted_tasks import SessionLog, remote_task
 
 if TYPE_CHECKING:
@@ -382,8 +380,6 @@ class SimulatedWorker(SimulatedPeer):
         # The time by its own clock when that of the world is 0.
         self.offset = offset
         self.runs: dict[Attempt, SimulatedRun] = {}
-        # Its runner's part: the runs that wait in chains.
-        self.waiting: WaitingRuns[Payload] = WaitingRuns()
         # The leases that have arrived on this connection, and the last of them.
         self.leases_read = 0
         self._last_lease: Attempt = (0, 0)
@@ -392,7 +388,6 @@ class SimulatedWorker(SimulatedPeer):
         # When its runs are to end, by its own clock, and since when it only waits to leave.
         self.leave_by = math.inf
         self._waits_since = math.inf
-        self.queued: set[Attempt] = set()
         # The lanes among its runs, and the functions that its runner has by way of lanes.
         self.lanes: dict[Attempt, RunOfLane] = {}
         self.learnt: set[bytes] = set()
@@ -421,11 +416,7 @@ class SimulatedWorker(SimulatedPeer):
     def flush(self) -> None:
         for message, payload in self.session.take_orders():
             if isinstance(message, StartRun):
-                first_runs = chain_of(message) in self.runs
-                if not message.chain or self.waiting.admit(message, payload, first_runs=first_runs):
-                    self.begin(message, payload)
-                else:
-                    self.queued.add(message.attempt)
+                self.begin(message, payload)
             elif isinstance(message, Cancel):
                 self.cancel(message)
             elif isinstance(message, ForgetFunctions):
@@ -523,15 +514,7 @@ class SimulatedWorker(SimulatedPeer):
         failed = process.behaviour.kind in ("error", "refused")
         ended = Ended(process.run.attempt, "done", failed)
         self.session.on_ended(ended, outcome, self.now)
-        self.follow(process)
         self.flush()
-
-    def follow(self, process: SimulatedRun) -> None:
-        """Begin the run that waits for the end of another."""
-        successor = self.waiting.pop_successor(process.run)
-        if successor is not None:
-            self.queued.discard(successor[0].attempt)
-            self.begin(*successor)
 
     def cancel(self, message: Cancel) -> None:
         """End a run, or let it not begin."""
@@ -543,10 +526,6 @@ class SimulatedWorker(SimulatedPeer):
                 self.world.laws.on_stopping(lane.process)
                 lane.process.ending = True
                 lane.revoke()
-        elif self.waiting.withdraw(message.attempt):
-            self.queued.discard(message.attempt)
-            status = "returned" if message.waiting else "cancelled"
-            self.session.on_ended(Ended(message.attempt, status), None, self.now)
         elif not message.waiting:
             self.stop(message.attempt)
 
@@ -564,7 +543,6 @@ class SimulatedWorker(SimulatedPeer):
             del self.runs[process.run.attempt]
             ended = Ended(process.run.attempt, "cancelled")
             self.session.on_ended(ended, None, self.now)
-            self.follow(process)
             self.flush()
 
     def crash(self) -> None:
@@ -576,8 +554,6 @@ class SimulatedWorker(SimulatedPeer):
         self.lanes.clear()
         self.learnt.clear()
         self.runs.clear()
-        self.waiting.clear()
-        self.queued.clear()
         self.session.on_runner_crashed("SIGSEGV", self.now)
         self.flush()
 

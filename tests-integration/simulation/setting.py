@@ -98,7 +98,7 @@ class Setting(ABC):
         self.slow = chance.choice((0.01, 0.3, 3.0))
         self.twice = chance.choice((0.0, 0.0, 0.05, 0.3))
         kinds: list[Resource] = [Cores(1), Cores(2), Cores(1) & Memory(2), Cores(3)]
-        # Where all ask for the same, tasks are sent ahead: how much, and how long that may wait.
+        # In some worlds all ask for the same.
         self.requests = chance.choice((kinds, kinds, kinds[:1], kinds[1:2], kinds[3:]))
         # In some, tasks have alternatives, and half of the workers have GPUs. This takes no chance,
         # so the stories of the other worlds stay.
@@ -126,9 +126,7 @@ class Setting(ABC):
             self.has_gangs = True
         if scarce:
             self.requests, self.has_gangs = _SCARCE, False
-        self.prefetch_seconds = chance.choice((5.0, 100.0))
         self.max_overtakes = 1 if scarce else _OVERTAKES[seed % len(_OVERTAKES)]
-        self.chain_patience = chance.choice((0.1, 3.0, 100.0))
         # In some worlds missions are paused that leave two outcomes unconfirmed, or 100 bytes.
         self.max_unconfirmed = chance.choice((2, *[MAX_UNCONFIRMED] * 7))
         self.max_unconfirmed_bytes = chance.choice((100, *[MAX_UNCONFIRMED_BYTES] * 7))

@@ -124,7 +124,6 @@ class World(Setting):
             self.clock.now + offset,
             grace=GRACE,
             wall=wall[self.clocks],
-            prefetch_seconds=self.prefetch_seconds,
             max_overtakes=self.max_overtakes,
             cluster=self._cast.cluster({"Licences": LICENCES} if self.has_licences else {}),
             parts=self._cast.parts,
@@ -164,7 +163,6 @@ class World(Setting):
             "host",
             total,
             self.clock.now + offset,
-            chain_patience=self.chain_patience,
         )
         session.kept.most = self.max_kept
         worker = SimulatedWorker(self, session, offset)

@@ -11,7 +11,6 @@ import statistics
 import time
 
 from grain.head.hub.hub import Hub
-from grain.head.hub.tasks.prefetch import PREFETCH_SECONDS
 from grain.head.messages import AckTasks, RegisterMission, Request, Resolved, Submit, Synced
 from grain.head.scheduler.scheduler import Scheduler
 from grain.resource import Cores
@@ -37,9 +36,9 @@ def scheduler() -> float:
     return (time.process_time() - began) / TASKS * 1e6
 
 
-def hub(prefetch_seconds: float) -> float:
+def hub() -> float:
     """Return the microseconds of CPU time per task with a hub."""
-    head = Hub(1, 0.0, prefetch_seconds=prefetch_seconds)
+    head = Hub(1, 0.0)
     head.on_message("w", RegisterWorker("w", "w", "host", {"Cores": 2}), None, 0.0)
     head.on_message("w", InventoryEnd(), None, 0.0)
     head.on_message("m", RegisterMission("m", "m"), None, 0.0)
@@ -67,8 +66,7 @@ def hub(prefetch_seconds: float) -> float:
 
 def main() -> None:
     """Report the medians of alternated rounds."""
-    rounds = [(scheduler(), hub(0.0), hub(PREFETCH_SECONDS)) for _ in range(ROUNDS)]
-    alone, without, with_prefetch = map(statistics.median, zip(*rounds, strict=True))
+    rounds = [(scheduler(), hub()) for _ in range(ROUNDS)]
+    alone, with_hub = map(statistics.median, zip(*rounds, strict=True))
     say("bookkeeping: scheduler alone", alone, "us")
-    say("bookkeeping: hub without prefetch", without, "us")
-    say("bookkeeping: hub", with_prefetch, "us")
+    say("bookkeeping: hub", with_hub, "us")

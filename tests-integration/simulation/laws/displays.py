@@ -118,14 +118,10 @@ class _Look:
         self.away = {n for n, one in self.tasks.items() if self._goes_on_in_log(one)}
         # Their runs have ended, as workers have reported, and the outcomes are to come.
         leases = {n: one.lease for n, one in self.tasks.items() if one.lease is not None}
-        self.over = {n for n, one in leases.items() if one.scheduler_id is None and not one.waits}
-        # They wait on their workers for the ends of others. The mission may not know, if it has
-        # connected again.
-        waiting = {n for n, one in leases.items() if one.waits}
-        retracted = {n for n, one in self.tasks.items() if one.retracted}
-        self.ahead, self.retracted = set[int](), set[int]()
-        if record.connection > 1:
-            self.ahead, self.retracted = waiting, retracted
+        self.over = {n for n, one in leases.items() if one.scheduler_id is None}
+        # The mission may not know of it, if it has connected again.
+        again = record.connection > 1
+        self.retracted = {n for n, one in self.tasks.items() if one.retracted and again}
         # The calls that lanes have, as far as this head knows.
         calls = (call.task for call in record.lane_calls.values())
         self.calls = {task for task in calls if hub.lanes.run_of(record, task) is not None}
@@ -165,7 +161,7 @@ class _Look:
     def ended_lanes(self) -> list[LeaseRecord]:
         """The lanes that have ended, as their workers have reported, with the outcomes to come."""
         lanes = (one.lease for one in self.record.tasks.values() if one.function is LANE)
-        return [one for one in lanes if one and one.scheduler_id is None and not one.waits]
+        return [one for one in lanes if one and one.scheduler_id is None]
 
     @property
     def calls_over(self) -> int:
@@ -183,7 +179,7 @@ class _Look:
         """The number of waiting tasks that are in no queue."""
         apart = sum(one.mission is self.record for one in self.hub.waiting.apart())
         leases = [one.lease for one in self.record.tasks.values() if one.lease is not None]
-        apart += sum(one.waits or self.hub.gangs.is_stand_in(one) for one in leases)
+        apart += sum(self.hub.gangs.is_stand_in(one) for one in leases)
         apart += sum(one.call is None for one in self.ended_lanes)
         return apart + sum(one.state is TaskState.DORMANT for one in self.record.tasks.values())
 
@@ -246,7 +242,6 @@ class Displays:
         running = {number for number, task in tasks.items() if task.started is not None}
         known = {*session.running} - look.away
         self._demand("the mission's running tasks", known, running - look.away, look)
-        running -= look.ahead
         if not look.record.lasts:
             self._compare_runs(look, tasks, running)
         self._compare_workers(look, logged)

@@ -239,7 +239,7 @@ class Laws:
         first = (head, message.attempt) not in self.revoked
         self.revoked.add((head, message.attempt))
         other = lease.task.lease if first and lease is not None and lease.task is not None else None
-        if lease is None or other is None or other is lease or lease.waits or other.waits:
+        if lease is None or other is None or other is lease:
             return
         if lease.member or self.world.gangs.never_begins(lease.attempt):
             return  # it goes with its root, or will never begin
@@ -514,7 +514,7 @@ class Laws:
             self.world.touched.clear()
         for worker in self.world.workers:
             if worker.alive:
-                there = set(worker.runs) | worker.queued
+                there = set(worker.runs)
                 known = set(worker.session.runs)
                 self.demand("a session knows what runs", there == known, worker.session.name)
 
@@ -553,10 +553,6 @@ class Laws:
             for lease in worker.leases.values():
                 if lease.current and lease.scheduler_id is not None and not lease.alone:
                     self.check_queue(head, lease)
-                if lease.chain is not None and lease.chain.number:
-                    law = "a head makes no longer what another one has begun as a chain"
-                    own = (hub.registry.epoch, lease.chain.number) in self.leased
-                    self.demand(law, own, lease)
                 if lease.member:
                     gang = lease.gang
                     assert gang is not None

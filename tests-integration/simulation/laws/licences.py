@@ -87,7 +87,7 @@ class KeptLicences:
         hub = self._head.hub
         for link, messages in mail:
             for message, _ in messages:
-                if isinstance(message, Lease) and not message.alone and not message.chain:
+                if isinstance(message, Lease) and not message.alone:
                     lease = hub.workers.links[link].leases[message.attempt]
                     if lease.scheduler_id is not None:
                         yield hub.scheduler.tasks[lease.scheduler_id]

@@ -83,7 +83,7 @@ class Overtaking:
         hub = self._head.hub
         for link, messages in mail:
             for message, _ in messages:
-                if isinstance(message, Lease) and not message.alone and not message.chain:
+                if isinstance(message, Lease) and not message.alone:
                     lease = hub.workers.links[link].leases[message.attempt]
                     if lease.scheduler_id is not None and not lease.member:
                         yield hub.scheduler.tasks[lease.scheduler_id]

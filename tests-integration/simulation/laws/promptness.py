@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.mission_ids import lasts
-from grain.worker.agent.chains import Wish
+from grain.worker.agent.session.records import Wish
 from grain.worker.messages import LANE
 from simulation.laws.lanes import LanePromptness
 from simulation.surroundings import Passing
@@ -79,9 +79,6 @@ class Promptness:
 
     def _of_runner(self, worker: SimulatedWorker) -> Iterator[Passing]:
         """List what is not to last on a worker, whether it is in contact with a head or not."""
-        for attempt in worker.queued:
-            law = "a run that waits long in a chain is handed back"
-            yield Passing(law, self.world.chain_patience + 3.0, (worker.session.name, attempt))
         for run in worker.runs.values():
             if not run.ending and worker.leave_by <= worker.now:
                 yield Passing("a worker that leaves ends what runs there", 2.0, (id(run),))

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
-
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
 from grain.head.hub.tasks.outcomes import Outcomes
-from grain.head.hub.tasks.prefetch import Prefetch
 from grain.head.hub.tasks.runs import Runs
 from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
@@ -231,46 +228,6 @@ def adopt_nothing(
     Runs.adopt(self, record, held, owner, now)
 
 
-def blame_all(
-    self: Workers,
-    record: WorkerRecord,
-    how: str | None,
-    now: float,
-    why: str = "",
-    over: float | None = None,
-    told: str = "",
-    *,
-    known: bool = False,
-) -> None:
-    for lease in list(record.leases.values()):
-        self._runs.on_run_lost(lease, how, now, over)
-    Workers._remove(self, record, how, now, why, over, told, known=known)
-
-
-def blame_the_chain(self: WorkerSession, *args: Any, **more: Any) -> None:
-    self._chains.waiting = list  # type: ignore[method-assign]
-    WorkerSession.on_runner_crashed(self, *args, **more)
-
-
-def begin_before_its_turn(self: WorkerSession, lease: Any, arguments: Payload, now: float) -> None:
-    WorkerSession._begin(self, structs.replace(lease, chain=0), arguments, now)
-
-
-def lengthen_adopted_chains(self: Prefetch, lease: LeaseRecord, held: InventoryRun) -> bool:
-    waits = Prefetch.adopt(self, lease, held)
-    if lease.chain is not None:
-        lease.chain.number = held.chain
-    return waits
-
-
-def free_under_a_chain(self: Prefetch, lease: LeaseRecord, now: float, **more: Any) -> None:
-    lease.chain = None
-
-
-def forget_chains(self: Prefetch, lease: LeaseRecord, held: InventoryRun) -> bool:
-    return False
-
-
 BUGS: dict[str, Cast] = {
     "resources are free when a connection is lost": faulty(
         Workers, on_link_lost=free_when_link_is_lost
@@ -313,18 +270,6 @@ BUGS: dict[str, Cast] = {
         Missions, _remove=keep_the_link_of_the_given_up
     ),
     "runs that workers report are not adopted": faulty(Runs, adopt=adopt_nothing),
-    "runs that waited in a chain are blamed for the loss of a worker": faulty(
-        Workers, _remove=blame_all
-    ),
-    "runs that waited in a chain are blamed for a crash": faulty(
-        WorkerSession, on_runner_crashed=blame_the_chain
-    ),
-    "a worker begins runs that are to wait in a chain": faulty(
-        WorkerSession, _begin=begin_before_its_turn
-    ),
-    "another head's chains are made longer": faulty(Prefetch, adopt=lengthen_adopted_chains),
-    "a run frees what its successor uses": faulty(Prefetch, leave=free_under_a_chain),
-    "chains are adopted as if all of them ran": faulty(Prefetch, adopt=forget_chains),
     **{name: slip.cast() for name, slip in (SLIPS | LANE_SLIPS | DISPLAY_SLIPS).items()},
 }
 """Each bug by what it is, as the classes of a world that has it."""

@@ -19,7 +19,6 @@ from grain.head.hub.hub import Hub
 from grain.head.hub.missions import Missions
 from grain.head.hub.tasks.gangs import Gangs
 from grain.head.hub.tasks.outcomes import Outcomes
-from grain.head.hub.tasks.prefetch import Prefetch
 from grain.head.hub.tasks.quarantine import Quarantine
 from grain.head.hub.tasks.runs import Runs
 from grain.head.hub.tasks.waiting import Waiting
@@ -155,12 +154,6 @@ SLIPS: dict[str, Slip] = {
     "a suspect runs by its first alternative, possible or not": Slip(
         Runs, "start_alone", "emptied.by,", "emptied.by.queue.alternatives[0],"
     ),
-    "tasks with alternatives are sent ahead": Slip(
-        Prefetch,
-        "growth",
-        "queue.only is None or queue.only.wtime is not None",
-        "False",
-    ),
     "a revocation that was lost is not repeated": Slip(
         Runs,
         "confirm",
@@ -262,9 +255,6 @@ SLIPS: dict[str, Slip] = {
     "a revoked run that dies counts as crashed": Slip(
         WorkerSession, "on_runner_crashed", "if run.wish is not Wish.COMPLETE:", "if False:"
     ),
-    "runs that wait begin while their worker drains": Slip(
-        WorkerSession, "drain", "self._recall(self._chains.waiting())", "pass"
-    ),
     "a worker leaves before its outcomes have arrived": Slip(
         WorkerSession,
         "on_tick",
@@ -273,12 +263,6 @@ SLIPS: dict[str, Slip] = {
     ),
     "a worker that drains keeps its runs for ever": Slip(
         WorkerSession, "on_tick", "self.to_runner.append((Cancel(attempt), None))", "pass"
-    ),
-    "a worker revokes only the runs of its head": Slip(
-        WorkerSession,
-        "_revoke",
-        "run is not None and run.wish",
-        "run is not None and run.lease.chain == 0 and run.wish",
     ),
     "a worker does not say that it drains": Slip(
         WorkerSession, "drain", "self._send(DrainingMessage(self._why))", "pass"
@@ -345,15 +329,6 @@ SLIPS: dict[str, Slip] = {
         "_give_up",
         "if mission.cancelled_by or mission.cancelled or mission.retracted:",
         "if False:",
-    ),
-    "a chain keeps runs that were returned": Slip(
-        Prefetch, "leave", "chain.waiting.remove(lease)", "pass"
-    ),
-    "brief tasks are sent ahead to workers that drain": Slip(
-        Prefetch,
-        "growth",
-        "head.scheduler_id is None or not _takes_more(head.worker)",
-        "head.scheduler_id is None",
     ),
     "a worker stays reserved for a task that is over": Slip(
         Quarantine, "_give_up_reservations", "self._scheduler.on_worker_back(worker.number)", "pass"
@@ -448,12 +423,6 @@ SLIPS: dict[str, Slip] = {
     "an outcome is not delivered again": Slip(
         Missions, "_claim", "self._outcomes.deliver(task)", "pass"
     ),
-    "the resources of a run that waits are taken": Slip(
-        Runs,
-        "adopt",
-        "if not held.ended and not self._prefetch.adopt(lease, held):",
-        "if not held.ended:",
-    ),
     "a mission is not told that what awaited a report waits": Slip(
         Waiting,
         "on_worker_over",
@@ -477,9 +446,6 @@ SLIPS: dict[str, Slip] = {
     ),
     "what waits stays in the queue when a connection is replaced": Slip(
         Missions, "_register", "self._detach(mission)", "pass"
-    ),
-    "runs wait in a chain for ever": Slip(
-        WorkerSession, "__init__", "Chains(chain_patience)", "Chains(1e9)"
     ),
     "an outcome that its mission has is not acknowledged": Slip(
         Outcomes,
@@ -508,14 +474,8 @@ SLIPS: dict[str, Slip] = {
         "to_data(start.allocation)",
         "to_data(self._scheduler.workers[start.worker].supply.total)",
     ),
-    "the runs of a lost worker end in the order of their leases": Slip(
-        Workers, "_remove", "list(reversed(worker.leases.values()))", "list(worker.leases.values())"
-    ),
     "the scheduler keeps a worker that was lost": Slip(
         Workers, "_remove", "self._scheduler.on_worker_left(worker.number)", "pass"
-    ),
-    "a successor does not get the place of its predecessor": Slip(
-        Runs, "_free", "self.holding[scheduler_id] = successor", "pass"
     ),
     "new tasks of a cancelled mission start": Slip(
         Missions,

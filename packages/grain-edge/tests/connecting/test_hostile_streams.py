@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair
 
-from grain.edge.connecting.accept import Acceptor
+from grain.edge.connecting.accept import Acceptor, run_handler
 from grain.edge.connecting.greeting import introduce, join
 from grain.edge.connecting.handshake_limiter import HANDSHAKE
 from grain.edge.framing.frames import HEADER, LARGE, greeting_frame
@@ -73,7 +73,11 @@ async def echo(peer: Peer) -> None:
 
 
 def new_acceptor() -> Acceptor:
-    return Acceptor(Welcome(PROTOCOL, "1", "host", 1), CODEC, BEAT, echo, None)
+    return Acceptor(
+        Welcome(PROTOCOL, "1", "host", 1),
+        CODEC,
+        partial(run_handler, codec=CODEC, heartbeat=BEAT, handler=echo),
+    )
 
 
 async def serve_honest(acceptor: Acceptor) -> None:

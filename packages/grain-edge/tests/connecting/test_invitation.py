@@ -3,20 +3,33 @@ from __future__ import annotations
 import math
 import os
 from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 import trio
 import trio.testing
 
+from grain.edge import make_key, serve, serve_bridge
+from grain.edge.address import parse_address
 from grain.edge.connecting.handshake_limiter import HANDSHAKE
+from grain.edge.connecting.mailbox import new_door
 from grain.edge.errors import DialError, RemoteProtocolError
 from grain.edge.framing.frames import greeting_frame
 from grain.edge.invitation import _Invitation, _routes, accept, invite
+from grain.edge.meeting.block import MeetingRecord
+from grain.edge.meeting.disk import Disk
+from grain.edge.meeting.meeting import Meeting
 from grain.edge.messages import PROTOCOL, Hello, encode_greeting
 from grain.edge.transports import unix
 from grain.edge.version import package_version
+from grain.files.processes import this_process
 from grain_testkit.faulty_links import CODEC, Note
+from grain_testkit.head_and_diallers import echo
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 async def test_a_guest_reaches_the_host_and_learns_its_own_address(
@@ -172,5 +185,125 @@ async def test_the_process_of_another_user_is_turned_away_at_the_socket_of_the_k
                 async with accept(door.invitation, CODEC):
                     pass
         await stream.aclose()
+        async with accept(door.invitation, CODEC), door.guest():
+            pass
+
+
+# ---- a place beside a meeting, for guests who cannot connect
+
+
+@pytest.fixture(params=["files", "relay"])
+async def beside(request: pytest.FixtureRequest, tmp_path: Path, nursery: trio.Nursery) -> str:
+    """The address of a meeting."""
+    if request.param == "files":
+        return f"edge://{tmp_path}/meeting"
+    [(host, port)] = await nursery.start(partial(serve_bridge, "127.0.0.1", 0))
+    return f"bridge://{make_key()}@{host}:{port}"
+
+
+async def test_guests_who_cannot_connect_come_by_what_is_beside_a_meeting(beside: str) -> None:
+    with trio.fail_after(60):
+        async with (
+            invite(CODEC, network=False, beside=beside) as door,
+            accept(door.invitation, CODEC) as (one, _, _),
+            door.guest() as first,
+            accept(door.invitation, CODEC) as (other, _, _),
+            door.guest() as second,
+        ):
+            for channel, theirs in ((one, first), (other, second)):
+                sent = [(Note("small"), b"a payload"), (Note("large"), os.urandom(2_000_000))]
+                await channel.send(sent)
+                got: list[object] = []
+                while len(got) < len(sent):
+                    got += await theirs.receive()
+                assert sent == got
+                await theirs.send([(Note("back"), None)])
+                assert [(Note("back"), None)] == await channel.receive()
+
+
+async def test_a_guest_is_heard_for_longer_than_it_takes_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rings again after a second: that must not look like another guest's first ring."""
+    monkeypatch.setattr("grain.edge.connecting.mailbox._RING", 0.0)
+    with trio.fail_after(60):
+        async with (
+            invite(CODEC, network=False, beside=f"edge://{tmp_path}/meeting") as door,
+            accept(door.invitation, CODEC) as (channel, _, _),
+            door.guest() as theirs,
+        ):
+            for number in range(100):
+                await channel.send([(Note("ring", number), None)])
+                assert [(Note("ring", number), None)] == await theirs.receive()
+            assert 0 == door._receive.statistics().tasks_waiting_send  # no other guest has come
+
+
+async def test_an_address_that_works_is_taken_first(beside: str) -> None:
+    async with (
+        invite(CODEC, within=True, network=False, beside=beside) as door,
+        accept(door.invitation, CODEC) as visit,
+    ):
+        assert isinstance(visit.channel._stream, trio.SocketStream)
+
+
+async def test_a_stranger_at_the_place_is_turned_away(nursery: trio.Nursery) -> None:
+    """Tried: Join a mission's meeting at a bridge by its key, with the certificates of another.
+    Result: refused by TLS; the mission goes on.
+    """
+    [(host, port)] = await nursery.start(partial(serve_bridge, "127.0.0.1", 0))
+    address = f"bridge://{make_key()}@{host}:{port}"
+    async with invite(CODEC, beside=address) as door, invite(CODEC, beside=address) as other:
+        mine, theirs = (
+            msgspec.msgpack.decode(one.invitation, type=_Invitation) for one in (door, other)
+        )
+        forged = msgspec.structs.replace(theirs, addresses=(), place=mine.place)
+
+        with pytest.raises(DialError, match="relay"):
+            async with accept(msgspec.msgpack.encode(forged), CODEC):
+                pass
+
+        async with accept(door.invitation, CODEC), door.guest():
+            pass
+
+
+async def test_what_is_beside_a_meeting_file_is_private_and_leaves_nothing(tmp_path: Path) -> None:
+    async with (
+        invite(CODEC, network=False, beside=f"edge://{tmp_path}/meeting") as door,
+        accept(door.invitation, CODEC),
+        door.guest(),
+    ):
+        paths = list((tmp_path / "meeting.d").rglob("*"))
+        assert 10 < len(paths)
+        assert [] == [path for path in paths if path.stat().st_mode & 0o077]
+    assert [tmp_path / "meeting.d"] == list(tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("by", ["an invitation", "a head"])
+async def test_what_a_process_that_is_gone_has_left_is_removed(
+    tmp_path: Path, nursery: trio.Nursery, by: str
+) -> None:
+    meeting = Meeting(new_door(f"{tmp_path}/meeting.d"), Disk())
+    await meeting.prepare()
+    me = this_process()
+    gone = MeetingRecord("", 0, True, me.host, me.boot, me.space, me.pid, me.start + 1)
+    await meeting.publish(gone)
+    address = f"edge://{tmp_path}/meeting"
+    async with invite(CODEC, network=False, beside=address) as living:
+        if by == "a head":
+            await meeting.prepare()
+            await meeting.publish(gone)
+            await nursery.start(partial(serve, echo, address, codec=CODEC))
+        kept = parse_address(msgspec.msgpack.decode(living.invitation, type=_Invitation).place).edge
+        assert {f"{kept}", f"{kept}.d"} == {str(p) for p in (tmp_path / "meeting.d").glob("door.*")}
+
+
+@pytest.mark.parametrize("beside", ["bridge://{key}@127.0.0.1:1", "edge://{file}/meeting"])
+async def test_a_door_opens_without_a_place_where_there_is_none_to_be_had(
+    beside: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    address = beside.format(key=make_key(), file=tmp_path / "file")
+    async with invite(CODEC, within=True, network=False, beside=address) as door:
+        assert not msgspec.msgpack.decode(door.invitation, type=_Invitation).place
         async with accept(door.invitation, CODEC), door.guest():
             pass

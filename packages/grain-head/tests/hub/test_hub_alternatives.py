@@ -51,15 +51,6 @@ def test_a_mission_learns_which_alternative_each_task_has_taken(harness: HubHarn
     assert [{"GPUs": 1}, {"Cores": 2}] == [lease.res for lease in leases]
 
 
-def test_tasks_with_alternatives_are_not_sent_ahead(harness: HubHarness) -> None:
-    worker = worker_with_gpu(harness, "w")
-    submitted(harness, *range(1, 50))
-    for _ in range(10):
-        for lease in harness.sent(worker, Lease):
-            assert not lease.chain
-            harness.send(worker, harness.ended(lease), payload=b"")
-
-
 def test_the_hub_opens_alternatives_as_time_passes(harness: HubHarness) -> None:
     worker = worker_with_gpu(harness, "w")
     submitted(harness, 1, 2, request=PREFERS)

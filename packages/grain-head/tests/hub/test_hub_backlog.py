@@ -104,7 +104,7 @@ def test_a_task_that_is_parked_can_be_retracted_and_its_mission_can_leave(
 def test_a_worker_with_too_many_outcomes_gets_no_runs_until_it_takes_some_again(
     harness: HubHarness,
 ) -> None:
-    """Those in chains come back by themselves; another worker gets the tasks."""
+    """Another worker gets the tasks."""
     first, mission = harness.worker("w", cores=1), harness.mission()
     harness.send(mission, Synced())
     harness.send(first, Backlog(7, 3_000_000))

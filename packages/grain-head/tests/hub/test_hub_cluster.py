@@ -209,16 +209,6 @@ def test_a_licence_is_kept_for_a_suspect_whose_worker_is_not_empty_yet() -> None
     of.send(worker, of.ended(long), payload=b"")
 
 
-def test_brief_tasks_with_licences_are_not_sent_ahead() -> None:
-    of = harness(1, prefetch_seconds=100.0)
-    link, worker = mission(of), of.worker("w", 1)
-    submit(of, link, *range(1, 31))
-    for task in range(1, 31):
-        [lease] = of.sent(worker, Lease)
-        assert (task, 0) == (lease.task, lease.chain)
-        of.send(worker, of.ended(lease), payload=b"")
-
-
 def test_what_runs_alone_counts_for_a_new_head() -> None:
     of = harness(1)
     run = InventoryRun("m", 1, (9, 1), {"Cores": [0], "Licences": 1}, 100.0, alone=True)

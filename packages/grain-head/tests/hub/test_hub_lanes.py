@@ -371,16 +371,6 @@ def test_lanes_that_are_retracted_cost_their_mission_no_turn(harness: HubHarness
     assert mission in order[:2]
 
 
-def test_nothing_is_sent_ahead_while_lanes_wait(harness: HubHarness) -> None:
-    mission, _ = two_missions(harness)
-    harness.submit(mission, *range(1, 40))
-    [lease] = harness.sent("w", Lease)
-    harness.hub.scheduler.sole_queue().span = 0.0001  # type: ignore[union-attr]
-    wait_for(harness, mission, 40)
-    harness.send("w", harness.ended(lease), payload=b"")
-    assert [0] == [one.chain for one in harness.sent("w", Lease)]
-
-
 def test_the_next_head_knows_of_a_slice_from_the_mission(harness: HubHarness) -> None:
     mission, _ = two_missions(harness)
     wait_for(harness, mission, 1)

@@ -150,21 +150,6 @@ def test_tasks_that_have_run_before_go_in_the_present_round_and_cost_no_turn(
     assert {"busy": 10, "idle": 10} == Counter(order[11:])
 
 
-def test_what_is_sent_ahead_is_a_turn_of_its_mission() -> None:
-    """One that comes later gets no start in advance for that."""
-    harness = HubHarness(prefetch_seconds=100.0)
-    worker = harness.worker("w", 1)
-    harness.send(harness.mission("early"), Synced())
-    harness.send("early", *[Submit(task, 0, F) for task in range(1, 91)], payload=b"")
-    leases = harness.sent(worker, Lease)
-    assert 1 + 64 == len(leases)
-    harness.send(harness.mission("late"), Synced())
-    harness.submit("late", *range(1, 31))
-    harness.send(worker, *map(harness.ended, leases), payload=b"")
-
-    assert {"early": 10, "late": 10} == Counter(starts(harness, worker, 20))
-
-
 def test_a_trouble_of_the_head_is_reported_to_all_missions_until_it_is_over(
     harness: HubHarness,
 ) -> None:

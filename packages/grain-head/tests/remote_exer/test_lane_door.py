@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from grain.edge.invitation import accept
+from grain.edge.invitation import _Invitation, accept
 from grain.head.messages import Resolved, Started
 from grain.remote_exer.lanes import ALONE, LINGER, MissionLanes
 from grain.remote_exer.lanes.door import _GREETING, LaneDoor
@@ -19,18 +19,19 @@ from grain_testkit.submitted_tasks import remote_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 
 class Mission:
     """A mission whose calls of request 0 would be served by lanes."""
 
-    def __init__(self) -> None:
+    def __init__(self, beside: str = "") -> None:
         self.session = MissionSession("id", "m")
         self.session.on_connected()
         self.lanes = MissionLanes(self.session)
         self.lanes.add_request()
         self.session.request({"Cores": 1})
-        self.door = LaneDoor(self.lanes, lambda: None, self.on_change)
+        self.door = LaneDoor(self.lanes, lambda: None, self.on_change, beside)
         self.lanes.traffic[0].on_ended(0.001)
         self.changes = 0
 
@@ -57,8 +58,8 @@ class Mission:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Mission]:
-    mission = Mission()
+async def serving(beside: str = "") -> AsyncIterator[Mission]:
+    mission = Mission(beside)
     with trio.fail_after(60):
         async with mission.door.open():
             yield mission
@@ -81,6 +82,28 @@ async def test_a_mission_listens_on_its_network_once_a_runner_could_not_come_wit
         mission.over(lane, unreachable=True)
         lane, invitation = await mission.asked()
         assert {"127.0.0.1"} <= {host for host, _ in addresses(invitation)}
+
+
+async def test_a_runner_that_cannot_connect_comes_by_the_directory_of_the_meeting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GRAIN_INTERFACES", "lo")
+    async with serving(f"edge://{tmp_path}/meeting") as mission:
+        for _ in range(2):
+            lane, _ = await mission.asked()
+            mission.over(lane, unreachable=True)
+            assert [] == list(tmp_path.iterdir())  # no file as long as another way may be one
+        lane, invitation = await mission.asked()
+        # As on another host that reaches no address.
+        content = msgspec.msgpack.decode(invitation, type=_Invitation)
+        apart = msgspec.structs.replace(content, addresses=(), boot="another")
+        async with accept(msgspec.msgpack.encode(apart), LANE_CODEC) as visit:
+            mission.session.on_message(Started("w", (lane,)), None)
+            await visit.channel.send([(LaneOpen(lane), None)])
+            while mission.lanes.traffic[0].lanes[lane].connection is None:
+                await trio.sleep(0.01)
+
+    assert [] == list((tmp_path / "meeting.d").iterdir())
 
 
 async def test_lanes_are_looked_after_by_one_task_also_if_there_are_two_doors(

@@ -37,6 +37,7 @@ from grain.remote_exer.lanes import (
     CallTraffic,
     Lane,
     MissionLanes,
+    Way,
 )
 from grain.remote_exer.session import taken
 from grain.worker.messages import (
@@ -317,22 +318,25 @@ def test_a_refused_lane_is_forgotten_and_another_one_asked_for_later(mission: Mi
     assert mission.lanes.wants_lane(0, 5.15)
 
 
-def test_a_runner_that_cannot_connect_has_the_mission_listen_for_others_and_then_give_up(
-    mission: Mission,
+@pytest.mark.parametrize("last", [Way.NETWORK, Way.BESIDE])
+def test_a_runner_that_cannot_connect_has_the_mission_offer_each_other_way_and_then_give_up(
+    mission: Mission, last: Way
 ) -> None:
     for _ in range(60):
         mission.traffic.on_ended(0.001)
-    assert not mission.lanes.far
-    for now, pause in ((0.0, 0.0), (10.0, 600.0)):
+    mission.lanes.last_way = last
+    for way in range(last + 1):
+        assert way == mission.lanes.way
+        now, pause = 10.0 * way, 600.0 * (way == last)
         number = mission.ask(now)
         mission.start(number, now)
         payload = msgspec.msgpack.encode(LaneOutcome(unreachable=True))
         mission.session.on_message(Resolved(number, "value"), payload)
         mission.lanes.on_news(now)
-        assert mission.lanes.far
         submit_alone(mission.traffic, ALONE)
         assert mission.traffic.wants_lane(now + 0.9 * pause) == (not pause)
         assert mission.traffic.wants_lane(now + pause)
+    assert last is mission.lanes.way
 
 
 # ---- lanes and their calls
@@ -591,6 +595,48 @@ def test_a_window_has_a_megabyte_of_arguments_or_one_call(mission: Mission) -> N
     assert tasks[1:3] == begun(sent)
 
 
+def test_a_lane_by_the_last_way_has_the_calls_of_a_slice_whatever_time_they_take_on_their_way(
+    mission: Mission,
+) -> None:
+    """Else a window of one call would take the time of the way, and each later one be as narrow."""
+    mission.lanes.way = Way.BESIDE
+    tasks = flood(mission, 100)
+    [(lane, sent)] = open_all(mission)
+    assert tasks[:20] == begun(sent)
+    answer(mission, lane, 20, now=0.5)
+    assert tasks[20:40] == begun(sent)
+
+
+def test_calls_of_which_nothing_is_known_go_to_lanes_once_some_have_proved_to_be_brief(
+    mission: Mission,
+) -> None:
+    mission.lanes.invitation = lambda: b"invitation"
+    calls = [remote_task(0, F, b"args") for _ in range(100)]
+    tasks = [mission.lanes.hold(mission.traffic, one, 0.0) for one in calls]
+    mission.lanes.tend(mission.traffic, 0.0)
+    assert tasks[:64] == [one.task for one in mission.mail(Submit)]
+    for _ in range(3):
+        mission.traffic.on_ended(0.001)
+    mission.lanes.tend(mission.traffic, 0.0)
+    assert [] == mission.mail(Submit)
+    mission.traffic.on_ended(0.001)
+    mission.lanes.tend(mission.traffic, 0.0)
+    assert {(LANE, True)} == {(one.function, one.waits) for one in mission.mail(Submit)}
+
+
+def test_calls_of_which_nothing_is_known_are_not_held_for_long(mission: Mission) -> None:
+    for _ in range(66):
+        mission.lanes.hold(mission.traffic, remote_task(0, F, b"args"), 0.0)
+    mission.lanes.look(0.0)
+    assert 64 == len(mission.mail(Submit))
+    mission.lanes.look(0.5)
+    assert 2 == len(mission.mail(Submit))
+    assert not mission.traffic.may_hold(0.5)
+    for _ in range(4):
+        mission.traffic.on_ended(0.001)
+    assert mission.traffic.may_hold(0.5)
+
+
 def test_a_window_grows_again_after_a_slow_call(mission: Mission) -> None:
     flood(mission, 400)
     [(lane, _), *_] = open_all(mission)
@@ -708,7 +754,7 @@ def test_a_lane_that_was_retracted_gets_no_call_if_it_starts_all_the_same(
 def test_held_calls_go_to_the_scheduler_if_there_are_no_lanes_for_them(
     mission: Mission, why: str
 ) -> None:
-    mission.lanes.far = True
+    mission.lanes.way = Way.NETWORK
     tasks = flood(mission, 3)
     [asked] = mission.mail(Submit)
     if why == "they are long":

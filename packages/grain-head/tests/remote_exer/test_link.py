@@ -58,7 +58,7 @@ from grain.head.run_log import RunLog
 from grain.head.service import CODEC
 from grain.remote_exer import MissionSession, RemoteExecutor
 from grain.remote_exer.session import taken
-from grain.resource import Cores
+from grain.resource import Cores, WTime
 from grain.worker import Call
 from grain.worker.messages import LANE, TIME_OVER, Disconnect, Outlived
 from grain.worker.payload import Payloads
@@ -72,6 +72,8 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import WireBatch, WireChannel
     from grain.head.events import Event
+
+LIMITED = Cores(1) & WTime(T="01:00:00")  # for which there are no lanes
 
 
 async def nothing() -> None:
@@ -235,11 +237,33 @@ async def test_jobs_leave_while_others_are_submitted() -> None:
     """A loop that never waits leaves others in its process no turn; its scheduler has one."""
     async with listened_to() as (executor, head, end):
         for _ in range(1000):
-            executor.submit(Cores(1), nothing)
+            executor.submit(LIMITED, nothing)
 
         sent = sent_so_far(head, end)
         assert 700 < len(sent) <= 1000
         assert [*range(2, 1002)] == await take(head, 1001, sent)
+
+
+async def test_a_scheduler_has_64_calls_until_the_mission_knows_if_they_are_brief() -> None:
+    """If they are, each of the others need not wait for a lease. If not, the scheduler has all."""
+
+    async def next_ones(head: FramedChannel, count: int) -> list[int]:
+        sent: list[int] = []
+        while len(sent) < count:
+            sent += [m.task for m, _ in await head.receive() if isinstance(m, Submit)]
+        return sent
+
+    async with listened_to() as (executor, head, _):
+        for _ in range(200):
+            executor.submit(Cores(1), nothing)
+        assert [*range(2, 65)] == await next_ones(head, 63)  # and the first of all
+        head.post([(WorkerFacts("id-w", "w", "host", {}), None)])
+        head.post([(Started("id-w", (2, 3, 4)), None)])
+        assert [65, 66, 67] == await next_ones(head, 3)
+        executor._traffic[0].on_ended(10.0)
+        executor._lanes.look(0.0)
+        executor._link.wake()
+        assert [*range(68, 202)] == await take(head, 201)
 
 
 async def test_jobs_with_longer_arguments_leave_while_others_are_submitted() -> None:
@@ -248,7 +272,7 @@ async def test_jobs_with_longer_arguments_leave_while_others_are_submitted() -> 
         sent: list[int] = []
         for _ in range(4):
             for _ in range(512):
-                executor.submit(Cores(1), keep, bytes(300))
+                executor.submit(LIMITED, keep, bytes(300))
             sent += sent_so_far(head, end)
         received = await take(head, 2049, sent)
 

@@ -1,4 +1,4 @@
-"""Tasks that wait on their worker: which of a mission's tasks run is known without a message."""
+"""Tasks that wait in lanes: which of a mission's tasks run is known without a message."""
 
 from __future__ import annotations
 
@@ -28,58 +28,25 @@ def resolved(task: int) -> Resolved:
     return Resolved(task, "value", (), 0.001)
 
 
-def test_of_a_chain_one_task_runs_and_the_next_one_when_it_ends() -> None:
-    session = session_of(4)
+def aboard(session: MissionSession, count: int) -> list[int]:
+    """Send calls into the lane that is task 1; return their numbers."""
+    tasks: list[int] = []
+    for _ in range(count):
+        record = RemoteTask(b"f", ZERO, CallKind("f", 1.0), arguments=b"", asked=0)
+        tasks.append(session.hold(record))
+        session.board(tasks[-1], 1, tasks[-2] if tasks[:-1] else 0, session.now)
+    return tasks
+
+
+def test_of_the_calls_of_a_lane_one_runs_and_the_next_one_when_it_ends() -> None:
+    session = session_of(1)
     session.on_message(Started("w", (1,)), None)
-    session.on_message(Started("w", (2, 3, 4), behind=(1, 2, 3)), None)
-    assert ({1: 10.0}, {2, 3, 4}) == (session.running, {*session.ahead.behind})
+    first, second, third = aboard(session, 3)
+    assert ({first, 1}, {second, third}) == ({*session.running}, {*session.ahead.behind})
 
     session.now = 11.0
-    session.on_message(resolved(1), b"")
-    assert ({2: 11.0}, {3, 4}) == (session.running, {*session.ahead.behind})
-
-
-def test_a_task_that_was_handed_back_waits_and_has_no_run_in_the_log() -> None:
-    session = session_of(3)
-    session.on_message(Started("w", (1,)), None)
-    session.on_message(Started("w", (2, 3), behind=(1, 2)), None)
-    session.now = 11.0
-    # Its end is told before, though that one was handed back before its end.
-    session.on_message(resolved(1), b"")
-    session.on_message(Started("", (2,)), None)
-    session.on_message(Started("", (3,)), None)
-
-    assert not session.running
-    assert not session.ahead.behind
-    assert 2 == session.waiting_of(0)
-    assert session.reports is not None
-    started = [one for one in session.reports if isinstance(one, Started) and one.worker]
-    assert [(1,), (2, 3)] == [one.tasks for one in started]
-
-
-def test_the_start_of_a_run_that_followed_another_is_reported_before_its_crash() -> None:
-    session = session_of(2)
-    session.on_message(Started("w", (1,)), None)
-    session.on_message(Started("w", (2,), behind=(1,)), None)
-    session.on_message(resolved(1), b"")
-    session.now = 12.0
-    session.reports = []
-    crashed = Crashed(2, Crash((1, 2), "w", "died", 0.0))
-    session.on_message(crashed, None)
-
-    assert [Started("w", (2,)), crashed] == session.reports
-
-
-def test_a_chain_that_the_next_scheduler_reports_again_stays_as_it_is() -> None:
-    session = session_of(4)
-    session.on_message(Started("w", (1,)), None)
-    session.on_message(Started("w", (2, 3, 4), behind=(1, 2, 3)), None)
-    session.now = 11.0
-    for task in (2, 3, 4):
-        session.on_message(Started("w", (task,), behind=(task - 1,)), None)
-
-    assert {1: 10.0} == session.running
-    assert {2: 1, 3: 2, 4: 3} == session.ahead.behind
+    session.on_lane_ended(first, "value", b"", 0.001)
+    assert (11.0, {third}) == (session.running[second], {*session.ahead.behind})
 
 
 def test_the_worker_of_what_is_left_of_a_gang_is_not_reported_as_that_of_a_run() -> None:
@@ -94,11 +61,6 @@ def test_the_worker_of_what_is_left_of_a_gang_is_not_reported_as_that_of_a_run()
     session.on_message(Started("", (1,)), None)
     assert [crashed, Started("", (1,))] == session.reports
 
-    session.on_message(Started("a", (1,)), None)
-    session.now = 13.0
-    session.on_message(Started("", (1,)), None)
-    assert Started("a", (1,)) == session.reports[-2]
-
 
 def test_a_call_that_its_lane_gives_back_is_reported_to_wait() -> None:
     session = session_of(1)
@@ -112,32 +74,30 @@ def test_a_call_that_its_lane_gives_back_is_reported_to_wait() -> None:
     assert [Started("w", (task,)), Started("", (task,))] == session.reports[-2:]
 
 
-def test_a_place_that_makes_no_sense_is_taken_for_a_run() -> None:
-    session = session_of(3)
-    session.on_message(Started("w", (1, 2, 3), behind=(1, 9, 2)), None)
-
-    assert {1, 2} == session.running.keys()
-    assert [3] == list(session.ahead.behind)
+def test_a_place_that_makes_no_sense_is_refused() -> None:
+    ahead = SentAhead()
+    assert ahead.add(2, 1)
+    assert [False] * 3 == [ahead.add(*place) for place in ((3, 3), (3, 1), (2, 4))]
 
 
-# Chains of one worker: a task is sent behind the last one, the first one ends, or one goes away.
+# Some lanes: a task is sent behind the last one, the first one ends, or one goes away.
 STEPS = st.lists(st.tuples(st.sampled_from("sseg"), st.integers(0, 3)), max_size=60)
 
 
 @given(STEPS)
-def test_chains_are_the_lists_that_a_worker_has(steps: list[tuple[str, int]]) -> None:
-    ahead, chains, number = SentAhead(), [[task] for task in range(1, 5)], 4
+def test_the_order_is_that_of_the_lists_that_lanes_have(steps: list[tuple[str, int]]) -> None:
+    ahead, lanes, number = SentAhead(), [[task] for task in range(1, 5)], 4
     for what, which in steps:
-        chain = chains[which]
+        lane = lanes[which]
         if what == "s":
             number += 1
-            if chain:
-                assert ahead.add(number, chain[-1])
-            chain.append(number)
-        elif what == "e" and chain:
-            first = chain.pop(0)
-            assert (chain[0] if chain else 0) == ahead.on_over(first)
-        elif len(chain) > 1:
-            assert 0 == ahead.on_over(chain.pop(-1 - which % (len(chain) - 1)))
-        waiting = {after: before for one in chains for before, after in zip(one, one[1:])}  # noqa: B905, RUF007
+            if lane:
+                assert ahead.add(number, lane[-1])
+            lane.append(number)
+        elif what == "e" and lane:
+            first = lane.pop(0)
+            assert (lane[0] if lane else 0) == ahead.on_over(first)
+        elif len(lane) > 1:
+            assert 0 == ahead.on_over(lane.pop(-1 - which % (len(lane) - 1)))
+        waiting = {after: before for one in lanes for before, after in zip(one, one[1:])}  # noqa: B905, RUF007
         assert waiting == ahead.behind

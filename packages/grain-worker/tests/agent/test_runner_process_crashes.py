@@ -153,42 +153,6 @@ async def test_a_blocked_loop_is_reported_and_is_no_death(
     assert [] == s.witness.deaths
 
 
-async def test_nothing_follows_a_run_while_something_is_left_of_its_process(
-    tmp_path: Path,
-) -> None:
-    """Its chain has ended with it: its successors are returned, and other runs begin."""
-
-    async def program(path: str) -> None:
-        from grain.worker.external import run_external
-
-        # It is there until the test ends it.
-        await run_external(
-            ["sh", "-c", f"trap '' TERM; echo $$ > '{path}'; exec sleep 1000"], grace=600
-        )
-
-    async def kill() -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    async def three() -> int:
-        return 3
-
-    async with station() as s:
-        first = s.start(program, str(tmp_path / "pid"))
-        pid = await read_pid(tmp_path / "pid")
-        s.start(kill)
-        await until_over(s.runner)
-        early = s.start(three, chain=first)
-        assert 3 == await s.result(three)
-        late = s.start(three, chain=first)
-        await s.witness.until(lambda: {early, late} <= s.witness.outcomes.keys())
-        assert [] == s.witness.deaths
-        os.kill(pid, signal.SIGKILL)
-        await s.witness.until(lambda: s.witness.deaths)
-        assert 3 == await s.result(three, chain=first)
-
-    assert {"returned"} == {s.witness.outcomes[number][0].status for number in (early, late)}
-
-
 async def test_the_code_that_blocks_is_reported_while_it_blocks() -> None:
     """With the run, the line, and what to write instead."""
 

@@ -107,19 +107,18 @@ def test_an_outcome_is_sent_on_every_connection_until_it_is_acknowledged(
 
 
 def test_a_worker_takes_no_more_runs_until_half_of_too_many_outcomes_is_acknowledged() -> None:
-    """By their number and by their bytes; what it has goes on, but for what waits in a chain."""
+    """By their number and by their bytes; what it has goes on."""
     session = joined_session()
     session.kept.most, session.kept.most_bytes = 3, 1000
     for number in range(1, 7):
         session.on_message(lease(number), b"", 0.0)
-    session.on_message(lease(7, chain=6), b"", 0.0)
     for number in (1, 2, 3):
         session.on_ended(Ended((1, number)), b"12", 0.0)
     assert [] == sent(session, Backlog)
     session.on_ended(Ended((1, 4)), b"34", 0.0)
     session.on_ended(Ended((1, 5)), b"56", 0.0)
     assert [Backlog(4, 8)] == sent(session, Backlog)
-    assert [Cancel((1, 7), waiting=True)] == ordered(session, Cancel)
+    assert [] == ordered(session, Cancel)
 
     session.on_disconnected()
     session.on_connected(1.0)
@@ -205,19 +204,16 @@ def test_a_run_that_is_handed_back_at_the_end_of_the_time_has_outlived_the_worke
     session.on_connected(5.0)
     session.on_message(DefineFunction(b"f"), b"code", 5.0)
     session.on_message(lease(1), b"", 105.0)
-    session.on_message(lease(2, chain=1), b"", 105.0)
     session.drain(500.0, deadline + 5.0)
-    session.on_message(lease(3), b"", 500.0)
+    session.on_message(lease(2), b"", 500.0)
     session.on_tick(deadline + 5.0)
-    for number in (2, 1):
-        session.on_ended(Ended((1, number), "cancelled"), None, deadline + 6.0)
+    session.on_ended(Ended((1, 1), "cancelled"), None, deadline + 6.0)
 
     ended = {one.task: one for one in sent(session, RunEnded)}
     assert {"returned"} == {one.status for one in ended.values()}
     assert expected == ended[1].outlived
     assert (TIME_OVER if expected else "") == ended[1].detail
-    # One that waited in a chain, and one that came too late, never began.
-    assert [None, None] == [ended[2].outlived, ended[3].outlived]
+    assert ended[2].outlived is None  # it came too late, and never began
 
 
 def test_a_run_that_stopped_softly_is_handed_back_and_has_not_outlived_the_worker() -> None:

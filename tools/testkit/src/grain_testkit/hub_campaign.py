@@ -7,7 +7,6 @@ outside of tests. Workers only let time pass. Their clocks are right, and messag
 from __future__ import annotations
 
 import random
-from collections import deque
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,7 +30,6 @@ from grain.head.messages import (
     WorkerFacts,
 )
 from grain.head.run_log import RunLog
-from grain.remote_exer.ahead import SentAhead
 from grain.resource import Cores, GPUs, Memory, WTime, to_data
 from grain.worker.messages import (
     DefineFunction,
@@ -39,7 +37,6 @@ from grain.worker.messages import (
     Lease,
     RegisterWorker,
     RunEnded,
-    chain_of,
 )
 from grain_testkit.campaign import BEGAN, FUNCTIONS, Failure, plan_failures
 from grain_testkit.kept_lines import KeptLines
@@ -118,12 +115,9 @@ class HubCampaign:
         self._kinds: dict[str, CallKind] = {}
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
-        self._chains: dict[Attempt, deque[tuple[str, Lease]]] = {}
         self._living: set[str] = set()
         self._runs: dict[Attempt, str] = {}
         self._docking: list[int] = []
-        self._sent_ahead = SentAhead()
-        self._workers: dict[int, str] = {}
         self._to_hub(_MISSION, RegisterMission(_MISSION, "campaign"))
         for _ in range(gpu_tasks):
             self._docking.append(self._submit(_Call("dock", 0, 0, 0)))
@@ -219,24 +213,11 @@ class HubCampaign:
                 record = self._tasks.pop(message.task)
                 self._log.ended(message.task, None, record=record, cancelled=True)
                 self._to_hub(_MISSION, AckTasks((message.task,)))
-            case Started(behind=(_, *_)):
-                for task, before in zip(message.tasks, message.behind, strict=True):
-                    self._sent_ahead.add(task, before)
-                    self._workers[task] = message.worker
             case Started() | WorkerFacts() | WorkerEnded() | Crashed():
-                if isinstance(message, Started) and not message.worker:
-                    for task in message.tasks:
-                        self._on_over(task)
                 self._log.on_messages([message])
-
-    def _on_over(self, task: int) -> None:
-        """Note which task begins with the end of another, as a mission does."""
-        if after := self._sent_ahead.on_over(task):
-            self._log.started((after,), self._workers[after], self.now)
 
     def _resolve(self, message: Resolved) -> None:
         task = message.task
-        self._on_over(task)
         record, call = self._tasks.pop(task), self._calls[task]
         error = None if message.ending == "value" else ValueError(call.function)
         self._log.tick()
@@ -289,14 +270,9 @@ class HubCampaign:
 
     def _on_worker(self, name: str, message: Any) -> None:
         if isinstance(message, Lease):
-            chain = chain_of(message)
-            waiting = self._chains.setdefault(chain, deque())
-            waiting.append((name, message))
-            if len(waiting) == 1:
-                self._start(chain)
+            self._start(name, message)
 
-    def _start(self, chain: Attempt) -> None:
-        name, lease = self._chains[chain][0]
+    def _start(self, name: str, lease: Lease) -> None:
         self._runs[lease.attempt] = name
         call = self._calls[lease.task]
         seconds = FUNCTIONS[call.function].seconds * self._rng.lognormvariate(0, 0.4)
@@ -305,10 +281,9 @@ class HubCampaign:
         fails = failing and (failure is not None or not call.retry_of)
         if failure is not None and failure.error == "TooSlowError":
             seconds = FUNCTIONS[call.function].limit
-        self._at(self.now + seconds, lambda: self._end(chain, seconds, fails=fails))
+        self._at(self.now + seconds, lambda: self._end(name, lease, seconds, fails=fails))
 
-    def _end(self, chain: Attempt, seconds: float, *, fails: bool) -> None:
-        name, lease = self._chains[chain].popleft()
+    def _end(self, name: str, lease: Lease, seconds: float, *, fails: bool) -> None:
         if self._runs.pop(lease.attempt, None) is None:
             return  # its worker was killed
         report: bytes | float = seconds
@@ -318,5 +293,3 @@ class HubCampaign:
         status = "error" if fails else "value"
         ended = RunEnded(lease.mission, lease.task, lease.attempt, status, report=report)  # type: ignore[arg-type]
         self._to_hub(name, ended, b"")
-        if self._chains[chain]:
-            self._start(chain)

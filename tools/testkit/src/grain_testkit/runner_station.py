@@ -122,8 +122,7 @@ class Station:
         res = to_data(more.get("res", Cores(0)))
         attempt = (1, self.last)
         run = StartRun(
-            attempt, res, more.get("limit"), function.digest, more.get("chain", 0),
-            past=more.get("past"),
+            attempt, res, more.get("limit"), function.digest, past=more.get("past"),
         )  # fmt: skip
         self.functions.define(function.digest, function.payload)
         self.runner.post([(run, arguments)])

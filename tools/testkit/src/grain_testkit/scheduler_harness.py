@@ -315,7 +315,6 @@ def check_hub(hub: Hub, now: float) -> None:
             if not lease.current and not lease.member:
                 late = lease.revoked or lease.scheduler_id is None
                 assert late or _is_beside(lease), f"{lease} runs unwanted"
-    _check_chains(hub)
     _check_quarantine(hub)
     _check_gangs(hub)
     _check_lanes(hub)
@@ -324,19 +323,6 @@ def check_hub(hub: Hub, now: float) -> None:
 def _is_beside(lease: LeaseRecord) -> bool:
     task = lease.task
     return task is not None and lease in task.mission.beside.get(task.number, ())
-
-
-def _check_chains(hub: Hub) -> None:
-    """Check that each run of a chain knows it, and that as many are counted as wait."""
-    waiting = 0
-    for worker in hub.registry.workers.values():
-        for lease in worker.leases.values():
-            if lease.waits:
-                assert lease.chain is not None
-                assert lease in lease.chain.waiting
-                assert lease.scheduler_id is None, f"{lease} waits, and holds resources"
-                waiting += 1
-    assert hub.prefetch.in_chains == waiting
 
 
 def _check_lanes(hub: Hub) -> None:

@@ -34,6 +34,7 @@ Map:
 - ``channel``: the public names of channels
 - ``buffers``: memory of large payloads
 - ``invitation``: a direct connection between two processes that a third one brings together
+- ``beside``: its last resort: the directory or the bridge by which both have met a head
 - ``version``: the version of the package
 - ``machine/``: this machine: CPUs that workers have taken, copies of processes, users of sockets
 - ``bridge/``: meetings at a bridge, where processes meet that share no file system

@@ -8,7 +8,8 @@
 
 The host makes an authority of its own for each invitation, as a head does for each leadership. So
 a process that has the bytes may join, and only that host can answer it. Whoever carries the bytes
-has to keep them secret: they hold a key. The way is TCP with TLS.
+has to keep them secret: they hold a key. The way is TCP with TLS; and where that does not work, the
+one by which both have met a head (`grain.edge.beside`).
 
 Within one kernel a Unix socket is faster, and needs no key: both sides ask the kernel for the other
 one's user. It is not the default: if programs that talk to each other over the network are to be
@@ -18,8 +19,7 @@ started by such a connection, it has to take the same way.
 from __future__ import annotations
 
 import secrets
-import socket
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,11 +27,11 @@ import msgspec
 import trio
 
 from grain.edge.address import join_host
-from grain.edge.connecting.greeting import introduce, join, welcome
-from grain.edge.connecting.handshake_limiter import Handshakes
+from grain.edge.connecting.accept import Acceptor
+from grain.edge.connecting.greeting import introduce, join
 from grain.edge.connecting.peer import GreetedStream
 from grain.edge.connecting.race import Route, race
-from grain.edge.errors import DialError, EdgeError, RemoteProtocolError
+from grain.edge.errors import DialError, RemoteProtocolError
 from grain.edge.messages import PROTOCOL, Hello, Welcome
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import (
@@ -48,14 +48,13 @@ from grain.edge.transports.interfaces import (
     reachable,
     wanted,
 )
-from grain.edge.transports.listening import accept_forever
 from grain.edge.transports.tls import TlsStream
 from grain.edge.version import package_version
 from grain.files.processes import this_process
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from grain.edge.errors import Attempt
     from grain.edge.framing.framed_channel import FramedChannel
@@ -73,6 +72,8 @@ class _Invitation(msgspec.Struct, array_like=True):
         boot: of the host's kernel; its loopback addresses and its name are for guests of the same
             one.
         authority, certificate, key: the guest's credential.
+        place: the address of the host's place beside a meeting (`grain.edge.beside`); empty for
+            none.
         name: of a Unix socket without a file (unix(7), "abstract"); empty for none.
     """
 
@@ -81,6 +82,7 @@ class _Invitation(msgspec.Struct, array_like=True):
     authority: str = ""
     certificate: str = ""
     key: str = ""
+    place: str = ""
     name: str = ""
 
 
@@ -108,18 +110,24 @@ class Door:
     def __init__(self, codec: Codec, heartbeat: Heartbeat | None) -> None:
         self._codec = codec
         self._heartbeat = heartbeat
-        self._handshakes = Handshakes()
-        self._context: ssl.SSLContext | None = None
-        self._send, self._receive = trio.open_memory_channel[GreetedStream](0)
+        me = this_process()
+        answer = Welcome(PROTOCOL, package_version(), me.host, me.pid)
+        self._acceptor = Acceptor(answer, codec, self._hand_over)
+        self._send, self._receive = trio.open_memory_channel[tuple[GreetedStream, trio.Event]](0)
+        self._content = _Invitation((), me.boot)
+        self._clean: Callable[[], Awaitable[object]] | None = None
         self.invitation = b""
 
-    async def listen(self, *, within: bool, network: bool) -> list[trio.SocketListener]:
-        """Listen within this kernel, or on the interfaces that ``GRAIN_INTERFACES`` allows."""
-        listeners: list[trio.SocketListener] = []
-        content = _Invitation((), this_process().boot)
-        if network:
+    async def open(
+        self, nursery: trio.Nursery, *, within: bool, network: bool, beside: str
+    ) -> None:
+        """Accept guests in a nursery; see `invite`."""
+        content = self._content
+        if network or beside:
             mine, theirs = make_credentials()
-            self._context = listening_context(mine)
+            content.authority = theirs.authority
+            content.certificate, content.key = theirs.certificate, theirs.key
+        if network:
             addresses = listening("", wanted()).addresses
             if addresses is None:
                 listeners = await tcp.listen("", 0)
@@ -128,57 +136,50 @@ class Door:
                 listeners = await tcp.listen_on(addresses)
                 targets = tcp.targets(listeners)
             content.addresses = tuple(targets)
-            content.authority = theirs.authority
-            content.certificate, content.key = theirs.certificate, theirs.key
+            context = listening_context(mine)
+            for listener in listeners:
+                nursery.start_soon(self._acceptor.accept_tcp, listener, context)
         if within:
             content.name = f"grain-{secrets.token_hex(16)}"
-            listeners.append(await unix.listen_by_name(content.name))
+            listener = await unix.listen_by_name(content.name)
+            nursery.start_soon(self._acceptor.accept_unix, listener)
+        if beside:
+            from grain.edge.beside import offer_beside  # seldom needed
+
+            offer = await offer_beside(beside, self._acceptor, mine)
+            if offer is not None:
+                (content.place,), self._clean = offer.targets, offer.clean
+                nursery.start_soon(offer.run)
         self.invitation = msgspec.msgpack.encode(content)
-        return listeners
 
-    async def admit(self, stream: trio.SocketStream) -> None:
-        """Authenticate and greet a connection, and hand it to `guest`; closes all others."""
-        host = "" if stream.socket.family == socket.AF_UNIX else tcp.peer_host(stream)
-        secure = await self._authenticated(stream, host)
-        if secure is None:
-            return
+    async def close(self) -> None:
+        """Leave nothing behind; the nursery has ended."""
+        if self._clean is not None:
+            await self._clean()
+
+    async def _hand_over(self, greeted: GreetedStream) -> None:
+        """Hand a guest to `guest`, and wait until that is over; closes it if no guest is wanted."""
+        over = trio.Event()
         try:
-            me = this_process()
-            answer = Welcome(PROTOCOL, package_version(), me.host, me.pid)
             with trio.fail_after(_TRY):
-                hello, decoder = await welcome(secure, answer, self._codec)
-                greeted = GreetedStream(secure, hello, decoder, "tcp" if host else "unix", host)
-                await self._send.send(greeted)
-        except (EdgeError, trio.BrokenResourceError, trio.TooSlowError):
-            await trio.aclose_forcefully(secure)
-        except BaseException:
-            await trio.aclose_forcefully(secure)
-            raise
-
-    async def _authenticated(
-        self, stream: trio.SocketStream, host: str
-    ) -> trio.SocketStream | TlsStream | None:
-        """Return the stream of a guest that has proved to be one; None closes all others."""
-        if stream.socket.family == socket.AF_UNIX:
-            with suppress(EdgeError):
-                unix.check_peer(stream.socket)
-                return stream
+                await self._send.send((greeted, over))
+        except BaseException as error:
+            await greeted.aclose()
+            if not isinstance(error, trio.TooSlowError):
+                raise
         else:
-            assert self._context is not None
-            with self._handshakes.limited(host) as admitted:
-                if host and admitted:
-                    # It closes the stream if it fails, or takes too long.
-                    with suppress(EdgeError):
-                        return await tcp.secure_accepted(stream, self._context, None)
-        await trio.aclose_forcefully(stream)
-        return None
+            # A mailbox counts a peer as there until then.
+            await over.wait()
 
     @asynccontextmanager
     async def guest(self) -> AsyncIterator[FramedChannel]:
         """Wait for the next guest, and open a channel to it for the block."""
-        greeted = await self._receive.receive()
-        async with greeted.channel(self._codec, self._heartbeat) as channel:
-            yield channel
+        greeted, over = await self._receive.receive()
+        try:
+            async with greeted.channel(self._codec, self._heartbeat) as channel:
+                yield channel
+        finally:
+            over.set()
 
 
 @asynccontextmanager
@@ -188,6 +189,7 @@ async def invite(
     *,
     within: bool = False,
     network: bool = True,
+    beside: str = "",
 ) -> AsyncIterator[Door]:
     """Open a door for guests during the block.
 
@@ -195,23 +197,26 @@ async def invite(
         codec: the messages of the channel.
         heartbeat: its times; those of `Heartbeat` by default.
         within: True to accept guests within this kernel by a Unix socket.
-        network: False to accept no others.
+        network: False to accept none by TCP.
+        beside: the address of a meeting, by whose directory or bridge those come who cannot
+            connect; empty for none.
 
     Raises:
         OSError: this host cannot listen.
     """
     door = Door(codec, heartbeat)
-    listeners = await door.listen(within=within, network=network)
     failed: Exception | None = None
-    async with trio.open_nursery() as nursery:
-        for listener in listeners:
-            nursery.start_soon(accept_forever, listener, door.admit)
-        # An error of the block is kept from the nursery, which would make a group of it.
-        try:
-            yield door
-        except Exception as error:
-            failed = error
-        nursery.cancel_scope.cancel()
+    try:
+        async with trio.open_nursery() as nursery:
+            # An error is kept from the nursery, which would make a group of it.
+            try:
+                await door.open(nursery, within=within, network=network, beside=beside)
+                yield door
+            except Exception as error:
+                failed = error
+            nursery.cancel_scope.cancel()
+    finally:
+        await door.close()
     if failed is not None:
         raise failed
 
@@ -226,9 +231,16 @@ def interface_of(address: str) -> str:
 
 @asynccontextmanager
 async def accept(
-    invitation: bytes, codec: Codec, heartbeat: Heartbeat | None = None
+    invitation: bytes,
+    codec: Codec,
+    heartbeat: Heartbeat | None = None,
+    *,
+    patience: float = _TRY,
 ) -> AsyncIterator[Visit]:
     """Connect to the host of an invitation, and open a channel to it for the block.
+
+    Args:
+        patience: seconds for each of its addresses; the way beside a meeting has its own.
 
     Raises:
         DialError: it cannot be reached; says by which addresses it was tried, if by any.
@@ -239,7 +251,7 @@ async def accept(
     except (msgspec.MsgspecError, ValueError) as error:
         raise RemoteProtocolError(f"not an invitation: {error}") from error
     tried: list[Attempt] = []
-    greeted = await race(_routes(content, codec), tried)
+    greeted = await race(_routes(content, codec, patience), tried)
     if greeted is None:
         raise DialError("the other host cannot be reached", tuple(tried))
     try:
@@ -258,7 +270,9 @@ async def accept(
         yield Visit(channel, own, host)
 
 
-def _routes(content: _Invitation, codec: Codec) -> Sequence[Route[GreetedStream]]:
+def _routes(
+    content: _Invitation, codec: Codec, patience: float = _TRY
+) -> Sequence[Route[GreetedStream]]:
     me = this_process()
     near = content.boot == me.boot
     hello = Hello(PROTOCOL, package_version(), _ROLE, _ROLE, me.host, me.pid)
@@ -278,14 +292,21 @@ def _routes(content: _Invitation, codec: Codec) -> Sequence[Route[GreetedStream]
         secure = await tcp.secure_dialled(await tcp.connect(host, port), context, HEAD)
         return await greet(secure, "tcp", join_host(host, port))
 
-    routes = []
+    routes: list[Route[GreetedStream]] = []
+    credential = Credential(content.authority, content.certificate, content.key)
     if near and content.name:
-        routes.append(Route("unix", content.name, dial_within, deadline=_TRY))
+        routes.append(Route("unix", content.name, dial_within, deadline=patience))
     if content.addresses:
-        context = dialling_context(Credential(content.authority, content.certificate, content.key))
+        context = dialling_context(credential)
         routes += [
-            Route("tcp", join_host(host, port), partial(dial, context, host, port), deadline=_TRY)
+            Route(
+                "tcp", join_host(host, port), partial(dial, context, host, port), deadline=patience
+            )
             for host, port in content.addresses
             if near or not host.startswith(("127.", "::1"))
         ]
+    if content.place:
+        from grain.edge.beside import routes_beside  # seldom needed
+
+        routes += routes_beside(content.place, credential, hello, codec)
     return routes

@@ -373,15 +373,12 @@ class Started(Message, frozen=True):
     Attributes:
         alternative: by which of the alternatives of their request, counted from 0.
         over: True if their run is over, and they wait there until nothing is left of their gang.
-        behind: of tasks that were sent ahead, and wait there, the task for whose end each of them
-            waits; empty for tasks that run.
     """
 
     worker: str
     tasks: tuple[int, ...]
     alternative: int = 0
     over: bool = False
-    behind: tuple[int, ...] = ()
 
 
 class Seated(Message, frozen=True):

@@ -261,7 +261,7 @@ class RunLog:
     def on_message(self, message: Message) -> None:
         """Note what a message of the scheduler reports; most report nothing that counts here."""
         match message:
-            case Started(over=False, behind=()):
+            case Started(over=False):
                 self.started(message.tasks, message.worker, self.now, message.alternative)
             case Seated():
                 self.seated(message.task, message.workers)

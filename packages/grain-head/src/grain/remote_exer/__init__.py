@@ -8,7 +8,7 @@ of the connection it submits them again, to the same scheduler or to its success
 Map:
 
 - ``session/``: the mission's tasks and functions, and the messages about them; no I/O
-- ``ahead``: tasks that wait on their worker for the end of another run; no I/O
+- ``ahead``: tasks that wait in lanes for the end of another one; no I/O
 - ``lanes/``: calls that go straight to a runner, past the scheduler
 - ``lane_tally``: what is reported of them to the scheduler
 - ``functions``: functions as bytes, made once for each object

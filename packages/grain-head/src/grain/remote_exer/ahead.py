@@ -1,18 +1,17 @@
-"""`SentAhead`: the tasks that wait on their worker for the end of another run. No I/O.
+"""`SentAhead`: the tasks that wait in lanes for the end of another one. No I/O.
 
-A scheduler sends brief tasks before there is room, in chains: each begins when the one before it
-has ended (`grain.head.hub.tasks.prefetch`), without a message. So the mission keeps the order,
-and knows which of its tasks run.
+A lane has several calls (`grain.remote_exer.lanes`), of which each begins when the one before it
+has ended, without a message. So the mission keeps the order, and knows which of its tasks run.
 """
 
 from __future__ import annotations
 
 
 class SentAhead:
-    """The chains of a mission's tasks.
+    """The order of the tasks in each lane of a mission.
 
     Attributes:
-        behind: by each task that waits on its worker, the one for whose end it waits.
+        behind: by each task that waits in a lane, the one for whose end it waits.
         following: the reverse of that.
         used: True from `add` on, until whoever notes which tasks have begun has set it back.
     """
@@ -54,6 +53,6 @@ class SentAhead:
         return 0
 
     def clear(self) -> None:
-        """Forget all chains."""
+        """Forget all of them."""
         self.behind.clear()
         self.following.clear()

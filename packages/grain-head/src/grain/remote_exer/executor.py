@@ -50,7 +50,7 @@ from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, Submit, Trou
 from grain.head.scheduler.outlived import had_most, lasts_too_long, unreached
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
-from grain.remote_exer.lanes import MissionLanes, is_plain
+from grain.remote_exer.lanes import MOST_WAITING, MissionLanes, is_plain
 from grain.remote_exer.lanes.door import LaneDoor
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
@@ -159,7 +159,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
     forgotten. Neither are resolved: their receivers are not called.
 
     Args:
-        address: where the scheduler is met; one is started there if there is none.
+        address: where the scheduler is met; one is started there if there is none. Runners that
+            cannot connect to the mission come by its directory or its bridge.
         name: what to call this mission.
         on_event: called, in order, with each `grain.head.events.Event`.
         connect: opens a channel to the scheduler for the mission of an id, instead of the address.
@@ -224,7 +225,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event, until_direct)
         self._lanes = MissionLanes(self._session)
         self._traffic = self._lanes.traffic
-        self._lane_door = LaneDoor(self._lanes, self._link.wake, self._on_lanes)
+        self._lane_door = LaneDoor(self._lanes, self._link.wake, self._on_lanes, address)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
         self._large: set[str] = set()  # functions that were reported as large
@@ -304,7 +305,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         )
         first, run_log = not self._link.awake, self._run_log
         traffic = self._traffic[request]
-        if (traffic.idle or first or traffic.brief) and not (number or worker or avoid or past):
+        if (traffic.idle or first or traffic.may_be_brief) and not (
+            number or worker or avoid or past
+        ):
             task = self._board(traffic, record, first=first)
             if task:
                 return task
@@ -340,9 +343,11 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         elif session.lasts:
             return 0
         elif traffic.holding or (
-            session.waiting_of(record.asked) >= _WAIT and traffic.may_hold(now)
+            session.waiting_of(record.asked) >= (_WAIT if traffic.known else MOST_WAITING)
+            and traffic.may_hold(now)
         ):
             task = lanes.hold(traffic, record, now)
+            self._lane_door.start()
             if session.to_head and not self._link.flush():
                 self._link.wake()
         elif not first or not (task := self._lane_door.on_submitting(record)):

@@ -73,8 +73,8 @@ class HostingExecutor(RemoteExecutor):
         shared: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
-            name=name, on_event=on_event, connect=self._connect, env=env, run_log=run_log,
-            echo=echo, number=number,
+            address or "", name=name, on_event=on_event, connect=self._connect, env=env,
+            run_log=run_log, echo=echo, number=number,
         )  # fmt: skip
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")

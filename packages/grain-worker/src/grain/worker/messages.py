@@ -163,8 +163,6 @@ class StartRun(Message, frozen=True):
             data on a wire.
         limit: the hard time limit in seconds, None without one.
         function: on a wire, the digest of the function, whose `DefineFunction` came before.
-        chain: 0, or the number of the attempt that began the chain in which this run waits: it
-            begins when the runs of the chain that came before it have ended.
         settings: on a wire, the mission's `MissionSettings` as bytes; empty for none.
         gang: its part in a gang; None for a run on one worker. A seat has no function, and no
             payload.
@@ -177,7 +175,6 @@ class StartRun(Message, frozen=True):
     res: Any
     limit: float | None = None
     function: bytes = b""
-    chain: int = 0
     task: int = 0
     settings: bytes = b""
     gang: GangPart | None = None
@@ -188,8 +185,8 @@ class Cancel(Message, frozen=True):
     """End a run; `Ended` reports its end.
 
     Attributes:
-        waiting: end it only if it waits in a chain; its status is then ``"returned"``, in a lane
-            ``"unbegun"``. A lane itself ends when the call that it has is over.
+        waiting: end it only if it has yet to begin; the status of a call that waits in a lane is
+            then ``"unbegun"``. A lane itself ends when the call that it has is over.
     """
 
     attempt: Attempt
@@ -321,7 +318,6 @@ class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         left: seconds until its hard limit, None without one.
         alone: True if the run was given the whole worker.
         ended: True if it has ended; its `RunEnded` follows.
-        chain: as in its `Lease`. The first run of a chain that has not ended is under way.
         gang: as in its `Lease`.
         lane: True if it is a lane's, as its head is to know before the mission has come back.
     """
@@ -334,7 +330,6 @@ class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     left: float | None = None
     alone: bool = False
     ended: bool = False
-    chain: int = 0
     gang: GangPart | None = None
     lane: bool = False
 
@@ -350,9 +345,9 @@ class InventoryEnd(Message, frozen=True):
 
 
 class ArrivedCount(Message, frozen=True):
-    """The number of `Lease`s of this connection that have arrived, in chains or not.
+    """The number of `Lease`s of this connection that have arrived.
 
-    So a head knows what had begun if the worker is lost: what has arrived, and does not wait.
+    So a head knows what had begun if the worker is lost.
     """
 
     count: int
@@ -365,8 +360,7 @@ class RunEnded(Message, frozen=True):
         status: ``"value"`` or ``"error"``: the payload is what the task returned or raised.
             ``"cancelled"``: `Revoke` ended it. ``"crashed"``: its process died, or the supervisor
             of its program was killed.
-            ``"returned"``: the worker hands it back, because it leaves or because the run waited
-            too long in a chain.
+            ``"returned"``: the worker hands it back, because it leaves.
         detail: text for display. For a crash, how the process died; for an error, the class and the
             first line of the exception, and of a program the line of its output that says why; for
             a run that has outlived its worker, `TIME_OVER`; for one whose program has stopped
@@ -528,9 +522,6 @@ class Lease(Message, frozen=True):
         res: the resources that the run may use, as plain data.
         limit: the hard time limit in seconds, None without one.
         alone: True if the run is given the whole worker.
-        chain: 0, or the number of the attempt that began the chain in which this run waits: the
-            runs of a chain take place one after the other, in the order of their leases, with the
-            same resources.
         settings: the mission's `MissionSettings` as bytes; empty for none.
         gang: its part in a gang; None for a run on one worker. A seat has no function, and no
             payload.
@@ -546,7 +537,6 @@ class Lease(Message, frozen=True):
     res: dict[str, Any]
     limit: float | None = None
     alone: bool = False
-    chain: int = 0
     settings: bytes = b""
     gang: GangPart | None = None
     past: PastAttempts | None = None
@@ -694,11 +684,6 @@ LANE_CODEC = Codec(DefineFunction, StartRun, Cancel, AckRuns, LaneOpen, Ended, R
 LANE_HEARTBEAT = Heartbeat(interval=4.0, suspect=12.0, lost=20.0)
 """Its pace. A lane that is taken for lost too early costs little: its call goes on, and the outcome
 comes by the scheduler."""
-
-
-def chain_of(run: StartRun | Lease) -> Attempt:
-    """Return the chain that a run waits in or has begun: the attempt that began it."""
-    return (run.attempt[0], run.chain) if run.chain else run.attempt
 
 
 class LaneOutcome(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -75,10 +75,23 @@ class Detours:
         return address
 
 
+async def run_handler(
+    greeted: GreetedStream,
+    codec: Codec,
+    heartbeat: Heartbeat | None,
+    handler: Callable[[Peer], Awaitable[object]],
+) -> None:
+    """Open a channel to a peer that has joined, and run a head's handler with it."""
+    hello, process = greeted.greeting, process_here(greeted.greeting)
+    async with greeted.channel(codec, heartbeat) as channel:
+        await handler(Peer(channel, hello, greeted.transport, greeted.target, process=process))
+
+
 class Acceptor:
-    """The way from an accepted connection to the head's program, the same for every transport.
+    """The way from an accepted connection to the program of a head or host, by every transport.
 
     Args:
+        serve: called with each peer that has joined, whose stream it closes; see `run_handler`.
         admit: returns why a dialler may not join, or "".
         patience: returns for how many seconds a dialler may be silent while its process or its
             kernel is there; None for no longer than the heartbeat allows.
@@ -88,16 +101,14 @@ class Acceptor:
         self,
         welcome: Welcome,
         codec: Codec,
-        heartbeat: Heartbeat | None,
-        handler: Callable[[Peer], Awaitable[object]],
-        admit: Callable[[Hello], str] | None,
+        serve: Callable[[GreetedStream], Awaitable[object]],
+        admit: Callable[[Hello], str] | None = None,
         patience: Callable[[Hello], float] | None = None,
         detours: Detours | None = None,
     ) -> None:
         self._welcome = welcome
         self._codec = codec
-        self._heartbeat = heartbeat
-        self._handler = handler
+        self._serve = serve
         self._admit = admit
         self._patience = patience
         self._detours = detours
@@ -195,9 +206,9 @@ class Acceptor:
         held_open: Callable[[], bool] | None = None,
         detour: str | None = None,
     ) -> None:
-        """Greet an authenticated peer and run the handler; closes the stream.
+        """Greet an authenticated peer and serve it, which closes the stream.
 
-        Errors of this peer end here; an error of the handler's own does not.
+        Errors of this peer end here; an error of the program's own does not.
 
         Args:
             heartbeat: for a transport that needs another than usual.
@@ -231,7 +242,6 @@ class Acceptor:
             stream, hello, decoder, transport, target, heartbeat, alive_at, presence
         )
         try:
-            async with greeted.channel(self._codec, self._heartbeat) as channel:
-                await self._handler(Peer(channel, hello, transport, target, process=process))
+            await self._serve(greeted)
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as e:
             _log.info("%s peer %s has left: %s", transport, target, str(e) or type(e).__name__)

@@ -9,6 +9,10 @@ The head looks at the bells of each shard and at nothing else: so an idle fleet 
 per shard and second, however many peers there are. Four shards keep a directory below 64 entries
 for 200 peers. A new head makes a new epoch's directory and removes all others: the remains of
 killed processes, and the logs of an earlier head's peers, which then look for the new head.
+
+    P.d/door.<id>, P.d/door.<id>.d/     the same of an invitation (`grain.edge.beside`)
+
+The meeting file of a door says only who has made it, so that it is removed after that process.
 """
 
 from __future__ import annotations
@@ -18,13 +22,14 @@ import logging
 import os
 import re
 import secrets
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import trio
 
 from grain.edge.errors import MeetingError
 from grain.edge.meeting import files
+from grain.edge.meeting.block import SIZE, decode_block, process_here
 from grain.edge.transports.file_folder import Folder, remove_tree
 from grain.edge.transports.file_stream import FILES_HEARTBEAT, LOST, FileStream
 
@@ -39,8 +44,42 @@ SHARDS = 4
 LOOK_FIRST, LOOK_LAST = 0.005, 1.0
 """Seconds between two looks at the bells: a tenth of the quiet before, within these."""
 
+_RING = 1.0  # seconds from one ring to the next
 _BELL = re.compile(r"([0-9a-f]{16})\.\d+")
+_DOOR = re.compile(r"door\.[0-9a-f]{16}")
 _log = logging.getLogger("grain.edge")
+
+
+def new_door(directory: str) -> str:
+    """Return the path of another door in a meeting's directory."""
+    return f"{directory}/door.{secrets.token_hex(8)}"
+
+
+def remove_door(path: str) -> None:
+    """Remove a door, and what guests have left there; in a thread.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    remove_tree(f"{path}.d")
+    # Last, as without it the door is not known to be that of a process which is gone.
+    files.remove(path)
+
+
+def sweep_doors(directory: str) -> None:
+    """Remove the doors in a meeting's directory whose processes are gone; in a thread.
+
+    Those of other hosts stay: from here their processes cannot be seen.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    for name in filter(_DOOR.fullmatch, files.names(directory)):
+        path = f"{directory}/{name}"
+        with suppress(MeetingError):  # another process removes it at this moment, or writes it
+            owner = process_here(decode_block(files.read_block(path, SIZE), path))
+            if owner is not None and not owner.alive:
+                remove_door(path)
 
 
 class MailboxEntry:
@@ -71,7 +110,7 @@ class MailboxEntry:
         A head that was rung for goes on looking for 2 s, so once a second suffices.
         """
         now = trio.current_time()
-        if now - self._last < 1.0:
+        if now - self._last < _RING:
             return
         self._last = now
         self._rings += 1
@@ -220,6 +259,7 @@ class Mailbox:
             for name in files.names(self._meeting.directory):
                 if name.isascii() and name.isdecimal() and int(name) != self._epoch:
                     remove_tree(f"{self._meeting.directory}/{name}")
+        sweep_doors(self._meeting.directory)
         self._make()
 
     def _make(self) -> None:

@@ -24,7 +24,7 @@ from grain.edge.address import (
     parse_address,
 )
 from grain.edge.bridge.meeting import BridgeMeeting
-from grain.edge.connecting.accept import Acceptor, Detours
+from grain.edge.connecting.accept import Acceptor, Detours, run_handler
 from grain.edge.connecting.dial import Dialler
 from grain.edge.connecting.offers import OFFERS, Leadership, Offer
 from grain.edge.connecting.routes import ALL_TRANSPORTS, DIRECT
@@ -129,8 +129,9 @@ async def serve(
     """
     where = parse_address(address)
     me = this_process()
+    run = partial(run_handler, codec=codec, heartbeat=heartbeat, handler=handler)
     if isinstance(where, UnixAddress):
-        acceptor = Acceptor(_welcome(me, "", 0), codec, heartbeat, handler, admit, patience)
+        acceptor = Acceptor(_welcome(me, "", 0), codec, run, admit, patience)
         await _serve_unix(where, acceptor, _unix_prober(where, codec, frozen), task_status)
         return
     fixed = where if isinstance(where, TcpAddress) else None
@@ -143,9 +144,7 @@ async def serve(
         prober = _prober(where.edge, codec, math.inf if fixed else frozen, far)
         meeting_id, epoch = await file.claim(prober)
     detours = Detours()
-    acceptor = Acceptor(
-        _welcome(me, meeting_id, epoch), codec, heartbeat, handler, admit, patience, detours
-    )
+    acceptor = Acceptor(_welcome(me, meeting_id, epoch), codec, run, admit, patience, detours)
     mine, members = make_credentials()
     interfaces = wanted() if interfaces is None else interfaces
     leadership = Leadership(meeting, epoch, mine, acceptor, fixed, interfaces, detours)

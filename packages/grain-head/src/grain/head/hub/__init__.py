@@ -27,19 +27,17 @@ task number             the mission                  it only grows: a hub sees w
 age                     `FairShare`                  the order of service, which is not that of
                                                      submission where missions take turns
 scheduler id            `Registry`                   a task that waits again is a new one for the
-                                                     scheduler; the runs of a chain are one
+                                                     scheduler
 attempt                 `Runs`, with the epoch       no two runs have the same, of whatever head;
                                                      it grows in the order of the leases, which
                                                      the order of scheduler ids is not
 index of a lease        each connection              the worker only counts what it has begun
 ======================  ===========================  ============================================
 
-A chain has none: it goes by the attempt that began it.
-
 Map:
 
 - ``hub``: its interface, and the assembly of its parts
-- ``state``: the records of missions, tasks, leases, chains and workers
+- ``state``: the records of missions, tasks, leases and workers
 - ``registry``: what the parts share: the records, the scheduler, the messages to be sent
 - ``tasks/``: the way of a task: waiting, runs, outcomes
 - ``missions``: registration, absence, return and departure of missions

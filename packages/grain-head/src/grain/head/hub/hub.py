@@ -39,7 +39,6 @@ from grain.head.hub.state import ITS_MISSION, ITS_SEATS, TaskState
 from grain.head.hub.tasks.gangs import Gangs
 from grain.head.hub.tasks.lanes import LaneTable
 from grain.head.hub.tasks.outcomes import Outcomes
-from grain.head.hub.tasks.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.tasks.quarantine import Quarantine
 from grain.head.hub.tasks.runs import Runs
 from grain.head.hub.tasks.waiting import Waiting
@@ -94,7 +93,6 @@ class Parts(NamedTuple):
     waiting: type[Waiting] = Waiting
     outcomes: type[Outcomes] = Outcomes
     runs: type[Runs] = Runs
-    prefetch: type[Prefetch] = Prefetch
     functions: type[FunctionTable] = FunctionTable
     missions: type[Missions] = Missions
     workers: type[Workers] = Workers
@@ -113,8 +111,6 @@ class Hub:
         now: the time, in seconds of any clock that does not go back.
         grace: seconds for which workers and missions that are away are waited for.
         wall: the time now as seconds since Unix' epoch, only for display.
-        prefetch_seconds: seconds of work that are sent ahead for each run, see
-            `grain.head.hub.tasks.prefetch`.
         max_overtakes, cluster: see `Scheduler`.
 
     Attributes:
@@ -129,7 +125,6 @@ class Hub:
         *,
         grace: float = GRACE,
         wall: float = 0.0,
-        prefetch_seconds: float = PREFETCH_SECONDS,
         max_overtakes: int | None = None,
         cluster: ClusterPool | None = None,
         parts: Parts = Parts(),  # noqa: B008 - it cannot change
@@ -140,7 +135,6 @@ class Hub:
         functions = parts.functions(registry)
         self._outgoing = registry.outgoing
         self._reports = reports = MissionReports(registry)
-        self.prefetch = parts.prefetch(self.scheduler, prefetch_seconds)
         self.quarantine = parts.quarantine(registry)
         self.waiting = parts.waiting(registry, self.quarantine, reports)
         self.outcomes = parts.outcomes(registry, self.waiting)
@@ -152,7 +146,6 @@ class Hub:
             self.outcomes,
             self.gangs,
             self.lanes,
-            self.prefetch,
             functions,
             reports,
         )
@@ -282,9 +275,7 @@ class Hub:
         # Suspects first: what starts beside them would keep their workers from being empty.
         alone = self.quarantine.ready(now)
         leases = [self.runs.start_alone(task, emptied, now) for task, emptied in alone]
-        # Then the queues; then lanes that are lent, which may have only what no task wants; and at
-        # last what is sent ahead: what found a place of its own need not wait for the end of
-        # another run.
+        # Then the queues; then lanes that are lent, which may have only what no task wants.
         starts = self.scheduler.dispatch(now) + self.lanes.start_asked(now)
         if self.scheduler.places.news:
             self._reports.on_set_aside()
@@ -315,7 +306,6 @@ class Hub:
                 self._outgoing.post(link, Started(name, some, alternative))
         for link, others in seated:
             self._outgoing.post(link, others)
-        self.runs.send_prefetched()
         self.lanes.recall(now)
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
@@ -348,7 +338,6 @@ class Hub:
         """Return how many tasks are in each state, as people see it."""
         return TaskCounts(
             waiting=self.scheduler.waiting
-            + self.prefetch.in_chains
             + self.waiting.calls().total()
             + sum(len(mission.parked) for mission in self.registry.missions.values()),
             awaiting_report=sum(map(len, self.waiting.awaiting_report.values())),
@@ -456,9 +445,6 @@ class Hub:
             own = "workers" if several else "a worker"
             why = f"it crashed before, and waits for {own} of its own"
             return Explanation(task.number, "waiting", (why, *_crashes(task)))
-        if lease is not None and lease.waits:
-            why = f"it is among the next on {lease.worker.name}, where others like it run"
-            return Explanation(task.number, "waiting", (why,))
         if lease is not None and self.gangs.is_stand_in(lease) and lease.gang is not None:
             others = [seat.worker.name for _, seat in sorted(lease.gang.seats.items())]
             why = f"its last run has ended, but for what {named(others)} may still have of it"
@@ -541,7 +527,7 @@ class Hub:
             away = "" if owner.link is not None else ", or waits while its mission is away"
             why = f"task {task} of {found.label} has ended, or was never submitted{away}"
             return FoundAnswer(None, why)
-        state = "running" if record.lease is not None and not record.lease.waits else "waiting"
+        state = "waiting" if record.lease is None else "running"
         self.missions.cancel_task(record, by)
         return FoundAnswer(found, state=state)
 
@@ -564,7 +550,7 @@ class Hub:
             if owner is not None:
                 record = find_task(owner, ask.task)
                 lease = self.lanes.run_of(owner, ask.task) if record is None else record.lease
-            if lease is not None and not lease.waits and lease.worker.link is not None:
+            if lease is not None and lease.worker.link is not None:
                 self.workers.inspect(link, lease, ask)
                 return
             answer = ProgramsAnswer([])

@@ -336,9 +336,8 @@ class Missions:
         """Report where a task runs to its mission, which takes it to run on a worker of an id."""
         by = None
         runs_on, over = task.awaits, False
-        behind: tuple[int, ...] = ()
         if task.lease is not None:
-            over, behind = self._gangs.is_stand_in(task.lease), task.lease.behind
+            over = self._gangs.is_stand_in(task.lease)
             runs_on = task.lease.worker.id
             by = self._scheduler.taken.get(task.lease.scheduler_id or 0)
             self._reports.on_run(task.mission, task.lease.worker)
@@ -346,7 +345,7 @@ class Missions:
         if by is not None or runs_on != known:
             runs_on = "" if runs_on in (ITS_MISSION, ITS_SEATS) else runs_on
             alternative = 0 if by is None else by.index
-            started = Started(runs_on, (task.number,), alternative, over, behind)
+            started = Started(runs_on, (task.number,), alternative, over)
             self._outgoing.post(task.mission.link, started)
 
     def _join_crashes(self, task: TaskRecord, known: tuple[Crash, ...]) -> None:

@@ -1,14 +1,13 @@
-"""The records of a hub: missions, tasks, leases, chains and workers.
+"""The records of a hub: missions, tasks, leases and workers.
 
 They hold state and no rules, apart from properties that read only one record. The rules stand
-with those who change the records: `grain.head.hub.tasks.waiting`, `runs`, `outcomes`, `prefetch`,
+with those who change the records: `grain.head.hub.tasks.waiting`, `runs`, `outcomes`,
 `missions` and `workers`. `grain.head.hub.registry` has all records.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -459,8 +458,6 @@ class LeaseRecord:
     # undo that.
     session: int = 0
     index: int = 0
-    # The chain that the run is the head of, or waits in.
-    chain: Chain | None = None
     # The gang that it is a part of; 0 for its root. A seat that awaits the root has an invitation
     # for it, which goes with what the seat may use.
     gang: GangRecord | None = None
@@ -472,21 +469,6 @@ class LeaseRecord:
 
     def __post_init__(self) -> None:
         self.session = self.worker.session
-
-    @property
-    def waits(self) -> bool:
-        """True if it waits on its worker, in a chain, for the end of its predecessor."""
-        return self.chain is not None and self.chain.head is not self
-
-    @property
-    def behind(self) -> tuple[int, ...]:
-        """The task for whose end it waits there, as of `Started`; empty if it does not wait."""
-        chain = self.chain
-        if chain is None or chain.head is self:
-            return ()
-        place = chain.waiting.index(self)  # of 64 at most
-        before = chain.waiting[place - 1] if place else chain.head
-        return (0 if before.task is None else before.task.number,)
 
     @property
     def idle_lane(self) -> bool:
@@ -502,35 +484,14 @@ class LeaseRecord:
     def begun(self) -> bool:
         """True if the worker is known to have begun it, so that it may be to blame for a crash.
 
-        It has arrived there, and does not wait in a chain. A run whose predecessor has ended may
-        still have been on its way when the worker died.
+        It has arrived there; else it may have been on its way when the worker died.
         """
-        if self.waits:
-            return False
         # One of an earlier session: the worker's count is of later leases.
         arrived = self.worker.arrived if self.session == self.worker.session else 0
         return self.index <= arrived
 
     def __repr__(self) -> str:
         return f"<LeaseRecord {self.attempt} of {self.task} on {self.worker.name}>"
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Chain:
-    """A run, and those that take its place in turn: see `grain.head.hub.tasks.prefetch`.
-
-    Attributes:
-        number: that of the attempt which began it, by which its worker refers to it; 0 if another
-            head began it, whose attempts have other numbers.
-        head: the run under way, which holds the resources.
-        waiting: its successors, in their order.
-        resources: what each of them may use, as plain data.
-    """
-
-    head: LeaseRecord
-    number: int
-    resources: dict[str, Any]
-    waiting: deque[LeaseRecord] = field(default_factory=deque)
 
 
 @dataclass(slots=True, eq=False)
@@ -605,7 +566,6 @@ class WorkerRecord(PeerRecord):
     session: int = 0
     sent: int = 0
     arrived: int = 0
-    # In the order of sending: leases that wait in a chain come after its head.
     leases: dict[Attempt, LeaseRecord] = field(default_factory=dict)
     idle_lanes: int = 0  # those of them that are lanes without a call
     functions: set[bytes] = field(default_factory=set)
@@ -620,9 +580,6 @@ class WorkerRecord(PeerRecord):
     listed: str = ""
     # On how many cores something is computed there; None where that is not known.
     computing: float | None = None
-    # While it reports: the first run of each chain reported so far, by the attempt that began
-    # the chain.
-    chain_heads: dict[Attempt, LeaseRecord] = field(default_factory=dict)
     away_since: float = math.inf
     # While it is away, when there was the last sign of it.
     heard: float = math.inf

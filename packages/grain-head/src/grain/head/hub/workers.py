@@ -218,7 +218,6 @@ class Workers:
         worker.serving = False
         worker.draining = worker.draining or message.draining
         worker.functions = set(message.functions)
-        worker.chain_heads.clear()
         worker.deadline = worker.away_since = worker.heard = math.inf
         worker.over = ""
 
@@ -266,8 +265,6 @@ class Workers:
                 self._adopt(worker, held, message, now)
             elif lease.session < worker.session:
                 self._runs.confirm(worker, held, now)
-            # Else it is reported twice. Were it taken for ended now, runs that are reported after
-            # it could still join its chain, whose head would then not be a run at all.
 
     def _adopt(
         self, worker: WorkerRecord, held: InventoryRun, message: Inventory, now: float
@@ -298,7 +295,6 @@ class Workers:
         if worker.serving:
             return  # it comes twice: what was leased since is on its way
         worker.serving = True
-        worker.chain_heads.clear()
         # They never arrived (rule 1): no run began, and so none is a crash.
         for lease in list(worker.leases.values()):
             if lease.session < worker.session:
@@ -366,9 +362,7 @@ class Workers:
             )
             lost = LostWorker(worker.unique_name, worker.host, worker.heard, now, runs)
             self._registry.lost_workers.append(lost)
-        # The youngest first: were the head of a chain lost before the runs that wait behind it,
-        # each of them would in turn become the head, count as begun, and be blamed.
-        for lease in list(reversed(worker.leases.values())):
+        for lease in list(worker.leases.values()):
             self._runs.on_run_lost(lease, how, now, over, known=known)
         self._scheduler.on_worker_left(worker.number)
         if self._scheduler.cluster.kinds:

@@ -559,35 +559,6 @@ class Scheduler:
         """
         return queue.only is not None and self._decisions.find(queue.only, now) is not None
 
-    def sole_queue(self) -> TaskQueue | None:
-        """Return the queue of all waiting tasks, if it is one, without a reservation; else None."""
-        order: Sequence[tuple[int, int, TaskQueue]] = self._queues.order
-        if len(order) > 1 and self.cluster.kinds:
-            order = [one for one in order if one[2].open]  # the others wait for no worker
-        if len(order) != 1:
-            return None
-        queue = order[0][2]
-        return None if queue.reservations or queue.gangs else queue
-
-    def on_taken(self, queue: TaskQueue, count: int) -> list[Task]:
-        """Remove the first waiting tasks of a queue, which start without the scheduler.
-
-        Returns:
-            As many as there are up to ``count``.
-        """
-        taken: list[Task] = []
-        while len(taken) < count:
-            head = self._table.first_of(queue)
-            if head is None:
-                break
-            queue.tasks.popleft()
-            self.tasks.pop(head.id)
-            taken.append(head)
-        if taken:
-            self._table.waiting -= len(taken)
-            self._guard.rerank(queue)
-        return taken
-
     # ---- questions
 
     def first_of(self, queue: TaskQueue) -> Task | None:

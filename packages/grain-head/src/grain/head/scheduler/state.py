@@ -337,9 +337,8 @@ class TaskQueue(RequestedWays):
             while no task waits.
         overtakers: the ages of the tasks that overtook its own, ascending: as many as its oldest
             task was overtaken, and at most the limit of the starvation guard.
-        span: a mean of the seconds that runs took lately, kept by `grain.head.hub.tasks.prefetch`.
-        durations: the seconds that its last `DURATIONS` runs took which ended by themselves, kept
-            by `grain.head.hub.tasks.prefetch`; None before the first.
+        durations: the seconds that its last `DURATIONS` runs took which ended by themselves; None
+            before the first.
         reservations: the reservations of its oldest tasks, each on a worker of its own.
         reservation_sought: True if a reservation with a known start was looked for since the
             oldest task became the oldest or lost its reservation: once is enough, as looking
@@ -361,7 +360,6 @@ class TaskQueue(RequestedWays):
     serving_shapes: int = 0
     rank: tuple[int, int] | None = None
     overtakers: list[int] = field(default_factory=list)
-    span: float = 1.0
     durations: deque[float] | None = None
     reservations: list[Reservation] = field(default_factory=list)
     reservation_sought: bool = False
@@ -380,6 +378,12 @@ class TaskQueue(RequestedWays):
     def opened(self) -> Iterator[Alternative]:
         """Yield the alternatives that the oldest task takes now, the first choice first."""
         return (one for one in self.alternatives if one.bit & self.open)
+
+    def on_duration(self, seconds: float) -> None:
+        """Note how long a run took that ended by itself."""
+        if self.durations is None:
+            self.durations = deque(maxlen=DURATIONS)
+        self.durations.append(seconds)
 
     def head(self) -> Task | None:
         """Return the oldest waiting task, and drop the cancelled ones in front of it."""

@@ -13,6 +13,9 @@ end, `grain.head.hub.tasks.lanes` the scheduler's part. There are two sorts:
 2.  Where brief calls wait, the mission *holds* them: it keeps them, and asks for lanes in their
     place, as many as they need with a slice for each. Such a lane waits like any task, and so takes
     the mission's turns. When its slice is over, it goes back as soon as others wait.
+    The first calls of a request are held before it is known whether they are brief: some wait at
+    the scheduler, so no worker is idle, and the others go to lanes, or follow when it turns out
+    that they take long, or after a second in which too few have ended.
 3.  A lane has a *window* of calls, of its own request: a slice of work, and no more than its part
     of what is held. It is filled again when half of it has ended.
 4.  A call belongs to its lane until its outcome has come, the runner has handed it back, or the
@@ -33,6 +36,7 @@ Map:
 
 from grain.remote_exer.lanes.mission import LASTING as LASTING
 from grain.remote_exer.lanes.mission import LINGER as LINGER
+from grain.remote_exer.lanes.mission import MOST_WAITING as MOST_WAITING
 from grain.remote_exer.lanes.mission import PATIENCE as PATIENCE
 from grain.remote_exer.lanes.mission import MissionLanes as MissionLanes
 from grain.remote_exer.lanes.traffic import ALONE as ALONE
@@ -40,4 +44,5 @@ from grain.remote_exer.lanes.traffic import BRIEF as BRIEF
 from grain.remote_exer.lanes.traffic import CallTraffic as CallTraffic
 from grain.remote_exer.lanes.traffic import Connection as Connection
 from grain.remote_exer.lanes.traffic import Lane as Lane
+from grain.remote_exer.lanes.traffic import Way as Way
 from grain.remote_exer.lanes.traffic import is_plain as is_plain

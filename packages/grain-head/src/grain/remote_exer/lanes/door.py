@@ -12,6 +12,7 @@ import trio
 from grain.edge.errors import ChannelError
 from grain.edge.invitation import invite
 from grain.remote_exer.lanes.mission import LINGER
+from grain.remote_exer.lanes.traffic import Way
 from grain.remote_exer.session import taken
 from grain.worker.messages import LANE_CODEC, LANE_HEARTBEAT, LaneOpen
 
@@ -35,18 +36,27 @@ class LaneDoor:
     Args:
         wake: called when there are messages to send.
         on_change: called when there may be outcomes to hand over as well.
+        beside: the address of the meeting by which runners come that cannot connect; empty for
+            none.
     """
 
     def __init__(
-        self, lanes: MissionLanes, wake: Callable[[], object], on_change: Callable[[], object]
+        self,
+        lanes: MissionLanes,
+        wake: Callable[[], object],
+        on_change: Callable[[], object],
+        beside: str = "",
     ) -> None:
         self._lanes = lanes
         self._wake = wake
         self._on_change = on_change
         self._nursery: trio.Nursery | None = None
         self._door: Door | None = None
-        # Whether the door that is open, or being opened, is one for other hosts; None for no door.
-        self._far: bool | None = None
+        self._beside = beside
+        lanes.last_way = Way.BESIDE if beside else Way.NETWORK
+        # That of the door that is open, or being opened; None for no door.
+        self._way: Way | None = None
+        self._tended = False
         self._scopes: dict[Lane, trio.CancelScope] = {}
         lanes.invitation = self._invitation
 
@@ -89,13 +99,18 @@ class LaneDoor:
 
     def _invitation(self) -> bytes | None:
         """Return the way for runners; None if there is none, or none yet."""
-        if self._far != self._lanes.far and self._nursery is not None:
-            if self._far is None:
-                self._nursery.start_soon(self._tend)
-            self._far = self._lanes.far
+        if self._way != self._lanes.way and self._nursery is not None:
+            self.start()
+            self._way = self._lanes.way
             self._door = None  # runners elsewhere cannot come by it
-            self._nursery.start_soon(self._keep, self._nursery, self._far)
+            self._nursery.start_soon(self._keep, self._nursery, self._way)
         return None if self._door is None else self._door.invitation
+
+    def start(self) -> None:
+        """Look after lanes, and calls that are held, from now on."""
+        if self._nursery is not None and not self._tended:
+            self._tended = True
+            self._nursery.start_soon(self._tend)
 
     def close_closing(self) -> None:
         """Close the connections that are of no more use."""
@@ -103,24 +118,27 @@ class LaneDoor:
             if lane in self._scopes:
                 self._scopes[lane].cancel()
 
-    async def _keep(self, nursery: trio.Nursery, far: bool) -> None:
+    async def _keep(self, nursery: trio.Nursery, way: Way) -> None:
         """Keep a door open, and let those who come by it be served in a nursery."""
+        network, beside = way >= Way.NETWORK, self._beside if way >= Way.BESIDE else ""
         try:
-            async with invite(LANE_CODEC, LANE_HEARTBEAT, within=True, network=far) as door:
+            async with invite(
+                LANE_CODEC, LANE_HEARTBEAT, within=True, network=network, beside=beside
+            ) as door:
                 self._door = door
                 self._lanes.look(trio.current_time())
                 self._on_change()
                 while True:
                     await nursery.start(self._serve, door)
         except OSError as error:
-            if self._far == far:  # else another one has its place
+            if self._way == way:  # else another one has its place
                 self._door = None
             _log.info("no lanes: this host cannot listen: %s", error.strerror)
             self._lanes.on_no_way(trio.current_time())
             self._on_change()
 
     async def _tend(self) -> None:
-        """Give back what is idle, and report, from the first door on."""
+        """Give back what is idle, and report."""
         while True:
             await trio.sleep(LINGER / 2)
             self._lanes.look(trio.current_time())

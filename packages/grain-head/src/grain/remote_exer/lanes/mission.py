@@ -13,7 +13,7 @@ import msgspec
 
 from grain.eventlog.usage import report_of
 from grain.head.messages import LANES, SLICE, Crash, HeldCalls
-from grain.remote_exer.lanes.traffic import CallCrash, CallTraffic, Lane
+from grain.remote_exer.lanes.traffic import CallCrash, CallTraffic, Lane, Way
 from grain.remote_exer.session import taken
 from grain.worker.messages import UNBEGUN, Cancel, Ended, LaneOutcome, Recall
 from grain.worker.payload import whole
@@ -32,6 +32,10 @@ LINGER = 1.0
 PATIENCE = 0.5
 """Seconds that a call may take while others wait behind it in its lane."""
 
+MOST_WAITING = 64
+"""Lanes of a request that wait at a time; and its calls that do so at the scheduler, while it is
+not known whether they are brief."""
+
 LASTING = 0.05
 """Seconds for which a lane has had a call that the scheduler is to show. It shows the calls of some
 moment for half a second: of the briefest ones that would be another one by then."""
@@ -41,7 +45,6 @@ _AT_ONCE = 256  # calls that are held between two looks at what they need
 _WIDEST = 1024  # calls in a window
 _WIDE = 1024**2  # bytes of arguments in a window, or one call
 _PART = 1 / 4  # of a slice in a window: what a lane hands back was sent for nothing
-_MOST_WAITING = 64  # lanes of a request that wait at a time
 
 _OUTCOME = msgspec.msgpack.Decoder(LaneOutcome)
 
@@ -54,7 +57,8 @@ class MissionLanes:
 
     Attributes:
         traffic: that of each request, by number.
-        far: True once a worker could not connect within this kernel.
+        way: the one by which runners come, as far as the ones before did not work.
+        last_way: the last one that there is.
         closing: lanes whose channel is to be closed; to be emptied by `taken`.
         invitation: returns the way for runners, or None if there is none yet. It is set by what
             has that.
@@ -65,7 +69,7 @@ class MissionLanes:
         self._session = session
         self._lanes: dict[int, Lane] = {}
         self.traffic: list[CallTraffic] = []
-        self.far = False
+        self.way, self.last_way = Way.KERNEL, Way.NETWORK
         self.closing: list[Lane] = []
         self.invitation: Callable[[], bytes | None] = lambda: None
         self.slice = SLICE
@@ -121,7 +125,7 @@ class MissionLanes:
         traffic = self.traffic[request]
         traffic.on_asked()
         number = self._session.open_lane(request, invitation, waits=waits)
-        lane = Lane(number, traffic, now, waits=waits, far=self.far)
+        lane = Lane(number, traffic, now, waits=waits, way=self.way)
         self._lanes[number] = traffic.lanes[number] = lane
         return number
 
@@ -183,11 +187,8 @@ class MissionLanes:
                     # It may start all the same, and its call would be ended and run again.
                     self._close(lane)
             return
-        if not traffic.may_hold(now):
-            # They are not brief after all, or no lane can be had: the scheduler is to have them.
-            while task := self._next_held(traffic):
-                heappop(traffic.held)
-                session.release(task)
+        if not (traffic.known and traffic.may_hold(now)):
+            self._release(traffic, now)
             return
         for lane in list(traffic.idle):
             self.fill(lane, now)
@@ -202,9 +203,21 @@ class MissionLanes:
         wanted = min(math.ceil(held * traffic.mean / self.slice), held)
         waiting = sum(not lane.open and not lane.over for lane in traffic.lanes.values())
         request = session.pending[self._next_held(traffic)].asked
-        more = min(wanted - len(traffic.lanes), _MOST_WAITING - waiting, LANES - len(self._lanes))
+        more = min(wanted - len(traffic.lanes), MOST_WAITING - waiting, LANES - len(self._lanes))
         for _ in range(more):
             self.ask(request, invitation, now, waits=True)
+
+    def _release(self, traffic: CallTraffic, now: float) -> None:
+        """Send calls that are held to the scheduler, as they may not be brief."""
+        session = self._session
+        while task := self._next_held(traffic):
+            waiting = session.waiting_of(session.pending[task].asked) - len(traffic.held)
+            # While nothing is known, some wait there for any worker that it finds. If they are not
+            # brief after all, or no lane can be had, it is to have all.
+            if waiting >= MOST_WAITING and traffic.may_hold(now):
+                return
+            heappop(traffic.held)
+            session.release(task)
 
     def fill(self, lane: Lane, now: float) -> None:
         """Fill the window of a lane, if half of it is empty."""
@@ -214,7 +227,8 @@ class MissionLanes:
         sharing = sum(one.open and not one.over for one in traffic.lanes.values())
         # A wide window hides the way, but what is in it cannot go to another lane that is idle: so
         # it is a part of a slice, and towards the end no more than the part of one among equals.
-        room = min(int(self.slice * _PART / traffic.mean), _WIDEST)
+        part = self.slice if lane.way is Way.BESIDE else self.slice * _PART
+        room = min(int(part / traffic.mean), _WIDEST)
         room = max(min(room, math.ceil((len(traffic.held) + len(lane.calls)) / sharing)), 1)
         # Half is left when the next ones are sent, so the runner does not wait for them, and many
         # go in one message.
@@ -276,7 +290,9 @@ class MissionLanes:
         # The pace is that of ends one behind the other. A single end says nothing of it, as the
         # lane may have been idle before; but where windows are narrow, ends always come singly.
         narrow = ended > 0 and 2 * lane.traffic.pace > self.slice * _PART
-        if (ended > 1 or narrow) and not lane.paused:  # else one slow call has windows of one
+        # By the last way a window takes the time of that, there and back, whatever it has.
+        slow = lane.way is Way.BESIDE
+        if (ended > 1 or narrow) and not (lane.paused or slow):  # one slow call has windows of one
             lane.traffic.on_pace((now - since) / ended)
         if lane.traffic.holding:
             self.fill(lane, now)
@@ -385,11 +401,12 @@ class MissionLanes:
             self._on_ended(lane, ended, payload, now)
         if not lane.open:
             if outcome.unreachable:
-                # If it cannot connect within this kernel, it may from elsewhere: calls stay held
-                # for the next lanes, which have another invitation. Many may have had the first.
-                if lane.far:
+                # It may come by the next way: calls stay held for the next lanes, which have
+                # another invitation. Many may have had the first.
+                if lane.way >= self.last_way:
                     lane.traffic.on_unreachable(now)
-                self.far = True
+                else:
+                    self.way = max(self.way, Way(lane.way + 1))
             elif over.ending == "crashed" and not (lane.waits and over.crashes):
                 lane.traffic.on_refused(now)
         # A lane that was never open was sent nothing that could have crashed it.
@@ -446,6 +463,8 @@ class MissionLanes:
     def look(self, now: float) -> None:
         """Let time pass: give back what is idle, take back what waits for long, and report."""
         self.close_idle(now)
+        for traffic in self.traffic:
+            traffic.on_look()
         self.take_back(now)
         self.report(now)
 

@@ -6,6 +6,7 @@ A request knows its lanes and a lane its request, so they share a module.
 from __future__ import annotations
 
 from contextlib import suppress
+from enum import IntEnum
 from heapq import heappush
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -34,8 +35,19 @@ _WEIGHT = 1 / 4  # of the last run in the mean
 _LONG = 1.0  # seconds; how much longer a run took makes no difference
 _CONFIRMED = 16  # outcomes that are confirmed together: its runner keeps as many small ones
 _FEW = 4  # runs from which a mean is known
+_DOUBTS = 2  # looks, in which ends could have come, that calls are held of which nothing is known
 _LEAST = 20e-6  # seconds; a call takes as long, whatever it does
 _PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds after which a lane is asked for that was refused
+
+
+class Way(IntEnum):
+    """The ways by which runners come to a mission; each includes those before it."""
+
+    KERNEL = 0
+    """Within the mission's kernel."""
+    NETWORK = 1
+    BESIDE = 2
+    """By the directory or the bridge by which missions and workers meet the scheduler."""
 
 
 def is_plain(request: Resource) -> bool:
@@ -67,14 +79,15 @@ class CallTraffic:
     """
 
     __slots__ = (
-        "_alone", "_ended", "_not_before", "_pause", "_span", "_urgent", "held", "holding", "idle",
-        "lanes", "last_held", "pace", "plain", "refused",
+        "_alone", "_doubts", "_ended", "_not_before", "_pause", "_span", "_urgent", "held",
+        "holding", "idle", "lanes", "last_held", "pace", "plain", "refused",
     )  # fmt: skip
 
     def __init__(self, *, plain: bool = True) -> None:
         self.plain = plain
         self._span: float | None = None
         self._ended = 0
+        self._doubts = 0
         self._alone = 0
         self._not_before = 0.0
         self._pause = _PAUSE
@@ -135,9 +148,26 @@ class CallTraffic:
         """Record the seconds from one end to the next."""
         self.pace = seconds if not self.pace else self.pace + (seconds - self.pace) * _WEIGHT
 
+    @property
+    def known(self) -> bool:
+        """True if enough calls have ended to say what others take."""
+        return self._ended >= _FEW
+
+    @property
+    def may_be_brief(self) -> bool:
+        """True if calls are brief, as far as is known."""
+        return self._span is None or self._span <= BRIEF
+
     def may_hold(self, now: float) -> bool:
-        """Return True if calls that wait are to be held for lanes."""
-        return self.plain and self.brief and self._ended >= _FEW and now >= self._not_before
+        """Return True if calls that wait are to be held for lanes, or until it is known if so."""
+        if not self.plain or now < self._not_before:
+            return False
+        return self.may_be_brief and (self.known or self._doubts < _DOUBTS)
+
+    def on_look(self) -> None:
+        """Let time pass: calls of which nothing is known are not held for long."""
+        if self.holding and not self.known:
+            self._doubts += 1
 
     def wants_lane(self, now: float) -> bool:
         """Return True if a lane is to be asked for that is lent."""
@@ -181,7 +211,7 @@ class Lane:
 
     Args:
         waits: True for one that waits for room, False for one that is lent.
-        far: as `MissionLanes.far`, when it was asked for: by which way its runner tries to come.
+        way: as `MissionLanes.way`, when it was asked for: by which way its runner tries to come.
 
     Attributes:
         calls: the calls that it has, in their order, each with the bytes of its arguments; the
@@ -197,8 +227,8 @@ class Lane:
     """
 
     __slots__ = (
-        "_functions", "bytes", "calls", "connection", "crashes", "far", "idle_since", "number",
-        "open", "over", "paused", "since", "traffic", "unconfirmed", "waits",
+        "_functions", "bytes", "calls", "connection", "crashes", "idle_since", "number", "open",
+        "over", "paused", "since", "traffic", "unconfirmed", "waits", "way",
     )  # fmt: skip
 
     def __init__(
@@ -208,12 +238,12 @@ class Lane:
         now: float,
         *,
         waits: bool = False,
-        far: bool = False,
+        way: Way = Way.KERNEL,
     ) -> None:
         self.number = number
         self.traffic = traffic
         self.waits = waits
-        self.far = far
+        self.way = way
         self.connection: Connection | None = None
         self._functions: set[bytes] = set()
         self.calls: dict[int, int] = {}

@@ -118,7 +118,7 @@ class MissionSession:
         now: the time at which messages arrive, by any clock, which the shell around sets.
         pending: the unresolved tasks, by number.
         running: those of them that run, with the time at which the mission learned of that.
-        ahead: those of them that wait on their worker for the end of another one.
+        ahead: those of them that wait in a lane for the end of another one.
         aboard: those of them that a lane has, each with the number of the lane, or that are held
             for one, with 0. The scheduler knows lanes, and not them.
         functions: the functions that tasks may call, by digest: the only store of their bytes.
@@ -625,9 +625,6 @@ class MissionSession:
                 self._send(message)
 
     def _started(self, message: Started) -> None:
-        if message.behind and message.worker:
-            self._sent_ahead(message)
-            return
         for task in message.tasks:
             record = self.pending.get(task)
             if record is not None:
@@ -638,7 +635,7 @@ class MissionSession:
                     # It has begun when it did; without a worker that makes no sense.
                     message.over and message.worker and task in self.running
                 ):
-                    self._leave_worker(task, record)
+                    self.running.pop(task, None)
                     if message.worker:
                         self.running[task] = self.now
                 if message.over or self._ended:
@@ -646,45 +643,6 @@ class MissionSession:
                 record.worker = message.worker
                 if message.worker and not message.over:
                     record.alternative = message.alternative
-
-    def _sent_ahead(self, message: Started) -> None:
-        """Note tasks that wait on a worker, each for the end of another one."""
-        pending, running, queued, ahead = (
-            self.pending,
-            self.running,
-            self.requests.waiting,
-            self.ahead,
-        )
-        worker, last = message.worker, 0
-        for task, before in zip(message.tasks, message.behind, strict=False):
-            record = pending.get(task)
-            if record is None:
-                continue
-            if record.worker == worker and ahead.behind.get(task) == before:
-                last = task  # the next head has said so again
-                continue
-            if record.worker:
-                self._leave_worker(task, record)
-            else:
-                queued[record.asked] -= 1
-            record.worker = worker
-            # In a chain, that is the task before; a look at all tasks costs more.
-            known = before == last or before in pending
-            if not known or not ahead.add(task, before):
-                running[task] = self.now
-            last = task
-
-    def _leave_worker(self, task: int, record: RemoteTask) -> None:
-        """Note that a task has no run on its worker any more, if it had one."""
-        if not record.worker:
-            return
-        began = self.running.pop(task, None)
-        if began is not None and began < self.now and task not in self._ended:
-            # Of a run that followed another one, there was no message. If the end of that one has
-            # just arrived, its worker had handed this one back before.
-            self._report(Started(record.worker, (task,), record.alternative))
-        if after := self.ahead.on_over(task):
-            self.running[after] = self.now
 
     def _resolve(
         self,

@@ -10,8 +10,8 @@ From lease to outcome:
 2. `RunnerProcess` passes the order to the process of its `RunnerInstance`; a `FunctionFeed` puts
    the function before it if that process does not have it. If there is no process at the moment,
    the order waits for the next one.
-3. The runner (`grain.worker.runner`) executes the run, at once or after its predecessor in a chain,
-   and answers `Ended`, with the outcome as bytes.
+3. The runner (`grain.worker.runner`) executes the run, and
+   answers `Ended`, with the outcome as bytes.
 4. The session makes a `RunEnded` of it, keeps it, and sends it on every connection until the head
    answers `AckRuns`.
 
@@ -27,8 +27,6 @@ Rules of the session, which the simulation checks:
    *finished* when nothing runs and nothing is kept, or when the time for that is over.
 5. A worker that keeps too many outcomes takes no more runs until half of them are acknowledged; and
    beyond a part of its memory it writes them to the disk of the node.
-6. A run may be sent before its predecessor has ended, and waits in a chain in the runner. It is
-   handed back if that takes long, or if a crash comes first: it had no part in the crash.
 
 The identities of a run, and where they are used:
 
@@ -36,7 +34,6 @@ The identities of a run, and where they are used:
 |---|---|---|
 | mission, task | the mission | in leases, inventories and outcomes; the agent only repeats it |
 | attempt: epoch and number | the head that begins the run | by head, agent and runner |
-| chain: a number | the attempt that began the chain | by head, agent and runner |
 | digest | the content of a function | in leases, runs, and the messages about functions |
 
 Map:
@@ -45,7 +42,6 @@ Map:
 - ``agent``: the shell, which joins the decisions of session and lifecycle to head, runner and clock
 - ``session/``: the runs of the worker, and the messages to the head about them; no I/O
 - ``spool``: outcomes on the disk of the node, which missions have yet to take
-- ``chains``: the runs that wait for the end of another; no I/O
 - ``functions``: the functions of the worker, and which of them each runner has; no I/O
 - ``lifecycle``: the times at which a worker drains, cancels its runs, and leaves; no I/O
 - ``runner_process``: the handle on the runner, which is started again when it dies

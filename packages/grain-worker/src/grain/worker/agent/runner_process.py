@@ -24,7 +24,7 @@ import trio
 from grain.edge.version import code_at_start, replaced_code
 from grain.worker.agent.runner_instance import InstanceState, RunnerInstance
 from grain.worker.errors import RunnerUnusable
-from grain.worker.messages import Cancel, Ended, EndOfWorker, StartRun, chain_of
+from grain.worker.messages import Cancel, Ended, EndOfWorker, StartRun
 from grain.worker.runner.settings import RunnerSettings
 
 if TYPE_CHECKING:
@@ -89,8 +89,6 @@ class RunnerProcess:
         self._state = _State.SERVING
         self._instance: RunnerInstance | None = None
         self._end = math.inf, False  # when runs are cancelled, as of `announce_end`
-        # Instances that have died, and may have left something behind.
-        self._dying: set[RunnerInstance] = set()
         # Runs that wait for the next instance.
         self._waiting: deque[tuple[StartRun, Payload]] = deque()
         self._changed = trio.lowlevel.ParkingLot()  # `_leave` looks again at what is left
@@ -125,9 +123,6 @@ class RunnerProcess:
         for order in orders:
             message = order[0]
             if isinstance(message, Cancel) and self._withdraw(message):
-                continue
-            if isinstance(message, StartRun) and message.chain and self._predecessor_died(message):
-                self._report_unrun(Ended(message.attempt, "returned"))
                 continue
             accepted.append(order)
         if accepted and (self._instance is None or not self._instance.post(accepted)):
@@ -166,15 +161,6 @@ class RunnerProcess:
     def leave_within(self, seconds: float) -> None:
         """Leave it no more time than that for what is left when it ends."""
         self._grace = min(self._grace, seconds)
-
-    def _predecessor_died(self, run: StartRun) -> bool:
-        """Return True if the chain of a run was under way in a process that has died.
-
-        The resources of that chain are free when nothing is left of the process. Until then the
-        run can begin nowhere on this worker, and the crash says that its chain is over.
-        """
-        chain = chain_of(run)
-        return any(chain_of(lost) == chain for dead in self._dying for lost in dead.runs.values())
 
     def _withdraw(self, cancel: Cancel) -> bool:
         """Take out a run that waits for the next runner; return False if it does not."""
@@ -296,7 +282,6 @@ class RunnerProcess:
         # Before its death is reported: what it ran is not to blame for code that was replaced.
         await self._look_at_code()
         if instance.served:
-            self._dying.add(instance)
             burials.start_soon(self._bury, instance)
             return ""
         leaving = self._state is not _State.SERVING
@@ -318,8 +303,6 @@ class RunnerProcess:
 
     async def _bury(self, dead: RunnerInstance) -> None:
         death = await dead.bury(leaving=self._state is not _State.SERVING)
-        # Before the report: nothing is left of it, so further runs of its chains may begin.
-        self._dying.discard(dead)
         if death.runs or self._state is _State.SERVING:
             self._listener.died(death)
         # After the report: leaving waits for the runs of the last process until their loss is

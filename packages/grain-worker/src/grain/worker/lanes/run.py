@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from grain.worker.messages import Ended, StartRun
 
 CONNECT = 3.0
-"""Seconds for which a lane tries to connect: as long it holds its resources for nothing, and a call
-may wait for it. A firewall may drop what it sends."""
+"""Seconds for which a lane tries each address: as long it holds its resources for nothing, and a
+call may wait for it. A firewall may drop what it sends."""
 
 CONFIRM = 1.0
 """Seconds for which a recalled lane waits for its mission to confirm the last outcome."""
@@ -56,12 +55,12 @@ class LaneRun:
         Cancellation ends it at once.
         """
         connected = False
-        self._scope.deadline = trio.current_time() + CONNECT
         with self._scope:
             try:
-                async with accept(invitation, LANE_CODEC, LANE_HEARTBEAT) as visit:
+                async with accept(
+                    invitation, LANE_CODEC, LANE_HEARTBEAT, patience=CONNECT
+                ) as visit:
                     connected = True
-                    self._scope.deadline = math.inf
                     await self._serve(visit.channel)
             except (EdgeError, trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # it was never connected, or the call goes on without the mission

@@ -5,10 +5,9 @@ channel is in memory, and calls travel as objects. In a process of its own, whic
 below a subreaper, its channel is a socket to the agent, and bytes travel. A `Translation` is all
 that differs.
 
-1. A run that names no chain begins when its `Run` is taken. Others wait until the runs of the chain
-   that came before them have ended (`WaitingRuns`).
-2. `Ended` is sent when nothing of the run is left, with its outcome. The ends of brief runs in a
-   chain travel together.
+1. A run begins when its `StartRun` is taken. Those of a lane (`grain.worker.lanes`) begin one after
+   the other.
+2. `Ended` is sent when nothing of the run is left, with its outcome.
 3. When its other end closes the channel, the runner begins nothing any more, lets the runs end,
    leaves the context, and exits. When the agent dies, the subreaper ends the runner.
 4. A tasklet that blocks the event loop blocks the runner, which is not death. The agent notices by
@@ -21,7 +20,6 @@ all identities.
 Map:
 
 - ``runner``: `Runner`, which executes runs
-- ``chains``: the runs that wait for the end of another; no I/O
 - ``translation``: the boundary between payloads and objects, and the translation in memory
 - ``wire_translation``: the translation of bytes, with the functions that have come
 - ``settings``: the settings of runs: directory and environment of programs, labels of output

@@ -49,12 +49,10 @@ from grain.worker.messages import (
     ProgramWarned,
     SeatOpen,
     StartRun,
-    chain_of,
 )
 from grain.worker.node.library_threads import library_threads
 from grain.worker.node.shortage import RoomReader
 from grain.worker.processes.account import ProgramCount, RunAccount, WorkerEnd
-from grain.worker.runner.chains import WaitingRuns
 from grain.worker.runner.services import never_told, open_nursery_of_runs, services_of
 
 if sys.version_info < (3, 11):
@@ -76,17 +74,6 @@ Arriving = TypeVar("Arriving")
 Departing = TypeVar("Departing")
 
 _FAILURE = 200  # characters of the text about an exception
-_TOGETHER = 0.01
-"""Seconds for which the end of a run may wait to be reported with those of its successors.
-
-Only brief runs have successors here. Programs of a millisecond end a few at a time, and each
-message wakes three other processes, so a shorter time makes a program dearer.
-"""
-
-_MOST_TOGETHER = 32
-"""Ends that are sent together: much fewer than wait in a chain, which would be empty before the
-next ones come."""
-
 _TURN = 0.001
 """Seconds for which brief runs may follow each other before other tasks of the runner have a turn:
 the one that takes orders is among them."""
@@ -211,13 +198,9 @@ class _Execution(Generic[Arriving, Departing]):
         self._idle: list[PooledNursery] = []
         # Each run begins with these variables, whatever the one before it has set.
         self._context = copy_context()
-        self._waiting: WaitingRuns[Arriving | None] = WaitingRuns()
         self._threads = library_threads()
         # By run: the cores that count for numeric libraries.
         self._cores: dict[Attempt, int] = {}
-        # Ends that are to be sent together, and the scope that waits for that, if they may wait.
-        self._unsent: list[tuple[Ended, Departing | None]] = []
-        self._until_sent: trio.CancelScope | None = None
         self._leaving = False
         # The gangs of which a run here is the root; and the runs that are a part of one.
         self._gangs: dict[Attempt, RootPart] = {}
@@ -236,10 +219,7 @@ class _Execution(Generic[Arriving, Departing]):
         """Carry out the messages of a head or an agent."""
         for message, payload in batch:
             if type(message) is StartRun:
-                if not message.chain or self._waiting.admit(
-                    message, payload, first_runs=chain_of(message) in self._runs
-                ):
-                    self._start(message, payload)
+                self._start(message, payload)
             elif type(message) is Cancel:
                 self._cancel(message)
             elif isinstance(message, (DefineFunction, ForgetFunctions)):
@@ -301,8 +281,6 @@ class _Execution(Generic[Arriving, Departing]):
         """Begin nothing any more; the nursery ends when the runs under way have ended."""
         self._leaving = True
         self._end_watch()
-        # Now, or each run that ends meanwhile would start its successor.
-        self._waiting.clear()
         for lane in self._lanes.values():
             lane.recall()
         for pooled in self._idle:
@@ -362,11 +340,6 @@ class _Execution(Generic[Arriving, Departing]):
         attempt = run.attempt
         if attempt in self._lanes or attempt in self._runs:
             return  # delivered twice
-        if self._interruptible:
-            # In the mission's process a lane would only be a longer way.
-            self._runs[attempt] = trio.CancelScope()
-            self._nursery.start_soon(self._decline, attempt)
-            return
         from grain.worker.lanes.calls import LaneCalls  # many runners have none
         from grain.worker.lanes.run import LaneRun
 
@@ -377,10 +350,6 @@ class _Execution(Generic[Arriving, Departing]):
         calls = LaneCalls(run, self._start, cancel, self._translation.learn_once)
         lane = self._lanes[attempt] = LaneRun(calls)
         self._nursery.start_soon(self._run_lane, attempt, lane, invitation)
-
-    async def _decline(self, attempt: Attempt) -> None:
-        del self._runs[attempt]
-        self._send(Ended(attempt, "returned"), None)
 
     async def _run_lane(self, attempt: Attempt, lane: LaneRun, invitation: Any) -> None:
         kept: Any = await lane.serve(invitation)
@@ -405,15 +374,10 @@ class _Execution(Generic[Arriving, Departing]):
         with suppress(trio.BrokenResourceError):  # the other end has left
             self._channel.post([(news, None)])
 
-    @property
-    def _has_successors(self) -> bool:
-        """True if runs may wait for the ends of others."""
-        return bool(self._waiting.chains or self._lanes)
-
     def _pop_successor(self, run: StartRun) -> tuple[StartRun, Any] | None:
-        """Return the run that begins when this one has ended, in its chain or lane; or None."""
+        """Return the call that begins when this one has ended, in its lane; None if none does."""
         lane = self._lanes.get(run.attempt)
-        return self._waiting.pop_successor(run) if lane is None else lane.pop_next()
+        return None if lane is None else lane.pop_next()
 
     def _start_successor(self, run: StartRun) -> None:
         """Start the run that waits for the end of this one, if there is one."""
@@ -427,12 +391,7 @@ class _Execution(Generic[Arriving, Departing]):
             lane.recall() if message.waiting else lane.revoke()
             return
         under_way = self._runs.get(message.attempt)
-        if under_way is None:
-            if self._waiting.withdraw(message.attempt):
-                status = "returned" if message.waiting else "cancelled"
-                self._nursery.start_soon(self._end_unrun, Ended(message.attempt, status))
-        elif not message.waiting:
-            # A recall (`waiting`) comes too late for it: the run has begun meanwhile, and goes on.
+        if under_way is not None and not message.waiting:
             under_way.cancel()
 
     # ---- runs; each is a task of its own
@@ -442,9 +401,6 @@ class _Execution(Generic[Arriving, Departing]):
         ends = replaced != "" and await self.ask_ending(run.attempt, 0, replaced)
         self._end(run, outcome.Error(error), None, returned="returned" if ends else "")
         self._start_successor(run)
-
-    async def _end_unrun(self, ended: Ended) -> None:
-        self._send(ended, None)
 
     async def _open_pooled(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -466,7 +422,7 @@ class _Execution(Generic[Arriving, Departing]):
             await self._run_one(run, call, res, settings, pooled)
             # One that has set variables for itself is the last here.
             as_before = GVAR.is_all_but(context) and GVAR.surroundings is (settings or given)
-            if not as_before or pooled.cancelled or self._leaving or not self._has_successors:
+            if not as_before or pooled.cancelled or self._leaving or not self._lanes:
                 break
             if trio.current_time() >= until:
                 await trio.lowlevel.checkpoint()
@@ -480,7 +436,7 @@ class _Execution(Generic[Arriving, Departing]):
             call, res, settings = decoded
             self._runs[run.attempt] = pooled
         self._rest(pooled)
-        if self._has_successors:
+        if self._lanes:
             self._start_successor(run)
 
     def _rest(self, pooled: PooledNursery) -> None:
@@ -655,39 +611,14 @@ class _Execution(Generic[Arriving, Departing]):
             self._watch.cancel()
 
     def _send(self, ended: Ended, payload: Departing | None) -> None:
-        """Send an end; where runs wait in a chain, with the ends that follow soon."""
+        """Send an end, or hand it to the lane whose call it was."""
         if self._lanes and ended.attempt in self._lanes:
             outcome: Any = payload
             self._lanes[ended.attempt].end_call(ended, outcome)
             return
-        self._unsent.append((ended, payload))
-        if not self._waiting.count or len(self._unsent) >= _MOST_TOGETHER:
-            self._send_all()
-            return
-        now = trio.current_time()
-        if self._until_sent is None:
-            self._until_sent = trio.CancelScope(deadline=now + _TOGETHER)
-            self._nursery.start_soon(self._send_in_time, self._until_sent)
-        elif now > self._until_sent.deadline:
-            self._send_all()
-
-    async def _send_in_time(self, until_sent: trio.CancelScope) -> None:
-        with until_sent:
-            await trio.sleep_forever()
-        if until_sent is self._until_sent:
-            self._send_all()
-
-    def _send_all(self) -> None:
-        if self._until_sent is not None:
-            # So that a process which has nothing else to do need not wake for it.
-            self._until_sent.cancel()
-            self._until_sent = None
-        unsent, self._unsent = self._unsent, []
-        if not unsent:
-            return
         try:
             # Runs that were started together mostly end together.
-            self._channel.post(unsent, more=bool(self._runs))
+            self._channel.post([(ended, payload)], more=bool(self._runs))
         except trio.BrokenResourceError:
             pass  # the other end has left: the outcomes are not wanted
 

@@ -106,7 +106,7 @@ def known_run(
     task = find_task(mission, number)
     lease = lanes.run_of(mission, number) if task is None else task.lease
     ends = lease is not None and lease.gang is not None and lease.gang.stand_in is lease
-    if lease is not None and lease.task is not None and not lease.waits and not ends:
+    if lease is not None and lease.task is not None and not ends:
         function, began = lease.task.function, lease.began
         if lease.call is not None:
             _, function, began = lease.call
@@ -199,7 +199,7 @@ def _worker(
 ) -> Worker:
     scheduled = registry.scheduler.workers[worker.number]
     scheduled.give_back()
-    leases = (one for one in worker.leases.values() if not (one.waits or one.idle_lane))
+    leases = (one for one in worker.leases.values() if not one.idle_lane)
     tasks = (
         (lease.task.mission, lease.task.number if lease.call is None else lease.call.task)
         for lease in leases
@@ -261,7 +261,7 @@ def _running(registry: Registry) -> Counter[int]:
         lease.task.mission.number
         for worker in registry.workers.values()
         for lease in worker.leases.values()
-        if lease.task is not None and lease.current and not (lease.waits or lease.idle_lane)
+        if lease.task is not None and lease.current and not lease.idle_lane
     )
 
 

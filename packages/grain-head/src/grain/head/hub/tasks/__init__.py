@@ -13,6 +13,5 @@ Map:
 - ``gangs``: runs on several workers at once, which belong to one task
 - ``lanes``: runs that take brief calls straight from their mission
 - ``claims``: what waits for the room that these hold
-- ``prefetch``: chains of brief tasks that wait on workers
 - ``outcomes``: outcomes, crashes, retraction; missions that do not take their outcomes
 """

@@ -19,8 +19,8 @@ Here a lane is a task like any other, but for these rules:
     as a gang that lacks a member: without slices, these would end before they have had a call, and
     the next ones would take their places, without end.
 4.  It is not a task of the user: it does not count as done or failed. Nothing is learned of its
-    time, and nothing is sent ahead behind it. Its mission reports the calls that have ended in it,
-    and a call that lasts. Displays show a lane as the call that lasts in it. Without one, they show
+    time. Its mission reports the calls that have ended in it, and a call that lasts. Displays show
+    a lane as the call that lasts in it. Without one, they show
     only that its resources are in use.
 """
 

@@ -38,14 +38,10 @@ if TYPE_CHECKING:
     from grain.head.hub.tasks.gangs import Gangs
     from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.outcomes import Outcomes
-    from grain.head.hub.tasks.prefetch import Prefetch
     from grain.head.hub.tasks.quarantine import EmptiedWorkers
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import Start
     from grain.worker.messages import InventoryRun, RunEnded
-
-
-_AT_ONCE = 32768  # tasks in one `Started`; at nine bytes each, twice, they fit a message
 
 
 class Runs:
@@ -63,7 +59,6 @@ class Runs:
         outcomes: Outcomes,
         gangs: Gangs,
         lanes: LaneTable,
-        prefetch: Prefetch,
         functions: FunctionTable,
         reports: MissionReports,
     ) -> None:
@@ -72,7 +67,6 @@ class Runs:
         self._outgoing = registry.outgoing
         self._waiting = waiting
         self._outcomes = outcomes
-        self._prefetch = prefetch
         self._functions = functions
         self._reports = reports
         self.gangs = gangs
@@ -92,8 +86,6 @@ class Runs:
         self._send_lease(lease, task, to_data(start.allocation), start.limit)
         if task.function is LANE:
             self._lanes.on_run(lease)
-        else:
-            self._prefetch.on_started(lease)
         return lease
 
     def _start_gang(self, root: LeaseRecord, task: TaskRecord, start: Start, now: float) -> None:
@@ -126,27 +118,6 @@ class Runs:
         self._send_lease(lease, task, to_data(start.allocation), start.limit)
         return lease
 
-    def send_prefetched(self) -> None:
-        """Send brief tasks behind runs that have begun; after all that can start has started."""
-        sent: dict[tuple[MissionRecord, WorkerRecord], list[tuple[int, int]]] = {}
-        for chain, queue, count in self._prefetch.growth(lanes_wait=bool(self._lanes.waiting)):
-            worker = chain.head.worker
-            last = chain.waiting[-1] if chain.waiting else chain.head
-            # No mission may want that run; then this is a number that no task has.
-            before = 0 if last.task is None else last.task.number
-            for taken in self._scheduler.on_taken(queue, count):
-                task = self._waiting.on_started(taken)
-                lease = self._new_lease(task, worker, None)
-                self._prefetch.append(lease, chain)
-                self._send_lease(lease, task, chain.resources, chain=chain.number)
-                sent.setdefault((task.mission, worker), []).append((task.number, before))
-                before = task.number
-        for (mission, worker), pairs in sent.items():
-            self._reports.on_run(mission, worker)
-            for at in range(0, len(pairs), _AT_ONCE):
-                tasks, behind = zip(*pairs[at : at + _AT_ONCE], strict=True)
-                self._outgoing.post(mission.link, Started(worker.id, tasks, behind=behind))
-
     def _lease(
         self, task: TaskRecord, worker: WorkerRecord, scheduler_id: int, now: float
     ) -> LeaseRecord:
@@ -156,9 +127,7 @@ class Runs:
         lease.began = now
         return lease
 
-    def _new_lease(
-        self, task: TaskRecord, worker: WorkerRecord, scheduler_id: int | None
-    ) -> LeaseRecord:
+    def _new_lease(self, task: TaskRecord, worker: WorkerRecord, scheduler_id: int) -> LeaseRecord:
         self._last_attempt += 1
         lease = LeaseRecord((self._epoch, self._last_attempt), task, worker, scheduler_id)
         task.lease = lease
@@ -173,7 +142,6 @@ class Runs:
         task: TaskRecord,
         resources: dict[str, Any],
         limit: float = math.inf,
-        chain: int = 0,
     ) -> None:
         function, arguments = task.function, task.arguments
         if lease.member:
@@ -188,7 +156,6 @@ class Runs:
             resources,
             None if limit == math.inf else limit,
             lease.alone,
-            chain,
             task.mission.settings,
             None if lease.gang is None else lease.gang.part(lease.member),
             task.course.past,
@@ -208,33 +175,21 @@ class Runs:
         now: float,
         *,
         measured: bool = False,
-        work: float | None = None,
         use: MemoryUse | None = None,
     ) -> None:
-        """Free what a run held, or pass it on to its successor.
+        """Free what a run held; its outcome may still be under way.
 
-        Its outcome may still be under way.
+        Args:
+            measured: whether it ended by itself, so that others will take about as long.
         """
-        successor = self._prefetch.leave(lease, now, measured=measured, work=work)
         scheduler_id, lease.scheduler_id = lease.scheduler_id, None
         if scheduler_id is None:
             return
+        if measured:
+            self._scheduler.tasks[scheduler_id].queue.on_duration(now - lease.began)
         self._lanes.on_over(lease)
-        if successor is None:
-            del self.holding[scheduler_id]
-            self._scheduler.on_finished(scheduler_id, now, measured=measured, use=use)
-            return
-        # For the scheduler the same task goes on, with the resources that it has; but its time
-        # counts from now.
-        self.holding[scheduler_id] = successor
-        successor.scheduler_id = scheduler_id
-        scheduled = self._scheduler.tasks[scheduler_id]
-        successor.began = scheduled.started = now
-        task = successor.task
-        queue = None if task is None or not task.claimed else task.queue
-        if task is not None and queue is not None and queue is not scheduled.queue:
-            # Its predecessor was adopted, and no mission wants that one: its request is not known.
-            self._scheduler.on_reclassified(scheduler_id, queue, task.age)
+        del self.holding[scheduler_id]
+        self._scheduler.on_finished(scheduler_id, now, measured=measured, use=use)
 
     def on_run_ended(
         self, worker: WorkerRecord, ended: RunEnded, payload: Payload, now: float
@@ -261,8 +216,7 @@ class Runs:
         tells = measured and not (use is not None and use.exceeded)
         if tells and (ended.status == "error" or self._scheduler.places.watches):
             gpus = self._note_outcome(lease, now, failed=ended.status == "error")
-        work = ended.report if isinstance(ended.report, float) else None
-        self._end(lease, now, measured=measured, work=work, use=use)
+        self._end(lease, now, measured=measured, use=use)
         if lease.member:
             self._outgoing.acknowledge(worker.link, ended.attempt)
             self.gangs.on_seat_ended(lease, ended, now)
@@ -400,7 +354,6 @@ class Runs:
         now: float,
         *,
         measured: bool,
-        work: float | None = None,
         use: MemoryUse | None = None,
     ) -> None:
         del lease.worker.leases[lease.attempt]
@@ -409,7 +362,7 @@ class Runs:
         if measured and lease.task is not None:
             task = lease.task
             self._outcomes.on_runs_ended(task.mission, task.function, now - lease.began)
-        self._free(lease, now, measured=measured, work=work, use=use)
+        self._free(lease, now, measured=measured, use=use)
 
     # ---- adoption: what workers and missions report when they connect
 
@@ -451,7 +404,7 @@ class Runs:
             self._adopt_seat(lease, held, mission, now)
             return
         # Before anything is noted elsewhere: it is here that a report may contradict another one.
-        if not held.ended and not self._prefetch.adopt(lease, held):
+        if not held.ended:
             self._hold(lease, held, mission, task, now)
         worker.leases[held.attempt] = lease
         if held.gang is not None:
@@ -481,13 +434,11 @@ class Runs:
         """Choose between the run that a task waits for and another one that its worker reports.
 
         A run that has ended gives way, whichever is reported first: it may have been handed back,
-        and a success is welcome from any run. Otherwise a run under way goes before a run that
-        waits in a chain, and of two under way the older, as it is likely to end first; the other
-        one is revoked.
+        and a success is welcome from any run. Of two under way the older goes on, as it is likely
+        to end first; the other one is revoked.
         """
-        ended = other.scheduler_id is None and not other.waits
-        before = not lease.waits and (other.waits or lease.began < other.began)
-        if ended or before:
+        ended = other.scheduler_id is None
+        if ended or lease.began < other.began:
             self._run_as_reported(task, lease)
             lease = other
         if not ended:
@@ -539,8 +490,7 @@ class Runs:
         # be under way, names the worker as the mission knew it before, and is answered by that.
         if task.claimed:
             self._reports.on_run(task.mission, lease.worker)
-            by, behind = self.alternative(lease), lease.behind
-            started = Started(lease.worker.id, (task.number,), by, behind=behind)
+            started = Started(lease.worker.id, (task.number,), self.alternative(lease))
             self._outgoing.post(task.mission.link, started)
 
     def _hold(
@@ -571,7 +521,6 @@ class Runs:
                 scheduler_id, queue, lease.worker.number, space, age, lease.began, until
             )
         except ValueError as error:
-            self._prefetch.dismiss(lease)
             raise BadMessage(f"run {held.attempt} cannot be there: {error}") from error
         lease.scheduler_id = scheduler_id
         self.holding[scheduler_id] = lease

@@ -6,6 +6,7 @@ go back. The rules stand in `grain.worker.agent`.
 Map:
 
 - ``session``: `WorkerSession`, the runs of the worker and the mail about them
+- ``records``: the runs that it has, and the intended end of each
 - ``registration``: the worker as its head knows it
 - ``kept``: the outcomes that missions have yet to take
 - ``delayed``: reports that wait for company

@@ -10,10 +10,10 @@ from grain.edge.mission_ids import lasts
 from grain.edge.version import Versions
 from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import Report, RunReport, encode_report, report_of
-from grain.worker.agent.chains import PATIENCE, Chains, RunRecord, Wish
 from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.session.delayed import ArrivedLeases, PrintedLines
 from grain.worker.agent.session.kept import KeptOutcomes
+from grain.worker.agent.session.records import RunRecord, Wish
 from grain.worker.agent.session.registration import WorkerRegistration
 from grain.worker.messages import (
     FUNCTIONS,
@@ -46,7 +46,6 @@ from grain.worker.messages import (
     RunEnded,
     StartRun,
     Status,
-    chain_of,
 )
 from grain.worker.messages import Draining as DrainingMessage
 
@@ -85,7 +84,6 @@ class WorkerSession:
     Args:
         id: a random name, which no other agent process has.
         total: its resources; time left counts from now.
-        chain_patience: seconds that a run may take while others wait for its end.
         in_memory: bytes of outcomes beyond which others are spooled; inf where there is no spool.
         cluster: the name of its cluster; empty if it was not stated.
         job, system, listed: as `RegisterWorker` has them.
@@ -106,7 +104,6 @@ class WorkerSession:
         host: str,
         total: Resource,
         now: float,
-        chain_patience: float = PATIENCE,
         versions: Versions = Versions(),  # noqa: B008 - it cannot change
         in_memory: float = math.inf,
         job: str = "",
@@ -144,7 +141,6 @@ class WorkerSession:
         self._flush_until = math.inf
         # The last run that was reported to block the runner.
         self._blocking: Lease | None = None
-        self._chains = Chains(chain_patience)
         # On how many cores something is computed, as it was last reported.
         self._computing: float | None = None
 
@@ -295,17 +291,13 @@ class WorkerSession:
             # Handed back, and not ignored: the head would wait for its end.
             self._report_end(lease, "returned", None)
             return
-        run = self.runs[attempt] = RunRecord(lease, now)
+        self.runs[attempt] = RunRecord(lease, now)
         self.lasting += lasts(lease.mission)
-        if lease.chain:
-            chain = chain_of(lease)
-            self._chains.join(chain, run, self.runs.get(chain), now)
         order = StartRun(
             attempt,
             lease.res,
             lease.limit,
             lease.function,
-            lease.chain,
             lease.task,
             lease.settings,
             lease.gang,
@@ -388,25 +380,20 @@ class WorkerSession:
                 run with so many GB. A run whose group learns, and beside which none ran, has that
                 and asks for more.
         """
-        waited = set(self._chains.waiting())
         lost = self.runs.keys() if attempts is None else self.runs.keys() & set(attempts)
-        alone = sum(self.runs[attempt] not in waited for attempt in lost) == 1
-        # The youngest first. A part of these reports may be lost with the connection: the end of a
-        # run says that its successor has begun, unless that was reported to be handed back before.
-        for run in list(reversed(self.runs.values())):
+        alone = len(lost) == 1
+        for run in list(self.runs.values()):
             if attempts is not None and run.lease.attempt not in attempts:
                 continue
             status: Status = "crashed"
             if run.wish is not Wish.COMPLETE:
                 status = "returned" if run.wish is Wish.RETURN else "cancelled"
-            elif run in waited:
-                status = "returned"
             payload: Payload = None
             amount = _learned_amount(run.lease)
             if status == "crashed" and out_of_memory and amount and alone:
                 status, payload = "error", out_of_memory(amount)
             report: Report = b""
-            if wall and run not in waited:
+            if wall:
                 # What its programs have used died with the runner.
                 times = RunReport(
                     started=wall - (now - run.began), ended=wall,
@@ -427,7 +414,6 @@ class WorkerSession:
         lost: str = "",
         absent: int = -1,
     ) -> None:
-        # First, as it is the place in its chain that tells if the run has begun.
         outlived = None
         if status == "returned" and detail != STOPPED_SOFTLY:
             outlived = self._outlived(run, now)
@@ -437,16 +423,14 @@ class WorkerSession:
             status, absent = "returned" if status == "crashed" else status, 0
         del self.runs[run.lease.attempt]
         self.lasting -= lasts(run.lease.mission)
-        self._chains.leave(run, now)
         if outlived is not None:
             detail = TIME_OVER
         self._report_end(run.lease, status, payload, detail, report, outlived, lost, absent)
 
     def _outlived(self, run: RunRecord, now: float) -> Outlived | None:
         """Return how long a run had run, if it has outlived this worker; else None."""
-        waits = run.chain is not None and run.chain.runs[0] is not run
         time = self.registration.time(now)
-        if waits or time is None or run.lease.function == LANE:
+        if time is None or run.lease.function == LANE:
             return None  # the calls of a lane are brief, however long it was there for them
         life, left = time
         return None if left > min(EARLY, life / 10) else Outlived(now - run.began, life)
@@ -480,8 +464,6 @@ class WorkerSession:
     def _review_backlog(self) -> None:
         """Take no more runs while too many outcomes are kept, and report it."""
         if self.kept.review():
-            if self.kept.paused:
-                self._recall(self._chains.waiting())
             self._send(self.kept.backlog())
 
     # ---- the end
@@ -497,7 +479,6 @@ class WorkerSession:
         self._why = self._why or why
         if self.state is SessionState.WORKING:
             self.state = SessionState.DRAINING
-            self._recall(self._chains.waiting())
             self._recall([run for run in self.runs.values() if run.lease.function == LANE])
             self._send(DrainingMessage(self._why))
         # Without runs it may be over now; and if the deadline is now, runs are cancelled now.
@@ -509,8 +490,6 @@ class WorkerSession:
             self._send_count()
         if self._printed.due <= now:
             self._send_printed()
-        if self._chains.due <= now:
-            self._recall(self._chains.overdue(now))
         if self._deadline <= now:
             for attempt, run in self.runs.items():
                 if run.wish is Wish.COMPLETE:
@@ -529,12 +508,12 @@ class WorkerSession:
         due = self._deadline  # inf before `drain`
         if self.state is SessionState.DRAINING and not self.runs:
             due = min(due, self._flush_until)
-        return min(due, self._arrived.due, self._printed.due, self._chains.due)
+        return min(due, self._arrived.due, self._printed.due)
 
     # ---- details
 
     def _recall(self, runs: list[RunRecord]) -> None:
-        """Have the runner return runs that still wait in a chain, and end lanes soon."""
+        """Have the runner end lanes soon."""
         for run in runs:
             self.to_runner.append((Cancel(run.lease.attempt, waiting=True), None))
 
@@ -554,7 +533,6 @@ class WorkerSession:
             left,
             lease.alone,
             ended,
-            lease.chain,
             lease.gang,
             lease.function == LANE,
         )
