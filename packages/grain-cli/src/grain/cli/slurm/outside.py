@@ -57,7 +57,7 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     if "pty" in given:
         raise CommandFailed(f"srun: error: (Grain) --pty: {NO_TERMINAL}")
     try:
-        refuse(given, "")
+        refuse(given, "", command)
     except StepRefused as refused:
         raise CommandFailed(str(refused)) from None
     folder = state_folder(here.environment) / "srun"
