@@ -146,7 +146,7 @@ SCRIPTS = r"""
 -n 2 | scontrol show hostname a[1-2]
 -n 2 | squeue -h -j $SLURM_JOB_ID -o '%t %j %C %D %u'
 -n 2 | scontrol show job $SLURM_JOB_ID | grep -o 'JobState=[A-Z]*'
--n 2 | scancel $SLURM_JOB_ID; sleep 20; echo not reached
+-n 2 | scancel $SLURM_JOB_ID; exec sleep 20
 -n 2 | squeue -h -s -j $SLURM_JOB_ID -o %j
 -t 0:01 --signal=B:USR1@1 | trap 'echo warned; exit 0' USR1; sleep 30 & wait
 -J 'nf-foo_(1)' | show SLURM_JOB_NAME

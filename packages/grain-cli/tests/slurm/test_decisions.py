@@ -507,6 +507,7 @@ _OTHER = (
         ({"ntasks-per-node": "2", "nodes": "1"}, (4, 1, 0, _OTHER.format(2, 4, 1))),
         ({"ntasks-per-node": "2", "ntasks": "3"}, (3, 0, 0, _OTHER.format(2, 3, 2))),
         ({"ntasks-per-node": "2", "ntasks": "2"}, (2, 0, 2)),
+        ({"ntasks-per-node": "3", "ntasks": "2", "nodes": "1"}, (2, 1, 3)),
     ],
 )
 def test_numbers_of_a_step_that_contradict_each_other(

@@ -537,7 +537,7 @@ def test_the_script_of_a_job_is_written_to_a_file(
         said = f"batch script for job {number} written to "
         assert f"{said}{name}\n" == site.out(*write)
         assert f"{said}own.sh\n" == site.out(*write, "own.sh")
-        assert f"{script}\n" == site.out(*write, "-")
+        assert script == site.out(*write, "-")
         for written in (name, "own.sh"):
             assert script == (site.folder / written).read_text()
     lost = "job script retrieval failed: Invalid job id specified"
@@ -679,10 +679,21 @@ def test_sbatch_tells_only_the_status_with_which_a_job_exits(
     assert (7 if of_shell == 7 else 1) == exit_status(entry, otherwise=1)
 
 
-def test_a_wrong_option_of_a_job_is_one_of_srun(site: SlurmSite) -> None:
-    assert site.answer("srun", "-t", "abc", "hostname") == (
-        "", "srun: error: Invalid --time specification", 255,
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "text", "status"),
+    [
+        (("-t", "abc"), "Invalid --time specification", 255),
+        (("-m", "nope"), "Invalid --distribution specification", 255),
+        (("-r", "x"), 'Invalid numeric value "x" for --relative.', 1),
+        (("-W", "x"), 'Invalid numeric value "x" for --wait.', 1),
+        (("--mpi=nope",), "Invalid MPI type 'nope', --mpi=list for acceptable types", 1),
+    ],
+)
+def test_a_wrong_option_of_a_step_does_not_become_a_job(
+    site: SlurmSite, words: tuple[str, ...], text: str, status: int
+) -> None:
+    assert site.answer("srun", *words, "hostname") == ("", f"srun: error: {text}", status)
+    assert site.queue.jobs.end() == 1
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,11 @@ def test_directives_end_with_the_first_command() -> None:
     assert of_script(directives(script)) == [("job-name", "a"), ("time", "5")]
 
 
+def test_an_indented_comment_is_neither_a_directive_nor_a_command() -> None:
+    script = "#!/bin/sh\n #SBATCH -J a\n\t# comment\n#SBATCH -n 2\n  : x\n#SBATCH -t 5\n"
+    assert of_script(directives(script)) == [("ntasks", "2")]
+
+
 def test_a_form_feed_in_a_comment_is_no_line_break() -> None:
     script = "#!/bin/sh\n# old\x0c page\n#SBATCH -J a\n"
     assert of_script(directives(script)) == [("job-name", "a")]

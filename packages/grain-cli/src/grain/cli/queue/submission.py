@@ -245,9 +245,9 @@ def marked_lines(script: str, mark: str, *, indented: bool = True) -> Iterator[t
         The number of the line, from 1, and what follows the mark.
     """
     for number, line in enumerate(script.split("\n"), 1):
-        text = line.strip() if indented else line
-        if line.strip() and not text.startswith("#"):
+        if line.strip() and not line.lstrip().startswith("#"):
             return
+        text = line.strip() if indented else line
         rest = text[len(mark) :]
         if text.startswith(mark) and not (indented and rest[:1].strip()):
             yield number, rest

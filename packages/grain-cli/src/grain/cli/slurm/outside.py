@@ -19,7 +19,7 @@ from grain.cli.slurm.nodes import check_offered
 from grain.cli.slurm.reading import NeverBegins, exit_status, wait_for
 from grain.cli.slurm.sbatch import around, submit
 from grain.cli.slurm_words.grammar import BadUse
-from grain.cli.slurm_words.steps import StepRefused, refuse
+from grain.cli.slurm_words.steps import StepRefused, refuse, srun_words, step_order
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
 from grain.eventlog.names import state_folder
 from grain.files.trust import private_folder, python_command
@@ -78,6 +78,10 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     try:
         job = slurm_job(options, around(here), words=words)
         check_offered(job, here)
+        srun_words(given)
+        step_order(given, {}, command, "")
+    except StepRefused as refused:
+        raise CommandFailed(str(refused)) from None
     except BadUse as error:
         raise BadUse(str(error).replace("sbatch: ", "srun: "), error.status) from None
     except JobRefused as refused:

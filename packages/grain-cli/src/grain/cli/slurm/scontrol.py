@@ -145,7 +145,7 @@ def _write(words: list[str], here: Here) -> SlurmAnswer:
         if job.script_blob and (path := queue.script(job)):
             text = path.read_text(errors="surrogateescape")
         if name == "-":
-            return SlurmAnswer(f"{text}\n")
+            return SlurmAnswer(text)
         Path(name).write_text(text, errors="surrogateescape")
     except OSError as error:
         raise CommandFailed(f"failed to open file `{name}`: {error.strerror}") from None

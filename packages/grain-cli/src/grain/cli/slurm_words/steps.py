@@ -161,7 +161,7 @@ def step_numbers(given: Mapping[str, str], environment: Mapping[str, str]) -> St
     if 0 < tasks < on:
         said.append(f"can't run {tasks} processes on {on} nodes, setting nnodes to {tasks}")
         nodes, on = nodes and tasks, tasks
-    if per_node and tasks > on > 0 and tasks != per_node * on:
+    if on and 0 < per_node < tasks and tasks != per_node * on:
         said.append(
             f"can't honor --ntasks-per-node set to {per_node} which doesn't match the requested "
             f"tasks {tasks} with the number of requested nodes {on}. Ignoring --ntasks-per-node."
