@@ -356,7 +356,8 @@ def test_very_many_retractions_and_confirmations_go_in_messages_that_can_travel(
     """Those of tasks cancelled while no head was there, and of outcomes that arrive at once."""
     session = MissionSession("m", "mission")
     request = session.request({})
-    tasks = [session.submit(remote_task(request)) for _ in range(300_000)]
+    first = 2**32  # a number takes nine bytes from there on, so fewer are too many for a message
+    tasks = [session.submit(remote_task(request), first + k) for k in range(MAX_MESSAGE // 9 + 1)]
     for task in tasks:
         session.cancel(task)
     session.on_connected()

@@ -153,8 +153,13 @@ class Job:
         """Return the TCP connections of a process."""
         table = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
         inodes = {line.split()[9] for line in table if line.split()[3] == "01"}
-        links = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()]
-        return [link for link in links if link.removeprefix("socket:[")[:-1] in inodes]
+        found = []
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # it has closed that since
+                link = str(fd.readlink())
+                if link.removeprefix("socket:[")[:-1] in inodes:
+                    found.append(link)
+        return found
 
     def environment(self, index: int) -> dict[str, str]:
         raw = Path(f"/proc/{self.pid(index)}/environ").read_bytes()
