@@ -104,7 +104,12 @@ def _plain(text: str, number: str, place: str, node: str) -> str:
     text = re.sub(rf"\b{number}\b", "JOB", text)
     text = re.sub(rf"\b({node}|{re.escape(socket.gethostname())})\b", "NODE", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
-    lines = [line for line in text.splitlines(keepends=True) if "(Grain)" not in line]
+    # A step that follows another one waits now and then for what that one leaves.
+    lines = [
+        line
+        for line in text.splitlines(keepends=True)
+        if "(Grain)" not in line and not re.match("srun: (Job JOB s|S)tep creat", line)
+    ]
     return "".join(line.replace("slurmstepd-NODE: error: ***", "error: ***")
                    .replace("slurmstepd: error: ***", "error: ***")
                    .replace("grain: error: ***", "error: ***") for line in lines)  # fmt: skip

@@ -131,8 +131,8 @@ sbatch --signal=USR1@x --wrap true
 sbatch --requeue=1 --wrap true
 sbatch -W0 --wrap true
 sbatch --wrap
-sbatch -H -a '[1-3]%0' --wrap true
-sbatch -H -d '' --wrap true
+sbatch -Q -H -a '[1-3]%0' --wrap true
+sbatch -Q -H -d '' --wrap true
 squeue -h -j ''
 squeue -h -j ,
 squeue -h -t ''
