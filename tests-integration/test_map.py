@@ -413,7 +413,7 @@ def test_retries_and_timeout() -> None:
     assert [(1, 0, 0)] == logged()
     assert slow.returncode == 1
     assert [(1, -1, signal.SIGTERM)] == logged("slow")
-    assert "ended at its time limit: echo far; exec sleep 1000.25" in slow.stderr
+    assert f"ended after its time limit of {limit} s: echo far; exec sleep 1000.25" in slow.stderr
     assert "far\n" == slow.stdout
     assert socket.gethostname() == Path("slow").read_text().splitlines()[1].split("\t")[1]
 

@@ -13,8 +13,8 @@ import trio
 
 from grain.cli.slurm.setup.folder import make_commands
 from grain.files.processes import start_time
-from grain.worker.gang.control import listen
-from grain.worker.steps.desk import step_desk
+from grain.worker.gang.control import listen, serve
+from grain.worker.steps.desk import StepDesk
 from grain.worker.steps.orders import StepJob
 from grain.worker.steps.shares import MemberRoom, StepShares
 
@@ -76,8 +76,10 @@ async def job_of(folder: Path, *rooms: MemberRoom, hosts: str = "n7") -> AsyncIt
     name, listener = listen()
     site = JobSite(folder, name)
     shares = StepShares(rooms or [MemberRoom((0, 1))])
-    async with step_desk(listener, shares, job, lambda line: site.lines.append(line)):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve, listener, StepDesk(shares, job, site.lines.append).admit)
         yield site
+        nursery.cancel_scope.cancel()
 
 
 def shown(done: subprocess.CompletedProcess[str]) -> tuple[list[str], list[str], int]:

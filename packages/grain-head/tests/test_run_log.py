@@ -68,6 +68,8 @@ def ends(written: Recorder) -> list[tuple[str, str, int, bool]]:
         (Cores(0.25) & GPUs(0.5), {"Cores": 0.25, "GPUs": 0.5}),
         (GPUs([2, [3, 0.5]]), {"GPUs": 1.5}),
         (Cores(4, spread=True), {"Cores": 4}),
+        (Memory(32, group="opt", size=120), {"Memory": 32}),
+        (Cores(1) & Memory(group="opt"), {"Cores": 1}),
         (WTime(T=3600) & Token("licence"), {"WTime": 3600, "Token": 1}),
     ],
 )

@@ -20,7 +20,16 @@ from grain.files.batch_jobs import WorkerJob, jobs_over
 from grain.head.messages import Crash, FailedOn, Unschedulable
 from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
-from grain.queue.records import ArraySpec, Begun, Ended, Job, JobUpdate, UnmetRequest, Wish
+from grain.queue.records import (
+    ArraySpec,
+    Begun,
+    Dependency,
+    Ended,
+    Job,
+    JobUpdate,
+    UnmetRequest,
+    Wish,
+)
 from grain.resource import Cores, WTime, learned, to_data
 from grain.worker.errors import note_memory
 from grain.worker.jobs.run import AttemptCall, AttemptEnd
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from grain.dispatcher.plan import TaskAttempt
     from grain.resource import Resource
     from grain.worker import Call
 
@@ -570,6 +580,42 @@ async def test_jobs_that_have_ended_make_room_for_others_of_their_kind(
 
 def key(what: AttemptCall) -> tuple[int, int | None, int]:
     return what.number, what.task, what.attempt
+
+
+async def test_ends_are_read_together_while_workers_have_enough_to_do(
+    queue: Queue, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An array on one worker, whose runs take 10 ms, and then a job that waits for it."""
+    free, rounds = trio.Lock(), list[int]()
+
+    class Brief(Executor):
+        def statistics(self) -> Any:
+            return SimpleNamespace(running=1)
+
+        def submit_call(self, _: Resource, call: Call, deliver: Any, **_more: Any) -> None:  # type: ignore[override]
+            self.calls += call.args
+            nursery.start_soon(self._run, call.args[0], deliver)
+
+        async def _run(self, what: AttemptCall, deliver: Callable[[Any], None]) -> None:
+            async with free:
+                await trio.sleep(0.01)
+            queue.begin(what.number, what.task, 1, Begun(at=0.0, host="h"))
+            queue.end(what.number, what.task, 1, Ended(how="exit", at=1.0))
+            deliver(outcome.Value(None))
+
+    read_all = Desk.read_all
+
+    def noted(desk: Desk, ends: list[TaskAttempt]) -> dict[TaskAttempt, bool]:
+        rounds.append(len(ends))
+        return read_all(desk, ends)
+
+    monkeypatch.setattr(Desk, "read_all", noted)
+    queue.submit(msgspec.structs.replace(JOB, array=ArraySpec(ranges=((1, 40, 1),))))
+    queue.submit(msgspec.structs.replace(JOB, after=(Dependency(jobs=(1,)),)))
+    async with trio.open_nursery() as nursery:
+        await run_until(queue, Brief(lambda _: None), has_ended(queue, 2))
+    assert 40 <= sum(rounds)
+    assert len(rounds) <= 12
 
 
 async def test_those_that_wait_do_not_become_more_than_the_scheduler_is_to_have(

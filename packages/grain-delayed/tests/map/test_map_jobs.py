@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
@@ -12,10 +13,15 @@ import trio
 from grain.delayed import mission
 from grain.inputs.splitting import Columns
 from grain.map.halting import Tally, parse_halt
-from grain.map.jobs import WAITING, JobEnd, Jobs, MapJob
+from grain.map.jobs import WAITING, JobEnd, Jobs, MapJob, _end_of
 from grain.map.output import OutputPrinter, tagged
 from grain.map.plan import MapOptions
 from grain.resource import Capacity
+from grain.worker.errors import ExternalTimeoutError, Failure
+
+if TYPE_CHECKING:
+    from grain.delayed.value import Delayed
+    from grain.worker.external import Completed
 
 
 class Leaving(Exception):
@@ -149,6 +155,16 @@ async def test_a_job_that_is_ended_at_its_time_limit_is_counted_as_such(tmp_path
         jobs.start(MapJob(1, ["sleep", "1000.25"], "", tmp_path, None))
 
     assert "time limit" in tally.summary()
+
+
+async def test_what_became_of_a_warning_is_told_at_the_time_limit() -> None:
+    async def limited() -> Completed:
+        reason = "ended at once by the warning SIGTERM"
+        raise ExternalTimeoutError(Failure(("sleep",), "n1", reason=reason, warned="time"))
+
+    job = MapJob(1, ["sleep", "9"], "sleep 9", Path.cwd(), None)
+    end = await _end_of(job, cast("Delayed[Completed]", limited()), 0.0)
+    assert ("ended at once by the warning SIGTERM: sleep 9", True) == (end.remark, end.timed_out)
 
 
 @pytest.mark.parametrize(

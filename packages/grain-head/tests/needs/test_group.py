@@ -146,8 +146,8 @@ def test_beyond_64_runs_it_learns_once_in_eight() -> None:
 def test_with_many_runs_it_learns_once_in_a_part_of_them_and_at_once_where_the_guard_changes() -> (
     None
 ):
-    group = seen(*[1.0] * LAST)
-    group.finished = 50 * PART
+    runs = seen(*[1.0] * LAST).runs
+    group = LearningGroup("opt", runs, finished=50 * PART, spent=1.0, fixed=1e9)
     changed = [group.on_finished(FinishedRun(3.0, 4, 100), 32) for k in range(51)]
     assert [50] == [k + 1 for k, now in enumerate(changed) if now]
     group.spent = group.fixed - 1
@@ -193,6 +193,8 @@ def test_sizes_that_explain_nothing_play_no_part() -> None:
 class PlainGroup(LearningGroup):
     """The same rules without what makes them cheap: each end looks at everything."""
 
+    _since = 0
+
     def on_finished(self, run: FinishedRun, maximum: float, after: float = 0.0) -> bool:
         if after:
             self._forget(after)
@@ -228,6 +230,16 @@ class PlainGroup(LearningGroup):
         self._known = 0
         self._plain.clear()
         return True
+
+    def _alike(self, terms: Terms) -> tuple[float, ...]:  # noqa: ARG002
+        return ()
+
+    def _use_what_they_get(self) -> bool:
+        runs = [run for run in self.runs if run.amount and run.peak and run.first and not run.size]
+        parts = sorted(run.peak / run.amount for run in runs)
+        amounts = sorted(run.amount for run in runs)
+        alike = len(runs) >= 4 and parts[-1] <= 1.1 * parts[0]
+        return alike and amounts[-1] >= 1.5 * amounts[0]
 
 
 ENDS = st.tuples(

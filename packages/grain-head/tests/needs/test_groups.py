@@ -74,3 +74,12 @@ def test_whatever_is_learned_or_forgotten_is_a_change() -> None:
     needs.forget("opt")
     assert 3 == needs.changes
     assert not needs.groups
+
+
+def test_a_row_names_a_maximum_that_no_worker_has() -> None:
+    needs = Needs()
+    needs.on_workers([Cores(4) & Memory(8)])
+    memory = LearnedMemory(needs, Memory(500, group="opt"), Memory(500, group="opt"))
+    memory.on_ended(memory.memory, MemoryUse(1.0), 9.0)
+    text = needs.row("opt", Memory(500, group="opt")).text
+    assert "Its maximum, 500 GB, is more than any worker here has (8)" in text

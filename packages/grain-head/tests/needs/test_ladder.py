@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.head.needs.ladder import MOST_NEEDS, in_effect, ladder, next_amount
+from grain.head.needs.ladder import MOST_NEEDS, alike_ladder, in_effect, ladder, next_amount
 from grain.resource import LAST_ATTEMPT
 
 
@@ -55,6 +55,30 @@ def test_no_other_sequence_of_needs_costs_less(
     least = min(cost(one, needs, share, worker) for one in others)
     found = ladder(needs, share, 1e9, worker)
     assert cost(found, needs, share, worker) == pytest.approx(least)
+
+
+@given(
+    st.lists(
+        st.builds(RunNeed, st.floats(1, 1.3) | st.sampled_from([1.0, 2.0, 40.0]), st.just(60.0)),
+        min_size=1,
+        max_size=64,
+    ),
+    st.sampled_from([0.0, 0.5, 4.0, 64.0]),
+    st.sampled_from([1.1, 1.5, 4.0, 1e9]),
+    st.sampled_from([math.inf, 64.0, 4.0, 1.2]),
+)
+def test_needs_of_which_as_many_fit_on_a_worker_have_the_ladder_of_any_needs(
+    needs: list[RunNeed], share: float, maximum: float, worker: float
+) -> None:
+    least, *_, most = sorted(need.amount for need in [needs[0], *needs])
+    found = alike_ladder(least, most, len(needs), share, maximum, worker)
+    fits = {in_effect(min(amount, maximum), worker) for amount in (least, most)}
+    assert bool(found) == (len(fits) == 1)
+    if found:
+        needs = [RunNeed(min(amount, maximum), s) for amount, s in [*needs, (2 * most, 60.0)]]
+        rungs = ladder(needs, share, maximum, worker)
+        costs = [cost(one, needs, share, worker) for one in (found, rungs)]
+        assert found == rungs or costs[0] == pytest.approx(costs[1])
 
 
 @pytest.mark.parametrize(

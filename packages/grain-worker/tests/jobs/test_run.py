@@ -14,7 +14,7 @@ import time
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
@@ -34,8 +34,14 @@ from grain.queue.records import ArraySpec, Begun, Ended, Job, JobUpdate, TaskInp
 from grain.queue.selectors import plain_number
 from grain.resource import ZERO, Cores, GPUs, Identities, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
+from grain.worker.errors import ExternalTimeoutError, Failure
 from grain.worker.external import ExternalError, ending_programs, run_external
-from grain.worker.jobs.program import last_line, output_trouble, with_trouble
+from grain.worker.jobs.program import (
+    last_line,
+    output_trouble,
+    receipt_of_failure,
+    with_trouble,
+)
 from grain.worker.jobs.run import (
     AttemptCall,
     AttemptEnd,
@@ -45,7 +51,7 @@ from grain.worker.jobs.run import (
     NotRun,
     run_job,
 )
-from grain.worker.jobs.variables import Place, job_environment
+from grain.worker.jobs.variables import submitted_variables
 from grain.worker.messages import NODE_SHORT, AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
 from grain.worker.processes.account import RunAccount, WorkerEnd
@@ -235,6 +241,26 @@ async def test_what_a_script_uses_is_noted_while_it_runs(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(see)
         assert 0 == (await ran(queue, number)).status
+
+
+@pytest.mark.parametrize(
+    ("reason", "warned", "message"),
+    [
+        ("ended after its time limit of 2 s", "", "ended at its time limit of 3 s"),
+        (
+            "ended after its time limit of 2 s; it could not be warned: no room",
+            "",
+            "ended at its time limit of 3 s; it could not be warned: no room",
+        ),
+        ("ended at once by the warning SIGTERM", "time", "ended at once by the warning SIGTERM"),
+    ],
+)
+def test_a_job_says_what_became_of_its_warning(
+    reason: str, warned: Literal["", "time"], message: str
+) -> None:
+    error = ExternalTimeoutError(Failure(("sleep",), "n1", reason=reason, warned=warned))
+    ended = receipt_of_failure(error, 3.0, 0.0)
+    assert ("timeout", message) == (ended.how, ended.message)
 
 
 async def test_the_limit_with_which_an_attempt_was_handed_out_counts(
@@ -891,11 +917,8 @@ async def test_the_scratch_directory_of_an_outer_job_is_not_given_to_an_inner_on
     lines = (work / f"job-{number}.out").read_text().split("\0")
     outer = dict(line.split("=", 1) for line in lines if line)
     assert "TMPDIR" in outer
-    inner = job_environment(
-        msgspec.structs.replace(queue.job(number), environment=outer), 2, None, 1,
-        Place("n1", 1, "queue"),
-    )  # fmt: skip
-    assert "TMPDIR" not in inner
+    inner = msgspec.structs.replace(queue.job(number), environment=outer)
+    assert "TMPDIR" not in submitted_variables(inner)
 
 
 def test_a_quota_is_found_where_a_program_has_failed(
@@ -1109,6 +1132,20 @@ async def test_a_script_has_the_name_that_its_user_knows_while_it_runs(
     assert not list((tmp_path / "tmp").glob("grain-*/*"))
 
 
+async def test_a_script_finds_nothing_that_another_one_has_left_beside_its_name(
+    queue: Queue, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    found = []
+    for last in ("touch left", "rm -r $PWD", ""):
+        script = f"#!/bin/sh\ncd ${{0%/*}}; ls; {last}\n"
+        number = submit(queue, work, script=script, script_name="run.sh")
+        await ran(queue, number)
+        found.append((work / f"job-{number}.out").read_text().splitlines()[:1])
+    assert [["run.sh"]] * 3 == found
+
+
 async def test_a_script_runs_where_no_link_to_it_can_be_made(
     queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1209,7 +1246,8 @@ async def test_nothing_runs_where_the_folder_is_another_queue(queue: Queue, work
 async def test_what_an_attempt_has_read_holds_for_the_next_one_while_the_queue_is_the_same(
     queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = submit(queue, work, "true", array=ArraySpec(ranges=((1, 3, 1),)))
+    of_script = {"script": "#!/bin/sh\n", "array": ArraySpec(ranges=((1, 3, 1),))}
+    number = submit(queue, work, **of_script)
     reads: list[str] = []
     read = LocalDisk.read
 
@@ -1219,12 +1257,14 @@ async def test_what_an_attempt_has_read_holds_for_the_next_one_while_the_queue_i
 
     await ran(queue, number, 1)
     monkeypatch.setattr(LocalDisk, "read", noted)
+    monkeypatch.setattr(LocalDisk, "touch", lambda _, name: reads.append(name))
     await ran(queue, number, 2)
     assert ["format"] == [name for name in reads if not name.startswith(("wishes", "attempts"))]
 
+    monkeypatch.undo()
     shutil.rmtree(queue.folder)
     other = Queue.open(queue.folder, make=True)
-    assert number == submit(other, work, "true", array=ArraySpec(ranges=((1, 3, 1),)))
+    assert number == submit(other, work, **of_script)
     end = await run_job(call(queue, number, 3))
     assert ("not begun", None) == (end.what, other.begun(number, 3, 1))
     await ran(other, number, 3)

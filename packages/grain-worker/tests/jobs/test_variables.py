@@ -16,8 +16,9 @@ from grain.resource import Cores, GPUs, Memory
 from grain.worker.jobs.variables import (
     NOT_SET,
     Place,
-    job_environment,
+    own_variables,
     slurm_variables,
+    submitted_variables,
     threads_each,
 )
 from grain.worker.processes.environment import MARKS, note_given
@@ -29,7 +30,8 @@ PLACE = Place(host="n07", cpus=4, queue="queue")
 
 def environment(task: int | None = None, attempt: int = 1, **fields: object) -> dict[str, str]:
     job = msgspec.structs.replace(JOB, **fields)
-    return job_environment(job, 12, task, attempt, PLACE)
+    submitted = submitted_variables(job)
+    return submitted | own_variables(job, 12, task, attempt, PLACE, submitted)
 
 
 def test_a_job_has_the_variables_that_scripts_for_slurm_use() -> None:
@@ -310,7 +312,7 @@ NODES = Place("n07", 4, "queue", (("n08", 4), ("n09", 4), ("gpu2", 2)))
 
 def on_nodes(**options: str) -> dict[str, str]:
     job = msgspec.structs.replace(JOB, options=options)
-    return job_environment(job, 12, None, 1, NODES)
+    return own_variables(job, 12, None, 1, NODES, {})
 
 
 def test_a_job_on_several_workers_knows_them_all() -> None:

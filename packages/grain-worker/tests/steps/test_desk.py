@@ -11,8 +11,8 @@ import trio
 import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
-from grain.worker.gang.control import connect, listen
-from grain.worker.steps.desk import StepDesk, step_desk
+from grain.worker.gang.control import connect, listen, serve
+from grain.worker.steps.desk import StepDesk
 from grain.worker.steps.orders import StepJob
 from grain.worker.steps.shares import MemberRoom, StepShares
 
@@ -56,8 +56,11 @@ async def site() -> AsyncIterator[Site]:
     name, listener = listen()
     lines: list[StepRecord] = []
     shares = StepShares([MemberRoom((0, 1))])
-    async with step_desk(listener, shares, JOB, lines.append) as desk, AsyncExitStack() as opened:
+    desk = StepDesk(shares, JOB, lines.append)
+    async with trio.open_nursery() as nursery, AsyncExitStack() as opened:
+        nursery.start_soon(serve, listener, desk.admit)
         yield Site(name, desk, lines, opened)
+        nursery.cancel_scope.cancel()
 
 
 async def end(srun: JsonLines, *statuses: int) -> None:

@@ -88,6 +88,33 @@ def test_what_ends_gives_back_and_the_next_ones_begin_in_order() -> None:
     assert [] == shares.begin()
 
 
+class Counting(StepShares):
+    """Shares that count how often they look for room."""
+
+    looks = 0
+
+    def _find(self, *what: Any) -> tuple[MemberShare, ...] | None:
+        self.looks += 1
+        return super()._find(*what)
+
+
+def test_thousands_of_steps_that_wait_for_the_same_cost_one_look_at_each_end() -> None:
+    shares = Counting([NODE])
+    count = 2_000
+    tickets = [shares.ask(StepWish(1 + number % 2, 1, whole=False)) for number in range(count)]
+    shares.looks = 0
+    running = [ticket for ticket, _ in shares.begin()]
+    assert tickets[:3] == running  # of one CPU, of two, and of one
+    begun = list(running)
+    while running:
+        shares.end(running.pop(0))
+        more = [ticket for ticket, _ in shares.begin()]
+        running += more
+        begun += more
+    assert tickets == sorted(begun)
+    assert shares.looks <= 4 * count
+
+
 def test_a_step_that_takes_whole_nodes_waits_for_all_of_their_cpus() -> None:
     shares = StepShares([NODE])
     exact = shares.ask(StepWish(1, 1, whole=False))

@@ -50,6 +50,7 @@ TICKETS = 1_000_000_000
 one did."""
 
 _LOOK = 0.25  # seconds between two looks for new jobs and wishes
+_TOGETHER = 0.05  # seconds in which ends are gathered, while workers have enough to do
 _LOOK_UNMET = 1.0  # seconds between two looks for requests that no worker can meet
 _LOOK_AWAY = 5.0  # seconds between two looks for the end of a run that no executor knows
 # Seconds between two questions to batch systems about the same runs, and at least until one about
@@ -171,9 +172,15 @@ class DispatchLoop:
             for start in self._desk.plan.starts(time.time(), self._room):
                 self._ticket += 1
                 self._submit(start, self._ticket)
-            with trio.move_on_after(next_pause(self._desk.plan, _LOOK)):
-                await self._woken.wait()
-            self._woken = trio.Event()
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait for something to do."""
+        with trio.move_on_after(next_pause(self._desk.plan, _LOOK)):
+            await self._woken.wait()
+            if len(self._tickets) - len(self._ends) > self._executor.statistics().running:
+                await trio.sleep(_TOGETHER)
+        self._woken = trio.Event()
 
     def _room(self, kind: str) -> int:
         """Return how many more attempts of a kind of request may be handed over.
@@ -284,6 +291,8 @@ class DispatchLoop:
             del self._crashes[0]
 
     async def _take_ends(self) -> None:
+        if not self._ends:
+            return
         ends, self._ends = self._ends, []
         unread = []
         try:

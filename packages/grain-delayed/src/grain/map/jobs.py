@@ -268,7 +268,7 @@ async def _end_of(job: MapJob, waiting: Delayed[Completed], began: float) -> Job
         code = 127 if error.errno == errno.ENOENT else 126
         return JobEnd(error.host, 0.0, code, remark=str(error))
     except ExternalTimeoutError as error:
-        remark = f"ended at its time limit: {job.command}"
+        remark = f"{error.reason}: {job.command}"
         runtime = error.elapsed or time.time() - began
         out, err = error.stdout or b"", error.stderr or b""
         return JobEnd(error.host, runtime, UNKNOWN, signal.SIGTERM, out, err, remark, True)

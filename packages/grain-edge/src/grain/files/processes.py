@@ -45,12 +45,12 @@ def this_process() -> ProcessIdentity:
 
 @functools.lru_cache(maxsize=1)  # a process that was forked from this one has another pid
 def _identity(pid: int) -> ProcessIdentity:
-    import socket  # which those who only ask for other processes do not need
+    from _socket import gethostname  # that of the module socket, which takes its time
 
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
     space = os.stat("/proc/self/ns/pid").st_ino
-    host = socket.gethostname()
+    host = gethostname()
     return ProcessIdentity(host, machine_digest(), boot, space, pid, start_time(pid) or 0)
 
 

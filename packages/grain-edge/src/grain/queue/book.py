@@ -480,7 +480,7 @@ class Book:
             CannotWrite: none was cancelled, or only some: call it again.
             NotSynced: they may wait again after a crash of the host.
         """
-        import socket  # which those who only list jobs do not need
+        from _socket import gethostname  # that of the module socket, which takes its time
 
         now = time.time()
         waiting, running = [], 0
@@ -491,7 +491,7 @@ class Book:
             if standing.state == "PENDING":
                 waiting.append((task, standing.attempt))
             running += standing.state == "RUNNING"
-        begun = Begun(at=now, host=socket.gethostname(), cancelled=by, why=why)
+        begun = Begun(at=now, host=gethostname(), cancelled=by, why=why)
         # A worker may begin one of them at any moment: the link decides, and not what was read.
         made = set(self.queue.cancel_waiting(number, waiting, begun) if waiting else ())
         for task, attempt in set(waiting) - made:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Literal, NamedTuple
 
@@ -235,6 +234,8 @@ class TaskInput(NamedTuple):
 
     def line(self) -> bytes:
         """Return it as a line of a file: JSON, in which bytes that are not UTF-8 survive."""
+        import json  # which commands that tools call every second do not need
+
         return json.dumps(self, separators=(",", ":")).encode() + b"\n"
 
     @classmethod
@@ -244,6 +245,8 @@ class TaskInput(NamedTuple):
         Raises:
             ValueError: it has none.
         """
+        import json  # as above
+
         entry, values, command = json.loads(line)
         return cls(entry, tuple(values), tuple(command))
 

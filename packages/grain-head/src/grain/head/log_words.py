@@ -81,7 +81,8 @@ def _each(request: Resource) -> dict[str, float]:
 def amounts(data: dict[str, Any]) -> dict[str, float]:
     """Return resources as numbers by kind, from plain data: GB, seconds, or how many there are.
 
-    A kind that is not a quantity, as a token, counts as 1; a time without a limit is left out.
+    A kind that is not a quantity, as a token, counts as 1. Left out are a time without a limit, and
+    the memory of a group that states no maximum.
     """
     numbers: dict[str, float] = {}
     for kind, part in data.items():
@@ -98,7 +99,9 @@ def amounts(data: dict[str, Any]) -> dict[str, float]:
                 numbers[kind] = len(ids)
             case {"T": float() | int() as seconds}:
                 numbers[kind] = seconds
-            case dict() if kind == "WTime":
+            case {"M": float() | int() as gb}:
+                numbers[kind] = gb
+            case dict() if kind in ("WTime", "Memory"):
                 pass
             case dict() if kind == "Licences":
                 numbers[kind] = sum(part.values())

@@ -118,7 +118,7 @@ class SubmittedFrom(NamedTuple):
             BadInput: its directory was removed.
         """
         import getpass
-        import socket
+        from _socket import gethostname  # that of the module socket, which takes its time
 
         try:
             directory = os.getcwd()  # noqa: PTH109 - a text
@@ -126,7 +126,7 @@ class SubmittedFrom(NamedTuple):
             raise BadInput("this directory was removed; change to another one") from None
         variables = shell.variables() if environment is None else environment
         return cls(
-            directory, variables, shell.umask(), socket.gethostname(),
+            directory, variables, shell.umask(), gethostname(),
             user or getpass.getuser(), time.time(), shell.soft_limits(), commands,
         )  # fmt: skip
 

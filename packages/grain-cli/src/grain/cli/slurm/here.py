@@ -62,9 +62,9 @@ class Here(NamedTuple):
     @property
     def host(self) -> str:
         """The name of the machine."""
-        import socket  # which not every command needs
+        from _socket import gethostname  # that of the module socket, which takes its time
 
-        return socket.gethostname()
+        return gethostname()
 
     @property
     def by(self) -> str:

@@ -6,7 +6,6 @@ last lines may be missing, or one may be cut.
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -85,6 +84,8 @@ def steps_of(queue: Queue, number: int, task: int | None, attempt: int) -> list[
 
 def forget_steps(queue: Queue, bucket: int) -> None:
     """Remove the notes of a bucket of jobs."""
+    import shutil  # which commands that tools call every second do not need
+
     shutil.rmtree(queue.folder / _FOLDER / str(bucket), ignore_errors=True)
 
 

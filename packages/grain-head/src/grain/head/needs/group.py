@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from grain.head.needs.ladder import DOUBLED, ladder, next_amount
+from grain.head.needs.ladder import DOUBLED, alike_ladder, ladder, next_amount
 from grain.head.needs.slope import Sized, power
 
 LAST = 64
@@ -35,6 +35,7 @@ _LEAST = 0.01
 _OBEDIENT = 4
 _ALIKE = 1.1
 _DIFFER = 1.5
+_OBEDIENT_PEAKS = 1.3  # The same parts of such amounts differ by more than this.
 
 
 class Terms(NamedTuple):
@@ -94,15 +95,19 @@ class LearningGroup:
     # What follows from the runs, found when it is asked for, and kept until it is found again.
     _rungs: dict[Terms, tuple[float, ...]] = field(default_factory=dict)
     _power: float | None = None
+    # The peaks of the runs by themselves: their extremes are often all that counts.
+    _peaks: deque[float] = field(default_factory=lambda: deque(maxlen=LAST))
     # What the runs need at any size, and how many had finished when that was found.
     _plain: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LAST))
     _known: int = 0
     _guarded: bool = field(init=False)  # as it was after the last end that could change it
-    _since: int = 0  # attempts that have ended since they were found
-    _quiet: int = 0  # so many of these may end without a change, each within its maximum
+    _found: int = field(init=False)  # attempts that had ended when these were found
+    _due: int = 0  # so many runs may finish without a change, each within its maximum
 
     def __post_init__(self) -> None:
         self._guarded = self.guarded
+        self._found = self.finished + self.exceeded
+        self._peaks.extend(run.peak for run in self.runs)
 
     # ---- what happened
 
@@ -118,13 +123,12 @@ class LearningGroup:
             self._forget(after)
             run = msgspec.structs.replace(run, first=False)
         self.runs.append(run)
+        self._peaks.append(run.peak)
         self.finished += 1
-        amount, seconds = run.amount, run.seconds
-        self.spent += amount * seconds
-        self.fixed += maximum * seconds
-        self._since += 1
+        self.spent += run.amount * run.seconds
+        self.fixed += maximum * run.seconds
         # With most runs that is all. The guard does not begin with a run within its maximum.
-        if self._since < self._quiet and amount <= maximum:
+        if self.finished < self._due and run.amount <= maximum:
             return False
         if not self._is_due(max(SELDOM, self.finished // PART)):
             return False
@@ -148,7 +152,6 @@ class LearningGroup:
         self._failed.append(FinishedRun(DOUBLED * amount, amount, seconds, size))
         self.exceeded += 1
         self.spent += amount * seconds
-        self._since += 1
         return self._is_due(SELDOM)
 
     def _is_due(self, ends: int) -> bool:
@@ -158,13 +161,17 @@ class LearningGroup:
         guard only.
         """
         was, self._guarded = self._guarded, self.guarded
-        due = self.finished <= LAST or self._since >= ends
+        ended = self.finished + self.exceeded
+        due = self.finished <= LAST or ended - self._found >= ends
         if due:
-            self._since = 0
+            self._found = ended
             self._rungs.clear()
             self._power = None
-        certain = self.finished >= LAST and not self._guarded
-        self._quiet = max(SELDOM, self.finished // PART) if certain else 0
+        self._due = 0
+        if self.finished >= LAST and not self._guarded:
+            # The first run is due that is number n since then, with n >= finished // PART.
+            before = self._found - self.exceeded
+            self._due = before + max(SELDOM, (before - 1) // (PART - 1))
         return due or was != self._guarded
 
     def _forget(self, failed: float) -> None:
@@ -205,8 +212,9 @@ class LearningGroup:
         """Return the ladder of a request, in GB; empty while nothing is known."""
         rungs = self._rungs.get(terms)
         if rungs is None:
-            needs = self._needs(terms)
-            rungs = self._rungs[terms] = ladder(needs, terms.share, terms.maximum, terms.worker)
+            rungs = self._alike(terms)
+            rungs = rungs or ladder(self._needs(terms), terms.share, terms.maximum, terms.worker)
+            self._rungs[terms] = rungs
         return rungs
 
     def explain(self, terms: Terms) -> str:
@@ -246,6 +254,13 @@ class LearningGroup:
         return self._power
 
     # ---- details
+
+    def _alike(self, terms: Terms) -> tuple[float, ...]:
+        """Return the ladder if all runs need about the same; else nothing."""
+        if self._failed or not self.runs or (terms.size and self.power):
+            return ()
+        least, most = (_rounded(HEADROOM * peak) for peak in (min(self._peaks), max(self._peaks)))
+        return alike_ladder(least, most, len(self.runs), terms.share, terms.maximum, terms.worker)
 
     def _needs(self, terms: Terms) -> list[tuple[float, float]]:
         """Return what the runs need at the size of a request, in GB, and their seconds."""
@@ -289,9 +304,11 @@ class LearningGroup:
         Amounts that follow from peaks say nothing: later attempts are at rungs, which are made of
         peaks, and so are the amounts for sizes.
         """
+        if max(self._peaks) < _OBEDIENT_PEAKS * min(self._peaks):
+            return False  # most often, and it is soon found
         given = {run.amount for run in self.runs}
         if max(given) < _DIFFER * min(given):
-            return False  # most often, and it is soon found
+            return False
         runs = [run for run in self.runs if run.amount and run.peak and run.first and not run.size]
         if len(runs) < _OBEDIENT:
             return False

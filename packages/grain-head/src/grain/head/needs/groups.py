@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from grain.edge.questions import NeedRow
 from grain.head.needs.group import FinishedRun, LearningGroup, Terms
@@ -19,7 +21,7 @@ _UNKNOWN = 1.0
 """GB: the first amount of a group without a maximum, while no worker is here."""
 
 
-class MemoryUse(NamedTuple):
+class MemoryUse(msgspec.Struct, frozen=True, gc=False):
     """The use of a run: the peak of its memory in GB, and True if it needed more than it had."""
 
     peak: float
@@ -103,7 +105,7 @@ class Needs:
             median=median(peaks) if peaks else None,
             largest=peaks[-1] if peaks else None,
             asks=None if request is None else group.amount(self.terms(request)),
-            text="" if request is None else group.explain(self.terms(request)),
+            text="" if request is None else self.explain(request),
         )
 
     def explain(self, request: Resource) -> str:

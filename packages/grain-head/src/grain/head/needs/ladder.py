@@ -79,6 +79,32 @@ def ladder(
     return tuple(rungs)
 
 
+def alike_ladder(
+    least: float, most: float, runs: int, share: float, maximum: float, worker: float
+) -> tuple[float, ...]:
+    """Return what `ladder` does if as many runs fit on a worker with the least as with the most.
+
+    Between these needs, it would find the same cost for each. So there is nothing to choose but
+    whether all runs ask at once for what the imaginary one needs.
+
+    Args:
+        least, most: what runs need, in GB.
+        runs: their number. With them there is one imaginary run of mean length that needs twice
+            the most, as `LearningGroup` has it.
+        share, maximum, worker: as of `ladder`.
+
+    Returns:
+        Nothing if the needs are not alike.
+    """
+    least, most, top = (min(amount, maximum) for amount in (least, most, DOUBLED * most))
+    cost, dearest = in_effect(most, worker), in_effect(top, worker) + share
+    if in_effect(least, worker) != cost:
+        return ()
+    cost += share
+    # Either one attempt more for all, or a dearer one.
+    return (most, top) if cost < dearest and cost * (runs + 1) <= dearest * runs else (top,)
+
+
 def next_amount(
     rungs: Sequence[float], failed: float, attempt: int, maximum: float
 ) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ import trio
 
 from grain import GVAR
 from grain.eventlog.usage import Usage
+from grain.files.processes import this_process
 from grain.resource import learned
 from grain.worker.errors import (
     ExternalError,
@@ -375,7 +375,7 @@ class ProgramCall:
             user=report.user,
             system=report.system,
             max_rss=report.max_rss * 1024 / 1e9,
-            host=socket.gethostname(),
+            host=this_process().host,
             usage=self.usage(report),
         )
 
@@ -443,7 +443,7 @@ class ProgramCall:
         directory = Path(self.cwd or ".")
         return Failure(
             argv=self.argv,
-            host=socket.gethostname(),
+            host=this_process().host,
             cwd=self.cwd,
             stdout_path=self.stdout and str(directory / self.stdout),
             stderr_path=self.stderr and str(directory / self.stderr),

@@ -111,10 +111,20 @@ def new_name() -> str:
 def listen(name: str = "") -> tuple[str, trio.SocketListener]:
     """Listen at a name, or a new one; return the name and the listener, which the caller closes."""
     name = name or new_name()
+    return name, listener_of(bound(name))
+
+
+def bound(name: str) -> socket.socket:
+    """Return a socket that listens at a name."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind("\0" + name)
     listening.listen(1024)  # so that another user who connects again and again keeps none out
-    return name, trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+    return listening
+
+
+def listener_of(listening: socket.socket) -> trio.SocketListener:
+    """Return the listener that a socket becomes."""
+    return trio.SocketListener(trio.socket.from_stdlib_socket(listening))
 
 
 async def accept(listener: trio.SocketListener) -> JsonLines:

@@ -1,6 +1,6 @@
 """One external program: search, start, clean-up."""
 
-# ruff: noqa: PTH100, PTH102, PTH103, PTH116, PTH120, PTH118, PTH123, PTH211
+# ruff: noqa: PTH100, PTH102, PTH103, PTH108, PTH116, PTH120, PTH118, PTH123, PTH211
 # (no pathlib here; see the package)
 
 from __future__ import annotations
@@ -48,23 +48,85 @@ class CannotStart(Exception):
         self.report = (FAILED, step, code, path)
 
 
+class Links:
+    """The directory for the link by which a script is called; made for the first one.
+
+    A shell calls a script by that path in its messages, and in ``$0``.
+    """
+
+    def __init__(self) -> None:
+        self.folder: Tree | None = None
+        self.link = b""
+
+    def make(self, path: bytes, name: bytes) -> bytes:
+        """Return the path of a link of some name; the path itself, where none can be made."""
+        try:
+            if self.folder is None:
+                self._make_folder()
+            assert self.folder is not None
+            self.link = os.path.join(self.folder.path, name)
+            try:
+                os.symlink(path, self.link)
+            except FileNotFoundError:  # it was removed, as files in /tmp are that are old
+                self._make_folder()
+                self.link = os.path.join(self.folder.path, name)
+                os.symlink(path, self.link)
+        except OSError:
+            self.link = b""
+        return self.link or path
+
+    def _make_folder(self) -> None:
+        base = os.path.abspath(os.environb.get(b"TMPDIR") or b"/tmp")
+        folder = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
+        os.mkdir(folder, 0o700)
+        self.folder = Tree(folder)  # to be removed from now on
+
+    def clear(self) -> None:
+        """Remove the link of a program that has ended, with all that it has put beside it."""
+        if self.link:
+            assert self.folder is not None
+            try:
+                os.unlink(self.link)
+                if not os.listdir(self.folder.path):
+                    return
+            except OSError:
+                pass
+            finally:
+                self.link = b""
+            self.close()
+
+    def close(self) -> None:
+        """Remove the directory; the next link makes another one."""
+        if self.folder is not None:
+            self.folder.remove()
+            self.folder = None
+
+
 class Program:
     """A program, from its start to the end of its last descendant.
 
     Args:
         stdin: the descriptor of what it reads, unless the request has a path.
         defaults: the signals that it has at their defaults.
+        changed: those of them that this process has not.
+        links: where a link to it is made, if it has a name of its own.
     """
 
     def __init__(
-        self, request: ProgramRequest, stdin: int, defaults: Iterable[signal.Signals]
+        self,
+        request: ProgramRequest,
+        stdin: int,
+        defaults: Iterable[signal.Signals],
+        changed: Iterable[signal.Signals],
+        links: Links,
     ) -> None:
         self.request = request
         self.stdin = stdin
         self.defaults = defaults
+        self.changed = changed
+        self.links = links
         self.opened: list[int] = []
         self.scratch: Tree | None = None
-        self.link: Tree | None = None
 
     def start(self) -> int:
         """Start the program and return its pid.
@@ -94,7 +156,7 @@ class Program:
             step = "exec"
             path, *words = request["argv"]
             if request["name"] is not None:
-                path = self._linked(path, request["name"])
+                path = self.links.make(path, request["name"])
                 request["argv"] = [path, *words]
             if b"/" not in path:
                 path = find(path, request["env"].get(b"PATH", DEFAULT_PATH))
@@ -108,22 +170,6 @@ class Program:
             if step == "exec":
                 find(path, b"")  # raises if it is the program itself that is missing
             raise CannotStart(step, error.errno or 0, path) from None
-
-    def _linked(self, path: bytes, name: bytes) -> bytes:
-        """Return the path of a link of some name; the path itself, where none can be made.
-
-        A shell calls a script by that path in its messages, and in ``$0``.
-        """
-        base = os.path.abspath(os.environb.get(b"TMPDIR") or b"/tmp")
-        folder = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
-        link = os.path.join(folder, name)
-        try:
-            os.mkdir(folder, 0o700)
-            self.link = Tree(folder)  # to be removed from now on
-            os.symlink(path, link)
-        except OSError:
-            return path
-        return link
 
     def _spawn(self, path: bytes, argv: list[bytes], streams: tuple[int, int, int]) -> int:
         """Start a program at a path and return its pid.
@@ -161,7 +207,7 @@ class Program:
             pid = os.fork()
             if not pid:
                 os.close(failure)
-                become(path, argv, self.request["env"], streams, self.defaults, limits, theirs)
+                become(path, argv, self.request["env"], streams, self.changed, limits, theirs)
         except OSError:
             os.close(failure)
             raise
@@ -226,9 +272,9 @@ class Program:
         for fd in self.opened:
             os.close(fd)
         os.chdir("/")  # hold no directory that others may want to unmount
-        for tree in (self.scratch, self.link):
-            if tree is not None:
-                tree.remove()
+        if self.scratch is not None:
+            self.scratch.remove()
+        self.links.clear()
 
 
 def open_output(path: bytes, flags: int) -> int:

@@ -14,7 +14,7 @@ from .caller import Caller
 from .group import Group, KillCounter
 from .meter import Meter, of_process
 from .proc import become_subreaper
-from .program import WARNINGS, CannotStart, Program
+from .program import WARNINGS, CannotStart, Links, Program
 from .protocol import ENDED, STARTED
 from .tree import wait_until_gone
 
@@ -43,16 +43,18 @@ class Supervisor:
             os.dup2(fd, place)
             os.close(fd)
         self.env: dict[bytes, bytes] = {}
+        self.links = Links()
         self.home = sorted(os.sched_getaffinity(0))
         self.umask = os.umask(0o077)
         os.umask(self.umask)
+        actions = {
+            number: signal.getsignal(number)
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+        }
         # All of them, so that the C library need not ask for each, but for those that are ignored:
         # these stay so.
-        self.defaults = {
-            number
-            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-            if signal.getsignal(number) != signal.SIG_IGN
-        }
+        self.defaults = {one for one, action in actions.items() if action != signal.SIG_IGN}
+        self.changed = {one for one, action in actions.items() if action != signal.SIG_DFL}
         group = own_group(groups)
         kills = KillCounter(group is not None, of_process("self", "cgroup"))
         self.meter = Meter(budgets, group, kills)
@@ -72,6 +74,7 @@ class Supervisor:
             self.caller.report(self.run(request, fds[0] if fds else 0))
             for fd in fds:
                 os.close(fd)
+        self.links.close()
 
     def run(self, request: ProgramRequest, stdin: int) -> tuple[Any, ...]:
         """Run one program to the end of its last descendant, and return the report.
@@ -80,7 +83,7 @@ class Supervisor:
         change back, such as its CPUs; a nice level belongs in the child.
         """
         defaults = self.defaults | WARNINGS if request["warned"] else self.defaults
-        program = Program(request, stdin, defaults)
+        program = Program(request, stdin, defaults, self.changed & defaults, self.links)
         began = time.monotonic()
         self.meter.begin(began, request["most"])
         try:

@@ -8,4 +8,5 @@ Map:
 - ``run``: the tasklet that runs one attempt
 - ``program``: its program: interpreter, signals, and how it ended
 - ``variables``: its environment
+- ``standby``: what it needs only if it lasts, or has steps
 """

@@ -164,7 +164,9 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
         how, status, number = "exit", max(error.returncode or 0, 1), 0
     elif isinstance(error, ExternalTimeoutError):
         how, number = "timeout", int(signal.SIGTERM)
-        message = f"ended at its time limit of {limit:g} s"
+        if not error.warned:
+            _, *trouble = message.split("; ", 1)  # with the warning, if there was to be one
+            message = "; ".join([f"ended at its time limit of {limit:g} s", *trouble])
     elif isinstance(error, ExternalMemoryError):
         how = "memory"
         amount = error.memory_request or 0.0 if learned(GVAR.res) is not None else 0.0

@@ -6,9 +6,9 @@ import logging
 import math
 import os
 import signal
-import socket
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -31,7 +31,7 @@ from grain.resource import SLOTS, THREADS
 from grain.worker.auto import batch_id, batch_system
 from grain.worker.errors import ExternalError, ExternalTimeoutError, printable
 from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_warned
-from grain.worker.gang.control import listen, new_name
+from grain.worker.gang.control import bound, listener_of, new_name, serve
 from grain.worker.jobs.program import (
     failure_text,
     last_line,
@@ -41,11 +41,13 @@ from grain.worker.jobs.program import (
     receipt_of_failure,
     with_trouble,
 )
+from grain.worker.jobs.standby import standing_by
 from grain.worker.jobs.variables import (
     Place,
-    job_environment,
+    own_variables,
     ranks_each,
     soft_limits,
+    submitted_variables,
     threads_each,
 )
 from grain.worker.processes.account import RunAccount, attempt_of
@@ -57,15 +59,14 @@ from grain.worker.processes.usage_now import usages_now
 from grain.worker.processes.warning import EarlyWarning, send
 from grain.worker.runner.runner import signal_behind
 from grain.worker.runner.services import programs_were_told_to_end, worker_ends
-from grain.worker.steps.desk import DESK, step_desk
+from grain.worker.steps.desk import DESK, StepDesk
 from grain.worker.steps.of_job import shares_of, step_job
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from grain.queue.records import Job, Receivers, Wish
     from grain.resource import Member
-    from grain.worker.steps.desk import StepDesk
     from grain.worker.steps.orders import StepJob
 
 GRACE = 30.0
@@ -244,9 +245,40 @@ class _Opened(NamedTuple):
     """
 
     queue: Queue
-    number: int
-    job: Job | None
+    known: _KnownJob | None
     at: float
+
+
+class _KnownJob:
+    """A job, and what is the same for all of its attempts.
+
+    Attributes:
+        script: the file of its script, if that can be run; None as long as none was.
+    """
+
+    def __init__(self, number: int, job: Job) -> None:
+        self.number = number
+        self.job = job
+        self.script: Path | None = None
+
+    @cached_property
+    def shared(self) -> tuple[bool, bool]:
+        """True for its output, and for its errors, if other tasks write to the same file."""
+        job = self.job
+        return (
+            patterns.is_shared(job.stdout, job),
+            patterns.is_shared(job.stderr or job.stdout, job),
+        )
+
+    @cached_property
+    def variables(self) -> dict[str, str]:
+        """The variables of its submission."""
+        return submitted_variables(self.job)
+
+    @cached_property
+    def raw(self) -> dict[bytes, bytes]:
+        """The same, as programs get them."""
+        return _encoded(self.variables)
 
 
 _OPENED: trio.lowlevel.RunVar[_Opened | None] = trio.lowlevel.RunVar("the queue opened last")
@@ -263,9 +295,10 @@ class _Runner:
     """
 
     _queue: Queue
+    _known: _KnownJob
     _job: Job
     _script: Path | None
-    _prepared: tuple[ProgramCall, StepJob] | Exception
+    _prepared: tuple[ProgramCall, Callable[[], StepJob]] | Exception
 
     def __init__(self, what: AttemptCall, opened: _Opened | None = None) -> None:
         self._what = what
@@ -313,7 +346,7 @@ class _Runner:
                 raise _Recalled("it could not end in time")
             self._timeout = min(self._timeout or math.inf, self._job.deadline - now)
         # Before the receipt: if it cannot be written now, the attempt has not begun.
-        self._script = self._queue.script(self._job)
+        self._script = self._known.script or self._queue.script(self._job)
         me = this_process()
         begun = self._queue.begin(
             *self._key,
@@ -357,16 +390,17 @@ class _Runner:
             # It may have been removed, and made again.
             or read_format(known.queue.files, str(folder)) != known.queue.format
         ):
-            known = _Opened(Queue.open(folder), 0, None, now)
+            known = _Opened(Queue.open(folder), None, now)
         if known.queue.mission != self._what.mission:
             raise Unusable(
-                f"{folder} on {socket.gethostname()} is another queue, so this host does "
+                f"{folder} on {this_process().host} is another queue, so this host does "
                 "not share that directory with the one where the job was submitted"
             )
-        if known.job is None or known.number != number:
-            known = known._replace(number=number, job=known.queue.job(number))
-        assert known.job is not None
-        self.opened, self._queue, self._job = known, known.queue, known.job
+        job = known.known
+        if job is None or job.number != number:
+            job = _KnownJob(number, known.queue.job(number))
+            known = known._replace(known=job)
+        self.opened, self._queue, self._known, self._job = known, known.queue, job, job.job
 
     async def run(self) -> Ended:
         """Run the program to its end; raise `trio.Cancelled` when it is gone on cancellation."""
@@ -384,40 +418,56 @@ class _Runner:
                 warning = EarlyWarning(told, before, self._timeout or None, job.directory)
             except Exception as error:
                 return _not_started(error)
-        timeout, began, scope = self._timeout or None, time.time(), trio.CancelScope()
-        async with (
-            _notes(self._note_steps) as note,
-            step_desk(listen(self._desk)[1], shares_of(steps, GVAR.res), steps, note) as desk,
-            trio.open_nursery() as nursery,
-        ):
-            nursery.start_soon(self._watch, call, desk, nursery, scope)
-            nursery.start_soon(self._measure, call, desk, note)
-            try:
-                if warning is None:
-                    done = await run_program_call(call, timeout, check=True, scope=scope)
-                else:
-                    done = await run_warned(call, timeout, warning, check=True, scope=scope)
-            except ExternalError as error:
-                ended = receipt_of_failure(error, self._timeout, _end_at(began, error.elapsed))
-                self.line = decisive_line_of(str(error))
-                own = ended.how not in ("exit", "signal")  # it says itself what was wrong
-                stopped = isinstance(error, ExternalTimeoutError) and error.warned == "worker"
-                if stopped:
-                    ended = self.returned(STOPPED_SOFTLY)
-                elif not own and await worker_ends(signal_behind(error)):
-                    ended = self.returned()
-            except Exception as error:
-                ended = _not_started(error)
-            else:
-                ended = receipt(done, _end_at(began, done.elapsed))
-                if await programs_were_told_to_end():
-                    ended = self.returned()
-            # Kept, as a run that was cancelled meanwhile returns nothing.
-            self._own_end = ended
-            nursery.cancel_scope.cancel()
-            return ended
+        scope, start = trio.CancelScope(), trio.current_time()
+        listening = bound(self._desk)
+        with listening:
+            async with trio.open_nursery() as nursery:
+                note = _Notes(self._note_steps, nursery).add
+
+                @cache
+                def desk() -> StepDesk:
+                    its = steps()
+                    return StepDesk(shares_of(its, GVAR.res), its, note)
+
+                def serve_steps() -> None:
+                    nursery.start_soon(serve, listener_of(listening), desk().admit)
+
+                def watch() -> None:
+                    nursery.start_soon(self._watch, call, desk(), nursery, scope, start)
+                    nursery.start_soon(self._measure, call, desk(), note, start)
+
+                warn_at = self._warning_time(start) or math.inf
+                with standing_by(listening, serve_steps, watch, min(start + _LOOK, warn_at)):
+                    # Kept, as a run that was cancelled meanwhile returns nothing.
+                    self._own_end = await self._run_program(call, warning, scope)
+                nursery.cancel_scope.cancel()
+                return self._own_end
         # A wish has cancelled the nursery before the program ended.
         return self._ended_on_request()
+
+    async def _run_program(
+        self, call: ProgramCall, warning: EarlyWarning | None, scope: trio.CancelScope
+    ) -> Ended:
+        timeout, began = self._timeout or None, time.time()
+        try:
+            if warning is None:
+                done = await run_program_call(call, timeout, check=True, scope=scope)
+            else:
+                done = await run_warned(call, timeout, warning, check=True, scope=scope)
+        except ExternalError as error:
+            ended = receipt_of_failure(error, self._timeout, _end_at(began, error.elapsed))
+            self.line = decisive_line_of(str(error))
+            own = ended.how not in ("exit", "signal")  # it says itself what was wrong
+            if isinstance(error, ExternalTimeoutError) and error.warned == "worker":
+                return self.returned(STOPPED_SOFTLY)
+            if not own and await worker_ends(signal_behind(error)):
+                return self.returned()
+            return ended
+        except Exception as error:
+            return _not_started(error)
+        if await programs_were_told_to_end():
+            return self.returned()
+        return receipt(done, _end_at(began, done.elapsed))
 
     async def end(self, ended: Ended | None) -> Ended:
         """Make the receipt of the end, and go on trying while that is not possible.
@@ -458,7 +508,7 @@ class _Runner:
         """Have the output say, once, that the program was ended."""
         path, self._stderr = self._stderr, None
         number = plain_number(self._what.number, self._what.task)
-        host = socket.gethostname().partition(".")[0]
+        host = this_process().host.partition(".")[0]
         again = self._cancelled is not None and self._cancelled.what == "again"
         if path is not None and (line := last_line(ended, number, host, again=again)):
             # Not to wait for the reader of a named pipe.
@@ -491,16 +541,16 @@ class _Runner:
         elapsed = time.time() - self._began if self._program_began else 0.0
         return Ended(how="returned", at=time.time(), elapsed=elapsed, message=why)
 
-    def _call(self) -> tuple[ProgramCall, StepJob]:
-        """Return the call of the program, and what steps need to know of the job.
+    def _call(self) -> tuple[ProgramCall, Callable[[], StepJob]]:
+        """Return the call of the program, and what returns what steps need to know of the job.
 
         Raises:
             OSError: the script is gone.
             QueueError: the directory of the job, the interpreter of its script, or the input of
                 the task is not there.
         """
-        job, what = self._job, self._what
-        host = socket.gethostname()
+        job, known, what = self._job, self._known, self._what
+        host = this_process().host
         facts = patterns.Facts(what.number, what.task, job.name, job.user, host)
         out = patterns.path(job.stdout, facts, job.directory)
         err = patterns.path(job.stderr, facts, job.directory) if job.stderr else None
@@ -517,15 +567,18 @@ class _Runner:
         )  # fmt: skip
         if others and (gang := members.get()) is not None:
             gang.allow(ranks_each(job, place))
-        variables = job_environment(job, what.number, what.task, what.attempt, place)
-        variables[DESK] = self._desk
+        own = own_variables(job, what.number, what.task, what.attempt, place, known.variables)
+        own[DESK] = self._desk
         command = job.command
         filled = self._queue.input(job, what.task)
         if filled is not None:
-            variables["GRAIN_ENTRY"] = filled.entry
+            own["GRAIN_ENTRY"] = filled.entry
             command = filled.command
-        if self._script is not None and (missing := missing_interpreter(self._script)):
-            raise QueueError(f"its interpreter {missing} is not there on {host}")
+        if self._script is not None and self._script != known.script:
+            if missing := missing_interpreter(self._script):
+                raise QueueError(f"its interpreter {missing} is not there on {host}")
+            known.script = self._script
+        variables = known.variables | own
         again = job.append or what.attempt > 1
         words = [*([] if self._script is None else [str(self._script)]), *command]
         call = ProgramCall(
@@ -541,19 +594,17 @@ class _Runner:
             bind=True,
             threads=threads_each(job, place) if cores else None,
             scratch=job.scratch,
-            inherited={os.fsencode(name): os.fsencode(v) for name, v in variables.items()},
+            inherited=known.raw | _encoded(own),
             warned=True,
-            append=(
-                again or patterns.is_shared(job.stdout, job),
-                again or patterns.is_shared(job.stderr or job.stdout, job),
-            ),
+            append=(again or known.shared[0], again or known.shared[1]),
             of_shell=(job.umask, soft_limits(job)),
             name=None if self._script is None else Path(job.script_name).name or _UNNAMED,
         )
-        bound = call.request["cpus"] is not None
-        env = call.request["env"]
-        steps = step_job(variables, env, place.hosts, GVAR.res, bound=bound, worker=os.environ)
-        return call, steps
+        request = call.request
+        return call, partial(
+            step_job, variables, request["env"], place.hosts, GVAR.res,
+            bound=request["cpus"] is not None, worker=os.environ,
+        )  # fmt: skip
 
     def _note_steps(self, steps: list[StepRecord]) -> None:
         """Note steps, for display; without effect if that is not possible."""
@@ -561,14 +612,19 @@ class _Runner:
             note_steps(self._queue, *self._key, steps)
 
     async def _measure(
-        self, call: ProgramCall, desk: StepDesk, note: Callable[[StepRecord], object]
+        self,
+        call: ProgramCall,
+        desk: StepDesk,
+        note: Callable[[StepRecord], object],
+        began: float,
     ) -> None:
         """Note now and then what the script and its steps use, ever more rarely."""
-        began, most = trio.current_time(), 0.0
-        host, cpus = socket.gethostname().partition(".")[0], len(allocated(GVAR.res))
+        wake, most = began + _MEASURE, 0.0
+        host, cpus = this_process().host.partition(".")[0], len(allocated(GVAR.res))
         while True:
+            await trio.sleep_until(wake)
             # Each time is a line in a file.
-            await trio.sleep(max(_MEASURE, (trio.current_time() - began) / 20))
+            wake = trio.current_time() + max(_MEASURE, (trio.current_time() - began) / 20)
             programs = ForkServerClient.programs_of_this_run()
             pids = [one.supervisor.pid for one in programs if one.request is call.request]
             for usage in await trio.to_thread.run_sync(usages_now, pids):
@@ -582,29 +638,33 @@ class _Runner:
                     )  # fmt: skip
             await desk.measure()
 
+    def _warning_time(self, began: float) -> float | None:
+        """Return when the program gets its warning, by trio's clock; None for no warning."""
+        job, timeout = self._job, self._timeout
+        return began + timeout - job.signal_before if job.signal and timeout else None
+
     async def _watch(
-        self, call: ProgramCall, desk: StepDesk, nursery: trio.Nursery, scope: trio.CancelScope
+        self,
+        call: ProgramCall,
+        desk: StepDesk,
+        nursery: trio.Nursery,
+        scope: trio.CancelScope,
+        began: float,
     ) -> None:
         """Send the warning and the signals that users ask for; end the program on request.
 
         Args:
             scope: that of the program, whose deadline comes forward with its time limit.
+            began: when the program began, by trio's clock.
         """
-        job, began, timeout = self._job, trio.current_time(), self._timeout
-
-        def warning_time() -> float | None:
-            return began + timeout - job.signal_before if job.signal and timeout else None
-
-        warn_at = warning_time()
+        job, timeout = self._job, self._timeout
+        warn_at, wake = self._warning_time(began), began + _LOOK
         # Signals, to whom, and when each is given up. A busy machine takes its time to start a
         # program, and a script to start its step, so a signal that finds nothing is sent again. A
         # step that begins long after it gets none.
         unsent: list[tuple[int, Receivers, float]] = []
         while True:
-            wake = trio.current_time() + (_SEND_AGAIN if unsent else _LOOK)
-            if warn_at is not None:
-                wake = min(wake, warn_at)
-            await trio.sleep_until(wake)
+            await trio.sleep_until(wake if warn_at is None else min(wake, warn_at))
             if warn_at is not None and trio.current_time() >= warn_at:
                 unsent.append((job.signal, job.signal_to, trio.current_time() + _SENT_FOR))
                 warn_at = None
@@ -624,7 +684,7 @@ class _Runner:
             if self._timeout != timeout:
                 warned = timeout and warn_at is None
                 timeout, scope.deadline = self._timeout, began + self._timeout
-                warn_at = None if warned else warning_time()
+                warn_at = None if warned else self._warning_time(began)
             unsent = [
                 (number, to, until)
                 for number, to, until in unsent
@@ -632,6 +692,7 @@ class _Runner:
             ]
             if self._cancelled is not None:
                 nursery.cancel_scope.cancel()
+            wake = trio.current_time() + (_SEND_AGAIN if unsent else _LOOK)
 
     def _look(self) -> None:
         """Read new wishes, and note what they ask of the run."""
@@ -650,30 +711,38 @@ class _Runner:
                     self._timeout = shorter
 
 
-@asynccontextmanager
-async def _notes(
-    write: Callable[[list[StepRecord]], object],
-) -> AsyncIterator[Callable[[StepRecord], object]]:
-    """Yield a function that notes a step; those of a moment are written at once, in a thread."""
-    steps: list[StepRecord] = []
-    over, writing = trio.Event(), trio.Lock()
+class _Notes:
+    """Notes of steps; those of a moment are written at once, in a thread.
 
-    def note(step: StepRecord) -> None:
-        steps.append(step)
-        if len(steps) == 1:  # most jobs have no steps, and no task that waits for them
-            nursery.start_soon(write_all)
+    Args:
+        write: writes steps; it blocks.
+        nursery: of the attempt. All is written when it ends, also by cancellation.
+    """
 
-    async def write_all() -> None:
-        with trio.move_on_after(_NOTED_AFTER):  # short steps come in crowds
-            await over.wait()
-        async with writing:
-            now = steps.copy()
-            steps.clear()
-            await trio.to_thread.run_sync(write, now)
+    def __init__(self, write: Callable[[list[StepRecord]], object], nursery: trio.Nursery) -> None:
+        self._write = write
+        self._nursery = nursery
+        self._steps: list[StepRecord] = []
+        self._writing = trio.Lock()
 
-    async with trio.open_nursery() as nursery:
-        yield note
-        over.set()
+    def add(self, step: StepRecord) -> None:
+        """Note a step."""
+        self._steps.append(step)
+        if len(self._steps) == 1:
+            self._nursery.start_soon(self._write_all)
+
+    async def _write_all(self) -> None:
+        try:
+            await trio.sleep(_NOTED_AFTER)  # short steps come in crowds
+        finally:
+            with trio.CancelScope(shield=True):
+                async with self._writing:
+                    now, self._steps = self._steps, []
+                    await trio.to_thread.run_sync(self._write, now)
+
+
+def _encoded(variables: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
 
 
 def _others() -> Sequence[Member]:

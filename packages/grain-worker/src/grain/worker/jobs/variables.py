@@ -15,7 +15,7 @@ from grain.worker.processes.environment import ALLOCATED, MARKS, without_given
 from grain.worker.processes.mpi import RSH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from grain.queue.records import Job
 
@@ -194,35 +194,48 @@ NOT_SET = {
 def slurm_variables(
     job: Job, number: int, task: int | None, attempt: int, place: Place
 ) -> dict[str, str]:
-    """Return the variables of a batch script under Slurm; arguments as of `job_environment`."""
+    """Return the variables of a batch script under Slurm; arguments as of `own_variables`."""
     facts = _Attempt(job, number, task, attempt, place)
     values = ((name, value_of(facts)) for name, value_of in _SLURM.items())
     return {name: str(value) for name, value in values if value is not None}
 
 
-def job_environment(
-    job: Job, number: int, task: int | None, attempt: int, place: Place
-) -> dict[str, str]:
-    """Return the whole environment of an attempt.
+def submitted_variables(job: Job) -> dict[str, str]:
+    """Return the variables of the submission that a job gets.
 
-    It has the variables of the submission, without those of a batch job, or of a program of
-    Grain's, in which that happened; those that a batch script has under Slurm; and those that
-    Grain's own documentation names, which begin with ``GRAIN_``.
-
-    Args:
-        task: the number of the task of an array; None for a job that is not one.
-        attempt: from 1.
+    They are without those of a batch job, or of a program of Grain's, in which that happened.
     """
     in_job = batch_system(job.environment) or any(name in job.environment for name in _TRACES)
     outer = ("PMI", *_OUTER) if in_job else ("PMI",)
-    variables = {
+    return {
         name: value
         for name, value in without_given(job.environment).items()
         if name not in _OF_JOB and not name.startswith(outer)
     }
-    variables |= {"PWD": job.directory, "HOSTNAME": place.host}
-    if "submit-dir" in job.options:  # a job of sbatch: measured on a real Slurm, on no page of its
-        variables.setdefault("TMPDIR", "/tmp")  # noqa: S108
+
+
+def own_variables(
+    job: Job,
+    number: int,
+    task: int | None,
+    attempt: int,
+    place: Place,
+    submitted: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the variables of an attempt that come before those of the submission.
+
+    They are those that a batch script has under Slurm; and those that Grain's own documentation
+    names, which begin with ``GRAIN_``.
+
+    Args:
+        task: the number of the task of an array; None for a job that is not one.
+        attempt: from 1.
+        submitted: as `submitted_variables` returns them.
+    """
+    variables = {"PWD": job.directory, "HOSTNAME": place.host}
+    # A job of sbatch: measured on a real Slurm, on no page of its.
+    if "submit-dir" in job.options and "TMPDIR" not in submitted:
+        variables["TMPDIR"] = "/tmp"  # noqa: S108
     variables |= slurm_variables(job, number, task, attempt, place)
     variables |= {
         "GRAIN_QUEUE": place.queue,

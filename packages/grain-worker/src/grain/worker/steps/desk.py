@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ import trio
 
 from grain.files.processes import start_time
 from grain.queue.notes.steps import StepRecord
-from grain.worker.gang.control import ControlError, serve
+from grain.worker.gang.control import ControlError
 from grain.worker.guards.proc import send_signal
 from grain.worker.processes.mpi import rank_words
 from grain.worker.processes.usage_now import MOST, all_below, usage_of
@@ -21,7 +21,7 @@ from grain.worker.steps.orders import StepOrder, StepTold, answer, wish_of
 from grain.worker.steps.shares import StepImpossible
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from typing import Any
 
     from grain.worker.gang.control import JsonLines
@@ -262,22 +262,3 @@ async def _until_gone(lines: JsonLines, scope: trio.CancelScope) -> None:
 async def _tell(lines: JsonLines, **content: Any) -> None:
     with suppress(ControlError):  # it has gone, which is seen where it is read from
         await lines.send(**content)
-
-
-@asynccontextmanager
-async def step_desk(
-    listener: trio.SocketListener,
-    shares: StepShares,
-    job: StepJob,
-    note: Callable[[StepRecord], object],
-) -> AsyncIterator[StepDesk]:
-    """Serve the steps of a job for the block; arguments as of `StepDesk`.
-
-    Args:
-        listener: where srun asks.
-    """
-    desk = StepDesk(shares, job, note)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve, listener, desk.admit)
-        yield desk
-        nursery.cancel_scope.cancel()

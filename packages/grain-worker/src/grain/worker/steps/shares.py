@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -81,12 +83,6 @@ class MemberShare(NamedTuple):
 
 
 @dataclass
-class _Waiting:
-    ticket: int
-    wish: StepWish
-
-
-@dataclass
 class StepShares:
     """The steps of a job.
 
@@ -106,7 +102,9 @@ class StepShares:
     _held: dict[int, tuple[MemberShare, ...]] = field(default_factory=dict)
     # Of steps that overlap: they are put where least runs, and keep no other step waiting.
     _beside: dict[int, tuple[MemberShare, ...]] = field(default_factory=dict)
-    _waiting: list[_Waiting] = field(default_factory=list)
+    # By what they need: a farm has thousands of steps that wait for the same.
+    _waiting: dict[StepWish, OrderedDict[int, None]] = field(default_factory=dict)
+    _wishes: dict[int, StepWish] = field(default_factory=dict)  # of those that wait
     _last: int = 0
 
     def ask(self, wish: StepWish) -> int:
@@ -117,25 +115,41 @@ class StepShares:
         """
         self._check(wish)
         self._last += 1
-        self._waiting.append(_Waiting(self._last, wish))
+        self._waiting.setdefault(wish, OrderedDict())[self._last] = None
+        self._wishes[self._last] = wish
         return self._last
 
     def begin(self) -> list[tuple[int, tuple[MemberShare, ...]]]:
         """Have all steps begin for which there is room; return their tickets and what they have."""
         begun = []
-        for one in list(self._waiting):
-            found = self._find(one.wish, self._held)
-            if found is not None:
-                self._waiting.remove(one)
-                (self._beside if one.wish.overlap else self._held)[one.ticket] = found
-                begun.append((one.ticket, found))
+        # What has no room now has none for any other step with the same needs.
+        firsts = [(next(iter(tickets)), wish) for wish, tickets in self._waiting.items()]
+        heapify(firsts)
+        while firsts:
+            ticket, wish = heappop(firsts)
+            found = self._find(wish, self._held)
+            if found is None:
+                continue
+            (self._beside if wish.overlap else self._held)[ticket] = found
+            begun.append((ticket, found))
+            self._forget(ticket)
+            if wish in self._waiting:
+                heappush(firsts, (next(iter(self._waiting[wish])), wish))
         return begun
 
     def end(self, ticket: int) -> None:
         """Take back what a step has, or its wish; without effect if it has ended."""
         self._held.pop(ticket, None)
         self._beside.pop(ticket, None)
-        self._waiting = [one for one in self._waiting if one.ticket != ticket]
+        self._forget(ticket)
+
+    def _forget(self, ticket: int) -> None:
+        """Forget that a step waits, if it does."""
+        wish = self._wishes.pop(ticket, None)
+        if wish is not None:
+            del self._waiting[wish][ticket]
+            if not self._waiting[wish]:
+                del self._waiting[wish]
 
     def _check(self, wish: StepWish) -> None:
         if self._find(wish, {}) is not None:

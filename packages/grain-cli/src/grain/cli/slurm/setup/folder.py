@@ -25,17 +25,21 @@ COMMANDS = (
 
 # Tools ask every second, and a job may have thousands of steps. So a command enters the package
 # without its __init__, which takes longer than most that it imports; and msgspec, for which that is
-# the same, does without typing_extensions.
+# the same, does without typing_extensions. Nor is there garbage to look for.
 _ENTER = (
     'sys.modules["typing_extensions"] = None',
+    "gc.set_threshold(200_000)",
     'grain = sys.modules["grain"] = type(sys)("grain")',
     f"grain.__path__ = {list(grain.__path__)!a}",
     'grain.__getattr__ = lambda name: getattr(importlib.import_module("grain._gvar"), name)',
 )
+# Python would take down all modules at its end, which takes as long as to start without any.
+_END = ("sys.stdout.flush()", "sys.stderr.flush()", "os._exit(status)")
 _OF_A_STEP = (
     'if "GRAIN_STEPS" in os.environ:',
     "    from grain.cli.slurm.in_job.step import main",
-    "    sys.exit(main(sys.argv[1:]))",
+    "    status = main(sys.argv[1:])",
+    *(f"    {line}" for line in _END),
 )
 _LONGEST = 127  # bytes of a first line, in Linux before 5.1
 
@@ -92,7 +96,7 @@ def script(
         "import sys",
         'if not getattr(sys.flags, "safe_path", False):',
         "    del sys.path[0]",
-        "import importlib, os",
+        "import gc, importlib, os",
         *_ENTER,
         *first,
     ]
@@ -101,5 +105,5 @@ def script(
             f'os.environ["XDG_STATE_HOME"] = os.environ.get("XDG_STATE_HOME") or {state_home!a}'
         )
     lines.append(f"from {module} import main")
-    lines.append(f"sys.exit(main({list(words)!a} + sys.argv[1:]))")
+    lines += [f"status = main({list(words)!a} + sys.argv[1:])", *_END]
     return "".join(f"{line}\n" for line in lines)
