@@ -2,7 +2,7 @@
 """Scripts of many kinds, each with its options of sbatch: ``OPTIONS | SCRIPT`` in a line.
 
 ``show A B`` prints variables, and ``names A`` the names of those that begin so. The cluster has a
-node of two cores.
+node of two cores. What a program says and what srun says of it comes in any order.
 """
 
 SCRIPTS = r"""
@@ -103,8 +103,8 @@ SCRIPTS = r"""
 -n 2 | srun -n1 sh -c 'kill -TERM $$'; echo status $?
 -n 2 | srun -n 3 true; echo status $?
 -n 2 | srun -n 3 -O true; echo status $?
--n 2 | srun -n1 no-such-program; echo status $?
--n 2 | srun -n1 /etc/passwd; echo status $?
+-n 2 | srun -n1 no-such-program 2>&1 | sort; echo status ${PIPESTATUS[0]}
+-n 2 | srun -n1 /etc/passwd 2>&1 | sort; echo status ${PIPESTATUS[0]}
 -n 2 | srun -n1 -D /tmp pwd
 -n 2 | srun -n1 -o step.txt echo filed; cat step.txt
 -n 2 | srun -n2 -o step-%t.txt sh -c 'echo $SLURM_PROCID'; cat step-0.txt step-1.txt
@@ -164,10 +164,10 @@ SCRIPTS = r"""
 -n 2 | srun -r x true; echo status $?
 -n 2 | srun --multi-prog none.conf; echo status $?
 -n 2 | printf "0 echo '%%t' %%t\n1 echo '%%o'\n" > q.conf; srun -l --multi-prog q.conf | sort
--n 2 | srun -n1 ""; echo status $?
--n 2 | printf '#!/no/such\n' > bad; chmod +x bad; srun -n1 ./bad; echo status $?
--n 2 | : > empty; chmod +x empty; srun -n1 ./empty; echo status $?
--n 2 | srun -n1 ./gone; echo status $?
+-n 2 | srun -n1 "" 2>&1 | sort; echo status ${PIPESTATUS[0]}
+-n 2 | printf '#!/no/such\n' > bad; chmod +x bad; srun -n1 ./bad 2>&1 | sort; echo status ${PIPESTATUS[0]}
+-n 2 | : > empty; chmod +x empty; srun -n1 ./empty 2>&1 | sort; echo status ${PIPESTATUS[0]}
+-n 2 | srun -n1 ./gone 2>&1 | sort; echo status ${PIPESTATUS[0]}
 -n 2 | for i in 1 2; do srun -n1 --exact sh -c "exit $i" 2> /dev/null & p="$p $!"; done; for q in $p; do wait $q; echo $?; done
 -n 2 | seq 1 4 | xargs -P 2 -I{} srun -Q -n1 --exact --mem=10 echo {} | sort
 -n 2 | set -e; srun -n1 true; srun -n1 sh -c 'exit 9'; echo not reached
