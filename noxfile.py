@@ -221,7 +221,7 @@ def tests(session: nox.Session) -> None:
 def packages(session: nox.Session) -> None:
     """Run the tests of all packages, with every package installed."""
     install_all(session)
-    # More processes than cores, as some tests wait; but to collect them takes each 18 s of CPU time.
+    # More processes than cores, as some tests wait; but to collect them takes each 18 s of CPU.
     aside = ["-q", "-n", "3", "--durations=25"]
     session.run("pytest", *aside, "packages", *session.posargs)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from grain.edge.questions import pack, unpack
 from grain.head.scheduler.outlived import GANGS
 from grain.worker.gang.messages import JOIN, LEAD, SILENCE
-from grain.worker.messages import Ended, SeatOpen
+from grain.worker.messages import Ended, GangBegun, SeatOpen
 
 if TYPE_CHECKING:
     from grain.worker.messages import Attempt, GangPart, MemberOpen
@@ -89,10 +89,17 @@ class SimulatedGangs:
         patience = JOIN if part.index == 0 else LEAD
         clock.after(patience * SILENCE, lambda: self._give_up(gang, run))
 
-    def has_failed(self, root: Attempt) -> bool:
-        """Return True if a part of a gang has given up before the gang has begun."""
+    def never_begins(self, root: Attempt) -> bool:
+        """Return True if a part of a gang has given up, or its root has died, before it began."""
         gang = self._gangs.get(root)
-        return gang is not None and gang.failed and not gang.joined
+        if gang is None or gang.joined:
+            return False
+        return gang.failed or gang.root is None or not self._runs(gang.root)
+
+    def has_begun(self, root: Attempt) -> bool:
+        """Return True unless a run is the root of a gang that has not begun."""
+        gang = self._gangs.get(root)
+        return gang is None or gang.joined
 
     def _place(self, worker: SimulatedWorker) -> int:
         """Return the number of a worker among those of its kind, of which there are five."""
@@ -118,7 +125,7 @@ class SimulatedGangs:
             self.world.clock.after(1.0, lambda: self._open(run))
         elif self._acts(run):
             seat = SeatOpen(run.lease.attempt, pack(list(run.lease.attempt)))
-            run.worker.session.on_seat_open(seat)
+            run.worker.session.on_gang_news(seat)
             run.worker.flush()
 
     def _join(self, gang: SimulatedGang) -> None:
@@ -138,6 +145,8 @@ class SimulatedGangs:
         law = "a gang of which a part has given up does not begin"
         self.world.laws.demand(law, not gang.failed, root.lease)
         gang.joined = True
+        root.worker.session.on_gang_news(GangBegun(root.lease.attempt))
+        root.worker.flush()
         self.world.laws.demand(
             "a gang has all of its members, each on a worker of its own",
             len({run.worker for run in (root, *seats)}) == gang.size,

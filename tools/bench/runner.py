@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, SeatOpen
+    from grain.worker.messages import Attempt, BlockingCode, Ended, GangNews, Inspected
     from grain.worker.payload import Function
 
 RUNS = 20_000
@@ -79,8 +79,12 @@ class Desk:
         """Say that nothing is being ended."""
         return False
 
-    def seat_open(self, seat: SeatOpen) -> None:
-        """Take the invitation of a seat, of which there are none here."""
+    def gang_news(self, news: GangNews) -> None:
+        """Take what the part of a gang has to say; there is none here."""
+
+    def replaced(self, why: str) -> bool:
+        """Fail, as no code is replaced here."""
+        raise AssertionError(why)
 
     def died(self, _: RunnerDeath) -> None:
         """Note the death of the runner, which this benchmark causes."""
@@ -103,6 +107,7 @@ class Desk:
 
     def unusable(self, why: str) -> None:
         """Fail: the benchmark needs a runner."""
+        """Fail, as no code is replaced here."""
         raise AssertionError(why)
 
     async def run(

@@ -245,6 +245,8 @@ class LanePromptness:
                 seconds = LINGER + self._world.more_linger + 2.0
                 yield Passing(law, seconds, (mission.session.id, lane.number, *lane.unconfirmed))
         head = self._world.settled(mission)
+        # A worker that is frozen says nothing of a lane that has ended there, and is not lost.
+        frozen = {one.session.id for one in self._world.workers if one.alive and one.frozen}
         if head is not None:
             for lane in mission.lanes._lanes.values():
                 record = mission.session.pending.get(lane.number)
@@ -254,7 +256,9 @@ class LanePromptness:
                     own = (id(head), mission.wire_number, mission.session.id, lane.number)
                     yield Passing(law, 2 * self._trip + 2.0, own)
             for task, number in mission.session.aboard.items():
-                if number and (mission.session.id, number) not in served:
+                record = mission.session.pending.get(number)
+                there = record is not None and record.worker in frozen
+                if number and not there and (mission.session.id, number) not in served:
                     law = "a call whose lane is over goes on"
                     seconds = self._world.grace + self._noticed + 2 * self._trip
                     key = (id(head), head.stopped, mission.wire_number, mission.session.id, task)

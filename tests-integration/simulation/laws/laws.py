@@ -206,7 +206,7 @@ class Laws:
             part = run.lease.gang
             if part is None or (lease.gang is not None and part.root == lease.gang.root):
                 continue
-            if self.world.gangs.has_failed(part.root):
+            if self.world.gangs.never_begins(part.root):
                 continue  # it has never begun
             record = next(
                 (w for w in head.hub.registry.workers.values() if w.id == run.worker.session.id),
@@ -241,7 +241,7 @@ class Laws:
         other = lease.task.lease if first and lease is not None and lease.task is not None else None
         if lease is None or other is None or other is lease or lease.waits or other.waits:
             return
-        if lease.member or self.world.gangs.has_failed(lease.attempt):
+        if lease.member or self.world.gangs.never_begins(lease.attempt):
             return  # it goes with its root, or will never begin
         if other.task is not None and other.task.retracted:
             return  # both are to end
@@ -279,11 +279,12 @@ class Laws:
         attempt = message.crash.attempt
         if message.crash.absent:
             law = "a gang counts as one that did not begin only if it never will"
-            self.demand(law, self.world.gangs.has_failed(attempt), message)
+            self.demand(law, self.world.gangs.never_begins(attempt), message)
             return
         key = (head.hub.missions.links[wire], message.task)
         head.crashes.setdefault(key, set()).add(attempt)
-        self.demand("a run that has not begun cannot crash", attempt in self.begun, message)
+        begun = attempt in self.begun and self.world.gangs.has_begun(attempt)
+        self.demand("a run that has not begun cannot crash", begun, message)
         law = "a run that was told to end cannot crash"
         lost = "lost" in message.crash.how
         self.demand(law, lost or attempt not in self.ending, message)
@@ -574,7 +575,7 @@ class Laws:
         """Check that no head begins a gang again on two workers that have just failed."""
         failed = [crash for crash in crashes if crash.absent]
         for one, other in combinations(failed, 2):
-            same = {one.worker, one.absent} == {other.worker, other.absent}
+            same = {one.worker, one.absent} == {other.worker, other.absent} != {one.worker}
             soon = abs(other.at - one.at) < FIRST and one.attempt[0] == other.attempt[0]
             law = "two workers that did not reach each other are apart for a time"
             self.demand(law, not (same and soon), task)

@@ -140,6 +140,9 @@ SLIPS: dict[str, Slip] = {
     "a task waits for the seats of a gang that has not begun": Slip(
         Gangs, "_hold", "if gang.absent or never_began(task.crashes, gang.root):", "if False:"
     ),
+    "a gang that dies before it begins has crashed": Slip(
+        WorkerSession, "_end", "run.news is None", "False"
+    ),
     "adopted seats hold nothing": Slip(
         Runs, "_adopt_seat", "self._hold(lease, held, mission, None, now)", "pass"
     ),
@@ -278,7 +281,7 @@ SLIPS: dict[str, Slip] = {
         "run is not None and run.lease.chain == 0 and run.wish",
     ),
     "a worker does not say that it drains": Slip(
-        WorkerSession, "drain", "self._send(DrainingMessage())", "pass"
+        WorkerSession, "drain", "self._send(DrainingMessage(self._why))", "pass"
     ),
     "a worker ignores the order to leave": Slip(
         WorkerSession, "on_message", "self.drain(now, now if message.at_once else math.inf)", "pass"

@@ -33,6 +33,11 @@ def failed(text: str) -> str:
         (f"sbatch: error: QOSMaxCpuPerJobLimit\n{POLICY}", "Lower script.cores"),
         (f"sbatch: error: QOSMaxMemoryPerJob\n{POLICY}", "Lower script.memory"),
         (f"sbatch: error: QOSMaxGRESPerUser\n{POLICY}", "Ask for fewer GPUs"),
+        (f"sbatch: error: QOSMaxNodePerUserLimit\n{POLICY}", FEWER),
+        (f"sbatch: error: AssocMaxNodePerJobLimit\n{POLICY}", "Lower script.nodes"),
+        (f"sbatch: error: AssocMaxCpuMinutesPerJobLimit\n{POLICY}", "Lower script.walltime or"),
+        (f"sbatch: error: AssocGrpCPUMinutesLimit\n{POLICY}", "Lower script.walltime or"),
+        (f"sbatch: error: QOSMinCpuNotSatisfied\n{POLICY}", "Ask for more"),
         (
             failed("Requested time limit is invalid (missing or exceeds some limit)"),
             "Lower script.walltime",
@@ -83,6 +88,11 @@ def test_the_remedy_for_a_refusal_of_slurm(text: str, remedy: str) -> None:
         ),
         ("qsub: would exceed queue generic's per-user limit of jobs in 'Q' state", FEWER),
         ("qsub: would exceed complex's per-user limit", FEWER),
+        (
+            "qsub: would exceed queue workq's per-user limit on resource mem",
+            "Start fewer workers at a time, or ask for less",
+        ),
+        ("qsub: Array job exceeds server or queue size limit", FEWER),
         ("qsub: Maximum number of jobs for user already in queue workq", FEWER),
         ("qsub: Unknown queue", "Set script.queue"),
         ("qsub: Unauthorized Request ", "Choose another script.queue"),

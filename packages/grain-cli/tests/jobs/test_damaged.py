@@ -176,6 +176,22 @@ def test_a_packed_file_that_is_damaged_is_named_and_hides_no_other_job(
     each_command(packed)
 
 
+@pytest.mark.parametrize("kind", ["jobs", "wishes"])
+def test_a_file_in_the_place_of_a_bucket_hides_nothing_else(kind: str, jobs: JobCommands) -> None:
+    """Without a view, which else has what was read before."""
+    damage = jobs.queue.folder / kind / "0"
+    damage.unlink()
+    damage.touch()
+    (jobs.queue.folder / "view").unlink()
+
+    assert "job " in jobs.done("submit", "-H", "true")
+    done = jobs.grain("jobs", "--all")
+    assert f"{kind}/0 in the folder of the queue is damaged" in done.stderr
+    assert 1 == done.stdout.count(" true ")
+    assert (0 if kind == "jobs" else 3) == done.stdout.count(" opt ")
+    each_command(jobs)
+
+
 @pytest.mark.parametrize("reason", [os.fsdecode(b"no \xff good"), "\ud800", "x\0y", "x" * 100_000])
 def test_a_reason_may_have_any_bytes(reason: str, jobs: JobCommands) -> None:
     jobs.begin(2)

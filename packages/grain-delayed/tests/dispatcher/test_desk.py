@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from grain.dispatcher.__main__ import serve
+from grain.dispatcher.__main__ import again, serve
 from grain.dispatcher.desk import Adopted, Desk
 from grain.dispatcher.lifetime import Lifetime
 from grain.dispatcher.plan import TaskAttempt
@@ -690,6 +690,13 @@ async def test_a_dispatcher_serves_again_if_the_one_after_it_has_died_at_once(
     assert not desk.has_outlived_successor()
     Desk(queue)
     assert not desk.has_outlived_successor()
+
+
+def test_a_dispatcher_of_replaced_code_starts_again_with_the_time_that_is_left() -> None:
+    words = again("/queue", Lifetime(60.0, ("grain", "queue")), 12.5)
+    assert ["/queue", "47.5", "grain", "queue"] == words[-4:]
+    assert ["grain.dispatcher", "/queue"] == again("/queue", None, 12.5)[-2:]
+    assert "0" == again("/queue", Lifetime(60.0, ()), 100.0)[-1]
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["removed", "made again"])

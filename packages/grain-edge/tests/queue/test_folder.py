@@ -121,8 +121,15 @@ def test_a_queue_of_another_version_is_refused(queue: Queue, folder: Path) -> No
 def test_a_folder_that_others_may_write_to_is_refused(queue: Queue, folder: Path) -> None:
     folder.chmod(0o777)
 
-    with pytest.raises(Unusable, match="cannot be a queue: every user may write"):
+    with pytest.raises(Unusable, match="cannot be a queue: every user may write.*by --queue NAME"):
         Queue.open(folder)
+
+
+def test_what_is_wrong_with_all_queues_is_not_mended_by_another_one(tmp_path: Path) -> None:
+    (tmp_path / "home").touch()
+
+    with pytest.raises(Unusable, match="Not a directory; repair that, or set XDG_STATE_HOME to"):
+        Queue.open(tmp_path / "home" / "queues" / "night", make=True)
 
 
 def test_a_file_system_without_hard_links_is_refused(queue: Queue) -> None:

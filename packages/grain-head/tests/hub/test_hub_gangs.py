@@ -27,7 +27,9 @@ from grain.head.messages import (
 from grain.resource import Cores, Memory, to_data
 from grain.worker.messages import (
     AckRuns,
+    ArrivedCount,
     Draining,
+    GangBegun,
     GangPart,
     InventoryRun,
     Lease,
@@ -1086,6 +1088,60 @@ def test_a_task_fails_when_members_of_five_of_its_gangs_did_not_join() -> None:
     assert "crashed" == resolved.ending
     assert 5 == len(resolved.crashes)
     assert all(crash.absent for crash in resolved.crashes)
+
+
+def unbegun(hub: Pair, *, by_seat: bool = False) -> set[str]:
+    """Have a member die before the function began; return the workers."""
+    (root, first), (seat, second) = hub.leases()
+    if by_seat:
+        hub.send(seat, hub.ended(second, "crashed", detail="its runner died"))
+        assert [Revoke(first.attempt)] == hub.sent(root, Revoke)
+        hub.send(root, hub.ended(first, "cancelled", absent=0))
+    else:
+        hub.send(root, hub.ended(first, "returned", detail="its runner died", absent=0))
+        assert [Revoke(second.attempt)] == hub.sent(seat, Revoke)
+        hub.send(seat, hub.ended(second, "cancelled"))
+    return {root, seat}
+
+
+@pytest.mark.parametrize("by_seat", [False, True])
+def test_a_gang_whose_member_dies_before_it_begins_has_not_crashed(by_seat: bool) -> None:
+    hub = Pair()
+    workers = unbegun(hub, by_seat=by_seat)
+
+    [crashed] = hub.sent("m", Crashed)
+    crash = crashed.crash
+    assert not crash.blamed
+    assert crash.absent in workers
+    died = f"{crash.absent} on host host died before all members had joined: its runner died"
+    assert died == crash.how
+    assert not hub.hub.scheduler.apart.known
+    hub.leases()  # it begins again
+
+
+@pytest.mark.parametrize("by_seat", [False, True])
+def test_a_task_fails_when_five_of_its_gangs_have_died_before_they_began(by_seat: bool) -> None:
+    hub = Pair("ab")
+    for _ in range(5):
+        unbegun(hub, by_seat=by_seat)
+
+    [resolved] = hub.sent("m", Resolved)
+    assert ("crashed", 5) == (resolved.ending, len(resolved.crashes))
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_lost_root_has_crashed_if_its_function_is_known_to_have_begun(begun: bool) -> None:
+    hub = Pair()
+    (root, first), (seat, second) = hub.leases()
+    hub.send(root, ArrivedCount(1))
+    if begun:
+        hub.send(root, GangBegun(first.attempt))
+    hub.lose(root)
+    hub.wait(70)
+    hub.send(seat, hub.ended(second, "cancelled"))
+
+    assert begun == bool(hub.sent("m", Crashed))
+    hub.leases()  # it begins again
 
 
 @pytest.mark.parametrize("what", ["drains", "is away", "was revoked"])

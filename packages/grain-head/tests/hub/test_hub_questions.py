@@ -38,6 +38,7 @@ from grain.head.scheduler.numbered import Numbered
 from grain.worker.messages import (
     DefineFunction,
     Drain,
+    Draining,
     Inspect,
     Inspected,
     InventoryEnd,
@@ -529,3 +530,13 @@ def test_no_worker_is_asked_for_the_programs_of_a_task_that_waits(harness: HubHa
     assert ProgramsAnswer([]) == asked(harness, "programs", 1, "nobody")
     harness.lose("w")
     assert ProgramsAnswer([]) == asked(harness, "programs", 1)
+
+
+def test_it_is_explained_why_a_worker_takes_no_more_tasks(harness: HubHarness) -> None:
+    worker, mission = harness.worker("w"), harness.mission()
+    harness.send(worker, Draining("Grain was replaced"))
+    harness.submit(mission, 1)
+
+    reasons = harness.hub.answer_why("m", 1, harness.now).reasons
+
+    assert "w: it takes no more tasks (Grain was replaced)" in reasons

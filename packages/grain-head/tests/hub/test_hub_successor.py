@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grain.head.hub.hub import epoch_at
-from grain.head.messages import Crashed, Resolved, Started, Synced
+from grain.head.messages import Crashed, Overtaken, Request, Resolved, Started, Submit, Synced
 from grain.worker.messages import (
     Inventory,
     InventoryRun,
@@ -15,7 +15,7 @@ from grain.worker.messages import (
     Revoke,
     RunEnded,
 )
-from grain_testkit.hub_harness import HubHarness
+from grain_testkit.hub_harness import F, HubHarness
 from grain_testkit.scheduler_harness import check_hub
 
 
@@ -324,3 +324,78 @@ def test_what_a_worker_reports_as_ended_is_free_for_what_another_head_has_begun(
     assert [Resolved(1, "value"), Resolved(2, "value")] == harness.sent(mission, Resolved)
     assert [] == harness.sent(again, Lease)
     check_hub(harness.hub, harness.now)
+
+
+class Crowd(HubHarness):
+    """A hub with a worker of two cores, where narrow tasks overtake a wide one.
+
+    Args:
+        overtaken: how often the mission knows of.
+    """
+
+    def __init__(self, overtaken: int = 0) -> None:
+        super().__init__(epoch=2, max_overtakes=32)
+        self.worker("w", 2)
+        self.mission()
+        self.send("m", Request(1, {"Cores": 2}, overtaken=overtaken))
+        self.begun: list[Lease] = []
+        self.last = 0
+
+    def add(self, request: int, count: int = 1) -> None:
+        """Submit tasks: narrow ones for request 0, wide ones for 1."""
+        first = self.last + 1
+        self.last += count
+        self.send("m", *(Submit(task, request, F) for task in range(first, first + count)))
+
+    def end_one(self) -> list[int]:
+        """End the oldest run; return the tasks that have started since the last call."""
+        started = self.sent("w", Lease)
+        self.begun += started
+        lease = self.begun.pop(0)
+        self.send("w", self.ended(lease), payload=b"value")
+        self.wait(1)
+        return [one.task for one in started]
+
+
+def test_a_mission_learns_in_steps_how_often_its_oldest_task_was_overtaken() -> None:
+    hub = Crowd()
+    hub.add(0)
+    hub.add(1)
+    hub.add(0, 100)
+    hub.send("m", Synced())
+    for _ in range(60):
+        hub.end_one()
+        if 2 in [lease.task for lease in hub.begun]:
+            break
+
+    told = hub.sent("m", Overtaken)
+
+    assert {1} == {one.request for one in told}
+    times = [one.times for one in told]
+    assert sorted(set(times)) == times
+    assert [*range(1, 17)] == [count // 2 for count in times][:16]
+    assert 32 == max(times)
+
+
+@pytest.mark.parametrize("overtaken", [0, 31])
+def test_a_task_that_was_overtaken_under_another_head_is_due_as_soon(overtaken: int) -> None:
+    hub = Crowd(overtaken)
+    hub.add(0)
+    hub.add(1)
+    hub.add(0, 5)
+    hub.send("m", Synced())
+
+    assert [1, 3] == hub.end_one()
+    assert ([] if overtaken else [4]) == hub.end_one()
+    assert ([2] if overtaken else [5]) == [lease.task for lease in hub.sent("w", Lease)]
+
+
+def test_what_has_overtaken_one_task_counts_for_no_later_one() -> None:
+    hub = Crowd(31)
+    hub.send("m", Synced())
+    hub.add(0)
+    hub.add(1)
+    hub.add(0, 5)
+
+    assert [1, 3] == hub.end_one()
+    assert [4] == hub.end_one()  # the wide task is a new one

@@ -914,7 +914,7 @@ async def test_workers_that_do_not_reach_each_other_are_reported_once_and_named_
     assert isinstance(result.outcome, outcome.Error)
     error = result.outcome.error
     assert isinstance(error, TaskCrashed)
-    assert "did not reach each other" in str(error)
+    assert "never all joined" in str(error)
     assert f"on w1: {why}" in str(error)
     ended = [line.outcome for line in lines.lines if isinstance(line, RunEnded) and line.task == 1]
     assert ["returned", "returned", "crashed"] == ended

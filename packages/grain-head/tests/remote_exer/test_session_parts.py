@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from grain.head.messages import Trouble, Unschedulable
+from grain.edge.errors import RemoteProtocolError
+from grain.head.messages import Overtaken, Request, Trouble, Unschedulable
+from grain.head.scheduler.numbered import Numbered
 from grain.remote_exer.session.notices import Notices
 from grain.remote_exer.session.receipts import Receipts
+from grain.remote_exer.session.requests import StatedRequests
 
 # A report on a place or a request, with a reason or without one; or the next head, which says some
 # things before it answers the registration, or dies before it can.
@@ -67,3 +71,22 @@ def test_each_outcome_is_confirmed_once_and_as_tried_again_if_it_is(
     assert retried == {task for one in messages for task in one.retried}
     assert [] == receipts.arrived
     assert [] == list(receipts.take())
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_the_next_head_learns_how_often_a_waiting_task_was_overtaken(waiting: int) -> None:
+    requests = StatedRequests(Numbered(), Notices())
+    requests.state({"Cores": 1}, 0, "")
+    requests.state({"Cores": 2}, 0, "")
+    requests.on_overtaken(Overtaken(1, 30))
+    requests.waiting = [1, waiting]
+
+    narrow, wide = requests.to_send()
+
+    assert (Request(0, {"Cores": 1}), 30 * waiting) == (narrow, wide.overtaken)
+
+
+def test_a_head_that_names_a_request_which_never_was_is_refused() -> None:
+    requests = StatedRequests(Numbered(), Notices())
+    with pytest.raises(RemoteProtocolError, match="request 0"):
+        requests.on_overtaken(Overtaken(0, 1))

@@ -313,6 +313,39 @@ def test_by_default_the_limit_grows_with_many_workers() -> None:
     assert 64 == cluster.scheduler.max_overtakes
 
 
+def test_what_has_overtaken_a_task_under_another_scheduler_counts_for_no_younger_one() -> None:
+    cluster = Cluster(Cores(2), max_overtakes=2)
+    first = cluster.submit(Cores(1))
+    scheduler = cluster.scheduler
+    wide, narrow = scheduler.queue(Cores(2)), scheduler.queue(Cores(1))
+    for task, queue, overtaken in ((1, wide, 9), (2, wide, 9), (3, narrow, 0), (4, narrow, 0)):
+        scheduler.on_submitted(task, queue, overtaken=overtaken)
+
+    cluster.settle()
+    assert [first] == cluster.running  # the worker empties for the first wide one
+    cluster.finish(first)
+    assert [1] == cluster.running
+    assert [] == wide.overtakers
+
+
+@pytest.mark.parametrize("overtaken", [0, 2])
+def test_a_worker_that_comes_is_reserved_at_once_for_what_was_due_under_another_scheduler(
+    overtaken: int,
+) -> None:
+    """Younger tasks would fill it again after each start of a scheduler."""
+    cluster = Cluster(max_overtakes=2)
+    scheduler = cluster.scheduler
+    wide, narrow = scheduler.queue(Cores(2)), scheduler.queue(Cores(1))
+    scheduler.on_submitted(0, wide, overtaken=overtaken)
+    scheduler.on_submitted(1, narrow)
+    scheduler.on_worker_joined(0, "w0", Cores(2), 0.0)
+    scheduler.on_adopted(9, scheduler.queue(Cores(1)), 0, Cores([0]), 5, 0.0)
+
+    cluster.settle()
+
+    assert ([9] if overtaken else [1, 9]) == cluster.running
+
+
 def test_a_task_that_is_due_stays_due_when_workers_leave_and_others_join() -> None:
     cluster = Cluster(*[Cores(2)] * 5)
     narrow = [cluster.submit(Cores(1)) for _ in range(10)]

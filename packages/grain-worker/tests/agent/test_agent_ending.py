@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,12 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+import grain
 from grain.resource import Cores
 from grain.worker.agent.agent import Agent
 from grain.worker.agent.lifecycle import LATE_SIGNAL, Lifecycle, Times
 from grain.worker.agent.session import WorkerSession
-from grain.worker.messages import InventoryEnd
+from grain.worker.messages import ArrivedCount, Draining, InventoryEnd, Leaving
 from grain.worker.node.signals import on_signals, signals_handled
 from grain_testkit.head_by_hand import code, head, worker
 from grain_testkit.local_processes import read_pid, stop
@@ -122,4 +124,60 @@ async def test_a_program_that_a_user_ends_has_failed(tmp_path: Path) -> None:
         status, _ = await h.settled(run)
         assert "error" == status
         process.send_signal(signal.SIGTERM)
+        assert 0 == await code(process)
+
+
+def copied(folder: Path) -> Path:
+    """Copy the code of Grain that is installed, as in another environment; return its parent."""
+    compiled = shutil.ignore_patterns("__pycache__")
+    for place in grain.__path__:
+        shutil.copytree(place, folder / "grain", dirs_exist_ok=True, ignore=compiled)
+    return folder
+
+
+@pytest.mark.parametrize("first", ["a crash", "a program", "a module"])
+async def test_a_worker_whose_grain_is_replaced_lets_runs_end_and_leaves_without_a_crash(
+    tmp_path: Path, first: str
+) -> None:
+    """Whatever it has to start next: another runner, helpers of a program, a module of Grain's."""
+
+    async def computes(path: str) -> None:
+        from pathlib import Path
+
+        import trio
+
+        while not Path(path).exists():
+            await trio.sleep(0.01)
+
+    async def begins(what: str) -> None:
+        import os
+
+        if what == "a crash":
+            os._exit(1)
+        elif what == "a module":
+            raise ModuleNotFoundError("grain.subproc")  # what Python raises where it is gone
+        else:
+            from grain.worker.external import run_external
+
+            await run_external(["true"])
+
+    site = copied(tmp_path / "site") / "grain"
+    words = ("--url", f"unix://{tmp_path}/socket", "--res", '{"Cores": 2}')
+    env = {"PYTHONPATH": str(site.parent)}
+    async with head(tmp_path) as h, worker(*words, env=env) as process:
+        await h.get(InventoryEnd)
+        slow = await h.lease(computes, str(tmp_path / "go"))
+        await h.get(ArrivedCount)
+        # As pip does: for a moment nothing can be started at all.
+        for part in ("worker/agent", "worker/messages.py", "subproc"):
+            (site / part).rename(site / f"{part}~")
+
+        run = await h.lease(begins, first)
+        assert ("returned", None) == await h.settled(run)
+        await h.get(Draining)
+        (tmp_path / "go").touch()
+        # What ran in the same process went with it, and is not to blame either.
+        assert ("returned" if first == "a crash" else "value") == (await h.settled(slow))[0]
+        leaving, _ = await h.get(Leaving)
+        assert "Grain was" in leaving.why
         assert 0 == await code(process)

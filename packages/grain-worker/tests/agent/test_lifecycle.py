@@ -31,6 +31,17 @@ def test_a_worker_serves_for_ever_if_nothing_happens() -> None:
     assert math.inf == one.next_at(0.0)
 
 
+def test_a_worker_whose_code_was_replaced_leaves_when_its_runs_have_ended() -> None:
+    one = life()
+    one.on_replaced("Grain was replaced")
+
+    assert ("Grain was replaced", True) == (one.reason, one.replaced)
+    assert not one.explains(0)  # a run that fails has done so by itself
+    assert one.phase(1e9) < LifecyclePhase.CANCELLING
+    assert not one.over(1e9, runs=True)
+    assert one.over(1e9, runs=False)
+
+
 def test_a_worker_drains_then_cancels_before_the_end_of_its_job() -> None:
     one = life(1000.0, drain=60.0)
 

@@ -6,6 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -210,3 +211,53 @@ async def test_the_code_that_blocks_is_reported_while_it_blocks() -> None:
     assert code.where.partition(":")[0].endswith("test_runner_process_crashes.py")
     assert 1 <= code.seconds < 60
     assert "write `await trio.sleep(...)`" in code.instead or "in_thread" in code.instead
+
+
+@pytest.mark.parametrize("hands_back", [False, True])
+async def test_no_other_runner_is_started_once_the_code_of_grain_was_replaced(
+    hands_back: bool,
+) -> None:
+    async def dies() -> None:
+        import os
+
+        os._exit(1)
+
+    async def nothing() -> None:
+        pass
+
+    why = ""
+    async with station(replaced=lambda: why) as s:
+        s.witness.hands_back = hands_back
+        await s.result(nothing)
+        why = "Grain was replaced"
+        fatal = s.start(dies)
+        await until_over(s.runner)
+        late = s.start(nothing)
+        await s.witness.until(lambda: s.witness.deaths and late in s.witness.outcomes)
+        later = await s.outcome_status(s.start(nothing))
+
+    assert [(why, 0)] == s.witness.why_replaced  # so the death counts for no run
+    assert ((1, fatal),) == s.witness.deaths[0].runs
+    assert ("" if hands_back else why) == s.witness.lost
+    ended, _ = s.witness.outcomes[late]
+    assert "returned" == ended.status == later
+
+
+async def test_a_runner_that_has_loaded_other_code_than_its_agent_serves_nothing() -> None:
+    """As files were replaced while it started."""
+
+    async def dies() -> None:
+        import os
+
+        os._exit(1)
+
+    async def nothing() -> None:
+        pass
+
+    answers = ["", "", "Grain was replaced"]  # the first start, the death, the second start
+    async with station(replaced=lambda: answers.pop(0) if len(answers) > 1 else answers[0]) as s:
+        await s.result(nothing)
+        s.start(dies)
+        await s.witness.until(lambda: s.witness.why_replaced)
+
+        assert not s.runner.ready

@@ -29,6 +29,8 @@ from grain.worker.messages import (
     Drain,
     Draining,
     Ended,
+    GangBegun,
+    GangPart,
     Inspect,
     Inspected,
     Inventory,
@@ -454,6 +456,75 @@ def test_a_run_that_crashes_while_it_is_to_end_has_no_outcome_and_is_no_crash(en
     session.on_ended(Ended((1, 1), "done", True, "a process was killed"), b"error", 1.0)
 
     assert [ends] == [message.status for message in sent(session, RunEnded)]
+
+
+def begin_part(session: WorkerSession, index: int = 0) -> Lease:
+    """Let a part of a gang arrive, by default its root."""
+    part = lease(1, gang=GangPart((1, 1 - index), index, 2))
+    session.on_message(part, b"args", 0.0)
+    return part
+
+
+@pytest.mark.parametrize("how", ["dies", "fails"])
+def test_the_root_of_a_gang_does_not_crash_before_its_function_begins(how: str) -> None:
+    session = joined_session()
+    begin_part(session)
+
+    if how == "dies":
+        session.on_runner_crashed("SIGSEGV", 1.0)
+    else:
+        session.on_ended(Ended((1, 1), "done", True, "a process was killed"), b"error", 1.0)
+
+    [ended] = sent(session, RunEnded)
+    said = "SIGSEGV" if how == "dies" else "a process was killed"
+    assert ("returned", said, 0) == (ended.status, ended.detail, ended.absent)
+
+
+def test_the_root_of_a_gang_that_was_to_end_says_that_its_function_had_not_begun() -> None:
+    session = joined_session()
+    begin_part(session)
+    session.on_message(Revoke((1, 1)), None, 0.5)
+
+    session.on_ended(Ended((1, 1), "cancelled"), None, 1.0)
+
+    [ended] = sent(session, RunEnded)
+    assert ("cancelled", 0) == (ended.status, ended.absent)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_part_of_a_gang_crashes_otherwise_like_any_run(index: int) -> None:
+    session = joined_session()
+    begin_part(session, index)
+    if not index:
+        session.on_gang_news(GangBegun((1, 1)))
+
+    session.on_runner_crashed("SIGSEGV", 1.0)
+
+    [ended] = sent(session, RunEnded)
+    assert ("crashed", "SIGSEGV", -1) == (ended.status, ended.detail, ended.absent)
+
+
+def test_a_value_of_a_gang_is_one_whatever_its_root_has_said() -> None:
+    session = joined_session()
+    begin_part(session)
+
+    session.on_ended(Ended((1, 1)), b"value", 1.0)
+
+    [ended] = sent(session, RunEnded)
+    assert ("value", -1) == (ended.status, ended.absent)
+
+
+def test_a_worker_says_on_each_connection_that_a_gang_has_begun() -> None:
+    session = joined_session()
+    begin_part(session)
+    session.on_gang_news(GangBegun((1, 1)))
+    assert [GangBegun((1, 1))] == sent(session, GangBegun)
+    session.on_disconnected()
+
+    session.on_connected(1.0)
+
+    kinds = [type(message) for message, _ in session.to_head]
+    assert kinds.index(InventoryEnd) < kinds.index(GangBegun)
 
 
 def test_lines_that_tasks_print_go_to_their_mission_together_and_before_the_end_of_a_run() -> None:

@@ -24,7 +24,7 @@ def opened(index: int) -> MemberOpen:
 async def test_a_root_names_the_first_member_that_has_not_come(
     came: list[int], absent: int, autojump_clock: trio.testing.MockClock
 ) -> None:
-    part = RootPart(Call(nothing, (), {}), 4)
+    part = RootPart(Call(nothing, (), {}), 4, nothing)
     for index in came:
         part.add(opened(index))
     began = trio.current_time()
@@ -34,6 +34,19 @@ async def test_a_root_names_the_first_member_that_has_not_come(
 
     assert (absent, False) == (caught.value.index, caught.value.joined)
     assert JOIN * SILENCE == trio.current_time() - began
+
+
+async def test_a_root_says_that_it_begins_before_its_function_does() -> None:
+    said: list[str] = []
+
+    async def function(word: str) -> str:
+        said.append(word)
+        return "value"
+
+    part = RootPart(Call(function, ("function",), {}), 2, lambda: said.append("begun"))
+
+    assert "value" == await part.begin()
+    assert ["begun", "function"] == said
 
 
 def test_a_seat_waits_for_its_root_longer_than_that_waits_for_all_seats() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import bz2
+import ctypes
 import dbm.dumb
 import fileinput
 import gc
@@ -209,6 +210,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
         "ssl.SSLSocket",
     ),
     "ssl context": (lambda _: ssl.create_default_context(), "SSLContext"),
+    "library of C": (lambda _: ctypes.CDLL(None), "ctypes.CDLL is loaded into this process"),
     "database": (lambda folder: sqlite3.connect(folder / "db"), "sqlite3.Connection"),
     "memory map": (lambda _: mmap.mmap(-1, 10), "mmap.mmap"),
     "generator": (lambda _: (i for i in range(3)), "generator"),

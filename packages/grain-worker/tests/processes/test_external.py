@@ -287,6 +287,8 @@ async def test_errors_can_be_pickled() -> None:
         (["./no-shebang"], {}, errno.ENOEXEC, "a script without a #! line"),
         (["./lost"], {}, errno.ENOENT, "the interpreter that its first line"),
         (["true"], {"cwd": "/no/where"}, errno.ENOENT, "the working directory /no/where: No such"),
+        (["cat"], {"stdin": "data", "stdout": "./data"}, errno.EINVAL, "reads it"),
+        (["cat"], {"stdin": "data", "stderr": "alias"}, errno.EINVAL, "would empty it"),
         (["true"], {"stdin": "gone"}, errno.ENOENT, "cannot read stdin from gone: No such file"),
         (["true"], {"stdout": "a/b"}, errno.ENOENT, "cannot write stdout to a/b: No such file"),
         (["true"], {"stderr": "folder"}, errno.EISDIR, "cannot write stderr to folder: Is a dir"),
@@ -297,6 +299,7 @@ async def test_the_error_of_a_failed_start_has_the_reason(
     tmp_path: Path, argv: list[str], options: dict[str, object], code: int, text: str
 ) -> None:
     (tmp_path / "data").write_text("x")
+    (tmp_path / "alias").symlink_to("data")
     (tmp_path / "folder").mkdir()
     for name, content in {"no-shebang": "true\n", "lost": "#!/no/interpreter\n"}.items():
         (tmp_path / name).write_text(content)
@@ -306,6 +309,7 @@ async def test_the_error_of_a_failed_start_has_the_reason(
         await run_external(argv, **{"cwd": tmp_path, **options})  # type: ignore[arg-type]
     assert caught.value.errno == code
     assert text in str(caught.value)
+    assert "x" == (tmp_path / "data").read_text()
     assert (await run_external(["echo", "still"])).stdout == b"still\n"
 
 

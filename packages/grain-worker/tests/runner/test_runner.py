@@ -20,7 +20,7 @@ from grain.edge.channel import memory_channels
 from grain.resource import ZERO
 from grain.subproc.errors import BrokenSubprocessError
 from grain.worker import Call, MemoryTranslation, Runner
-from grain.worker.errors import ExternalError, Failure
+from grain.worker.errors import CodeReplaced, ExternalError, Failure
 from grain.worker.external import run_external
 from grain.worker.messages import AskEnding, Cancel, Ended, EndingTold, EndOfWorker, StartRun
 from grain.worker.runner.runner import signal_behind
@@ -163,12 +163,15 @@ async def raises(error: Exception) -> None:
 @asynccontextmanager
 async def asking_runner(
     told_at: Callable[[], float] = never_told,
+    replaced: Callable[[], str] = lambda: "",
 ) -> AsyncGenerator[HeadChannel]:
     """A runner that asks its agent, which is the test."""
     head: HeadChannel
     theirs: RunnerChannel
     head, theirs = memory_channels()
-    serves = Runner("w", theirs, MemoryTranslation(), interruptible=False, told_at=told_at)
+    serves = Runner(
+        *("w", theirs, MemoryTranslation()), interruptible=False, told_at=told_at, replaced=replaced
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serves.serve)
         yield head
@@ -198,6 +201,23 @@ async def test_a_run_that_fails_asks_its_agent_and_is_handed_back_if_the_worker_
             assert attempt == ended.attempt
             assert ("returned" if ends else "done", not ends) == (ended.status, ended.failed)
             assert (payload is None) == ends
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (CodeReplaced("by 1.1.0"), "by 1.1.0"),
+        (ImportError("no module"), "by 1.1.0"),
+        (ValueError("x"), ""),
+    ],
+)
+async def test_a_run_that_may_have_failed_as_grain_was_replaced_says_so(
+    error: Exception, why: str
+) -> None:
+    async with asking_runner(replaced=lambda: "by 1.1.0") as head:
+        head.post([(StartRun((1, 1), ZERO), call(raises, error))])
+
+        assert [(AskEnding((1, 1), 0, why), None)] == await head.receive()
 
 
 @pytest.mark.parametrize("ends", [False, True])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, SeatOpen
+    from grain.worker.messages import Attempt, BlockingCode, Ended, GangNews, Inspected
 
 
 class Witness:
@@ -39,6 +39,8 @@ class Witness:
         self.warnings = 0
         self.asked: list[int] = []
         self.ending = False
+        self.why_replaced: list[tuple[str, int]] = []  # and the deaths before
+        self.hands_back = True
         self.changed = trio.Event()
 
     def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
@@ -60,8 +62,13 @@ class Witness:
         self.warnings += 1
         self._tell()
 
-    def seat_open(self, seat: SeatOpen) -> None:
-        """Take the invitation of a seat, of which there are none here."""
+    def gang_news(self, news: GangNews) -> None:
+        """Take what the part of a gang has to say; there is none here."""
+
+    def replaced(self, why: str) -> bool:
+        self.why_replaced.append((why, len(self.deaths)))
+        self._tell()
+        return self.hands_back
 
     def died(self, death: RunnerDeath) -> None:
         self.deaths.append(death)
@@ -130,17 +137,23 @@ class Station:
         await self.witness.until(lambda: number in self.witness.outcomes)
         return self.payloads.load_outcome(self.witness.outcomes[number][1] or b"")
 
+    async def outcome_status(self, number: int) -> str:
+        await self.witness.until(lambda: number in self.witness.outcomes)
+        return self.witness.outcomes[number][0].status
+
     async def result(self, fn: Callable[..., Awaitable[Any]], *args: Any, **more: Any) -> Any:
         return (await self.outcome(self.start(fn, *args, **more))).unwrap()
 
 
 @asynccontextmanager
-async def station(context: str = "", grace: float = 60.0) -> AsyncGenerator[Station]:
+async def station(
+    context: str = "", grace: float = 60.0, replaced: Callable[[], str] = lambda: ""
+) -> AsyncGenerator[Station]:
     """Open a runner process, and prove at the end that nothing of it is left."""
     witness, functions = Witness(), FunctionStore()
     settings = RunnerSettings(WorkerSettings(contextmod=context))
     before = set(descendants())
     with trio.fail_after(300):
-        async with RunnerProcess("w1", witness, functions, grace, settings) as runner:
+        async with RunnerProcess("w1", witness, functions, grace, settings, replaced) as runner:
             yield Station(runner, witness, functions)
     assert set(descendants()) <= before

@@ -6,6 +6,7 @@ In a batch job there follow the seconds that it has, and the command that submit
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -20,8 +21,10 @@ from grain.delayed.missions.report import Reporter
 from grain.dispatcher.desk import Desk
 from grain.dispatcher.lifetime import IDLE, Lifetime, outlive, run_command
 from grain.dispatcher.mission import TICKETS, DispatchLoop
-from grain.edge.errors import EdgeError
+from grain.edge.errors import EdgeError, VersionMismatch
 from grain.edge.mission_ids import lasting_id
+from grain.edge.version import code_at_start, replaced_code
+from grain.files.trust import python_command
 from grain.head.collapse import collapsing
 from grain.head.errors import MissionReplaced
 from grain.queue.errors import QueueError
@@ -123,14 +126,29 @@ def main(folder: str, seconds: str = "", *successor: str) -> int:
     """Serve a queue; return the exit status."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     lifetime = Lifetime(float(seconds), successor) if seconds else None
+    began = time.monotonic()
+    code_at_start()
     try:
         trio.run(serve, Path(folder), lifetime)
     except MissionReplaced as error:
         logging.getLogger("grain.dispatcher").info("%s", error)
     except (QueueError, ConfigError, EdgeError, OSError) as error:
+        if isinstance(error, VersionMismatch) and (why := replaced_code()):
+            # The scheduler is of the new code. So is the next dispatcher, which takes over.
+            logging.getLogger("grain.dispatcher").info("%s: starting again", why)
+            words = again(folder, lifetime, time.monotonic() - began)
+            os.execv(words[0], words)  # noqa: S606 - our own interpreter
         print(f"grain: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def again(folder: str, lifetime: Lifetime | None, ran: float) -> list[str]:
+    """Return the command line of a dispatcher in place of one that ran for so many seconds."""
+    words = [*python_command("grain.dispatcher"), folder]
+    if lifetime is not None:
+        words += [f"{max(lifetime.seconds - ran, 0.0):g}", *lifetime.successor]
+    return words
 
 
 if __name__ == "__main__":

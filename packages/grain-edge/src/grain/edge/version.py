@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _NAMES = {"cpython": "Python", "pypy": "PyPy"}
 
@@ -63,6 +69,57 @@ def own_versions() -> Versions:
     """Return the versions of this process. Nothing is imported to find them out."""
     python = "{}.{}.{}".format(*sys.version_info)
     return Versions(INTERPRETER, python, package_version(), _installed("numpy"))
+
+
+class CodeFiles:
+    """The files of the modules that a process has loaded, as they are when this is made.
+
+    Two are taken for the same if time and size agree, as Python does for what it has compiled.
+
+    Attributes:
+        files: each with its time and size.
+    """
+
+    def __init__(self, files: Iterable[str]) -> None:
+        self.files = {file: _stamp(file) for file in files}
+
+    def are_replaced(self) -> bool:
+        """Return True if a file is gone by now, or another one is in its place."""
+        return any(_stamp(file) not in (stamp, None) for file, stamp in self.files.items())
+
+
+def _stamp(file: str) -> tuple[int, int] | None:
+    """Return time and size of a file, (0, 0) if there is none; None if they cannot be read now."""
+    try:
+        # Opened, as a network file system may take long to notice a change otherwise.
+        with Path(file).open("rb") as opened:
+            found = os.fstat(opened.fileno())
+    except (FileNotFoundError, NotADirectoryError):
+        return 0, 0
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+@functools.cache
+def code_at_start() -> CodeFiles:
+    """Return the files of Grain's modules, as they were at the first call.
+
+    A process that starts others of Grain's later calls it when it begins.
+    """
+    modules = [one for name, one in list(sys.modules.items()) if name.split(".")[0] == "grain"]
+    return CodeFiles(file for one in modules if (file := getattr(one, "__file__", None)))
+
+
+def replaced_code() -> str:
+    """Return a clause if other code of Grain is installed than this process runs; else "".
+
+    What it starts would run that: the two may not agree. It reads from the disk for some ms.
+    """
+    if not code_at_start().are_replaced():
+        return ""
+    now = _installed("grain-edge")
+    return f"Grain was replaced while it runs here, by {now}" if now else "Grain was removed here"
 
 
 def _installed(name: str) -> str:

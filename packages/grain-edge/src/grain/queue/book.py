@@ -360,6 +360,7 @@ class Book:
         for number, wish in self.queue.wishes_from(self.next_wish):
             self.next_wish = number + 1
             self._add_wish(wish)
+        self.damaged |= self.queue.jobs.damaged | self.queue.wishes.damaged
 
     def read_task(self, number: int, task: int | None) -> Standing:
         """Read the receipts of one task, and return its state.

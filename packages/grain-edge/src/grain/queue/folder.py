@@ -66,6 +66,8 @@ _FOLDERS = (INCOMING, "jobs", "wishes", "attempts", "live", "blobs", "dispatcher
 _NAME = r"(?a)[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _RECEIPT = re.compile(r"(\d+)(?:_(\d+))?\.(\d+)\.(begun|ended)", re.ASCII)
 
+_ELSEWHERE = "set XDG_STATE_HOME to a directory that you may write to"
+
 
 class ReceiptName(NamedTuple):
     """The name of a receipt, in its parts.
@@ -220,9 +222,12 @@ class Queue:
             else:
                 raise missing
         except OSError as error:
+            # What is wrong above it is wrong for each queue.
+            full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+            own = os.access(folder.parent, os.W_OK) and not full
+            other = "choose another queue by --queue NAME" if own else _ELSEWHERE
             raise Unusable(
-                f"{folder} cannot be a queue: {error.strerror}; repair that, or choose another "
-                "queue by --queue NAME"
+                f"{folder} cannot be a queue: {error.strerror}; repair that, or {other}"
             ) from error
         files = WholeFiles(LocalDisk(folder))
         format_ = read_format(files, str(folder))

@@ -184,6 +184,8 @@ def sweep_blobs(queue: Queue) -> None:
     for _, content in queue.jobs.follow(1):
         job = decode_job(content)
         needed |= {job.script_blob, job.stdin_blob, job.inputs_blob}
+    if queue.jobs.damaged:  # its jobs may need any
+        return
     for name in old:
         # Its age once more: a job that was submitted meanwhile has touched it, and was not listed.
         if name not in needed and disk.age(f"blobs/{name}") > BLOBS_KEPT:

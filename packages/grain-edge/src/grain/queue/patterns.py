@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _SYMBOL = r"(?a)%(\d*)([%AaJjNnstux])"
 _MOST_DIGITS = 10
+_NUMBERS = "jAJ"  # symbols with the number of the job
 _NO_TASK = 4294967294
 """The number of the task of a job that is not an array, in Slurm."""
 
@@ -42,7 +43,7 @@ class Facts(NamedTuple):
     step: int | None = None
 
 
-def path(pattern: str, facts: Facts, directory: str) -> Path:
+def path(pattern: str, facts: Facts, directory: str, kept: str = "") -> Path:
     """Return the path of an output file.
 
     Args:
@@ -51,11 +52,16 @@ def path(pattern: str, facts: Facts, directory: str) -> Path:
             it does not know stay.
         facts: the values.
         directory: of the job, to which a relative path belongs.
+        kept: letters of symbols that stay, too.
     """
     if "\\" in pattern:
         name = pattern.replace("\\", "")
     else:
-        name = re.sub(_SYMBOL, lambda match: _value(match[1], match[2], facts), pattern)
+        name = re.sub(
+            _SYMBOL,
+            lambda match: match[0] if match[2] in kept else _value(match[1], match[2], facts),
+            pattern,
+        )
     return Path(directory, name)
 
 
@@ -63,7 +69,7 @@ class SharedOutput(NamedTuple):
     """A file to which two tasks of an array write.
 
     Attributes:
-        path: the file.
+        path: the file; symbols of the job's number stay in its name, as the job has none yet.
         tasks: the two tasks.
         appended: True if all tasks append to it, so that nothing is lost; False if it is the
             stdout of the one and the stderr of the other, and one empties it when it begins.
@@ -87,8 +93,11 @@ def shared_outputs(job: Job) -> list[SharedOutput]:
     """Return the files to which several tasks of an array write, were all of them on one host."""
     tasks = [] if job.array is None else list(task_numbers(job.array))
     patterns = [pattern for pattern in (job.stdout, job.stderr) if pattern]
-    common = {_of(one, job, tasks[0]) for one in patterns if is_shared(one, job)}
-    found = [SharedOutput(path, (tasks[0], tasks[1]), True) for path in common]
+    common = {_of(one, job, tasks[0]): one for one in patterns if is_shared(one, job)}
+    found = [
+        SharedOutput(_of(one, job, tasks[0], _NUMBERS), (tasks[0], tasks[1]), True)
+        for one in common.values()
+    ]
     if len(patterns) == 2 and len(tasks) > 1 and not all(is_shared(one, job) for one in patterns):
         printed: dict[Path, int] = {}
         for task in reversed(tasks):
@@ -97,14 +106,15 @@ def shared_outputs(job: Job) -> list[SharedOutput]:
             path = _of(job.stderr, job, task)
             if path in printed and (path in common or printed[path] != task):
                 other = next(one for one in (printed[path], *tasks[:2]) if one != task)
-                found.append(SharedOutput(path, (other, task), False))
+                shown = _of(job.stderr, job, task, _NUMBERS)
+                found.append(SharedOutput(shown, (other, task), False))
                 break
     return found
 
 
-def _of(pattern: str, job: Job, task: int) -> Path:
+def _of(pattern: str, job: Job, task: int, kept: str = "") -> Path:
     """Return the output of a task, as if the number of its job were 1."""
-    return path(pattern, Facts(1, task, job.name, job.user, ""), job.directory)
+    return path(pattern, Facts(1, task, job.name, job.user, ""), job.directory, kept)
 
 
 def _value(width: str, symbol: str, facts: Facts) -> str:

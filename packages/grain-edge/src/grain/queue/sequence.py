@@ -100,6 +100,7 @@ class Sequence:
     Attributes:
         kind: the directory, ``jobs`` or ``wishes``.
         spread: the division of its numbers into buckets.
+        damaged: sentences on buckets that `follow` has passed over.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Sequence:
         self._next = 1  # all below are taken
         self._has_seen_end = False
         self._pack: tuple[int, Pack] | None = None
+        self.damaged: dict[str, None] = {}
 
     def append(self, content: bytes) -> int:
         """Give content the next number, and return it when it is safe on the disk.
@@ -173,17 +175,19 @@ class Sequence:
     def follow(self, number: int) -> Iterator[tuple[int, bytes]]:
         """Yield numbers and their contents from a number on, to the end; removed ones are skipped.
 
-        A file that was lost has no content, and those behind it follow.
+        A file that was lost has no content, and those behind it follow. So do those behind a packed
+        file that is damaged, see `damaged`: it keeps no other number from its readers.
 
         Raises:
-            Damaged: one is packed, and the packed file cannot be read.
             OSError: one cannot be read.
         """
         number = max(number, 1)
         while True:
             try:
                 content = self.read(number)
-            except NoSuchJob:
+            except (NoSuchJob, Damaged) as error:
+                if isinstance(error, Damaged):
+                    self.damaged[str(error)] = None
                 number = self.spread.numbers(self.spread.of(number)).stop
                 continue
             if content is None:

@@ -235,7 +235,7 @@ class TaskOutlived(Event, frozen=True):
 
 
 class MembersApart(Event, frozen=True):
-    """A task on several workers has not begun, as two of them did not reach each other.
+    """A task on several workers has not begun: two did not reach each other, or one has died.
 
     Each reason is reported once.
 

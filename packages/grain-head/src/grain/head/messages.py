@@ -46,8 +46,8 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         known: True if its worker has reported it, which it does when nothing is left of the run, or
             if its batch system says that the job of the worker is over; False if the worker is
             lost to the scheduler, and the run may go on.
-        absent: the name of the worker of the member that did not join a gang, of which nothing has
-            begun; empty for all others.
+        absent: the name of the worker of the member that did not join a gang, or died before all
+            had joined, so that its function has not begun; empty for all others.
     """
 
     attempt: Attempt
@@ -113,12 +113,15 @@ class Request(Message, frozen=True):
         interpreter: the interpreter that workers for these tasks must have, as
             `grain.edge.version.INTERPRETER`, because the function or an argument of each has
             bytecode; empty if any will do.
+        overtaken: how often the oldest task that waits with it was overtaken, by the last
+            `Overtaken`: neither a new head nor a new connection begins to count again.
     """
 
     number: int
     resources: dict[str, Any]
     priority: int = 0
     interpreter: str = ""
+    overtaken: int = 0
 
 
 AVOIDED = 16
@@ -492,6 +495,17 @@ class Unschedulable(Message, frozen=True):
     cluster: bool = False
 
 
+class Overtaken(Message, frozen=True):
+    """The number of times that the oldest waiting task of a request was overtaken, if that grows.
+
+    Attributes:
+        request: the number of the request.
+    """
+
+    request: int
+    times: int
+
+
 class Trouble(Message, frozen=True):
     """Something keeps the head from working as it should, though it serves.
 
@@ -630,6 +644,7 @@ HEAD = (
     CancelTask,
     CancelMission,
     Unschedulable,
+    Overtaken,
     Trouble,
     LastAway,
     OtherVersions,

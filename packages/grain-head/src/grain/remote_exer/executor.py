@@ -802,9 +802,10 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 return outcome.Error(_outlives(record.name, resolution.crashes))
             if unreached(resolution.crashes):
                 text = (
-                    f"{record.name} was given up: workers that it was to run on did not reach each "
-                    "other. It needs TCP connections between their hosts, by any port: look for a "
-                    "firewall, or name the network (GRAIN_INTERFACES)"
+                    f"{record.name} was given up: the workers that it was to run on never all "
+                    "joined. If they do not reach each other: it needs TCP connections between "
+                    "their hosts, by any port: look for a firewall, or name the network "
+                    "(GRAIN_INTERFACES)"
                 )
                 pairs = tuple(crash for crash in resolution.crashes if crash.absent)
                 return outcome.Error(TaskCrashed(text, pairs))

@@ -18,7 +18,7 @@ from grain.edge.version import own_versions
 from grain.resource import WTime
 from grain.worker import Computing, Runner
 from grain.worker.errors import RunnerUnusable
-from grain.worker.messages import Ended, Inspected, Leaving, SeatOpen, StartRun
+from grain.worker.messages import Ended, GangNews, Inspected, Leaving, StartRun
 from grain.worker.payload import whole
 from grain.worker.session import (
     LATE_SIGNAL,
@@ -191,8 +191,8 @@ class LocalWorker:
         for message, _ in batch:
             if isinstance(message, Inspected):
                 self._session.on_inspected(message)
-            elif isinstance(message, SeatOpen):
-                self.seat_open(message)
+            elif isinstance(message, GangNews):
+                self.gang_news(message)
         self.ended([(message, payload) for message, payload in batch if isinstance(message, Ended)])
 
     # ---- the reports of a runner; see `grain.worker.process.RunnerListener`
@@ -220,10 +220,14 @@ class LocalWorker:
     def warned(self) -> None:
         """Record nothing: this worker ends with its mission, and no program is warned of that."""
 
-    def seat_open(self, seat: SeatOpen) -> None:
-        """Take the invitation of a seat, which is for the root of its gang."""
-        self._session.on_seat_open(seat)
+    def gang_news(self, news: GangNews) -> None:
+        """Take what the part of a gang has to say, for its head."""
+        self._session.on_gang_news(news)
         self._flush()
+
+    def replaced(self, why: str) -> bool:  # noqa: ARG002 - see `RunnerListener`
+        """Return False: the mission has to be started again, and its user is to know why."""
+        return False
 
     def died(self, death: RunnerDeath) -> None:
         """Take the death of the runner's process."""

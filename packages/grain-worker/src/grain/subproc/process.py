@@ -18,6 +18,7 @@ from grain.files.trust import python_command
 from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError, SubprocessMemoryError
 from grain.subproc.output_pipe import OutputPipe
+from grain.worker.errors import CodeReplaced
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.out_of_memory import evidence_of_memory
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
@@ -65,7 +66,9 @@ class PoolProcess:
 
         Raises:
             OSError: no process can be started.
+            CodeReplaced: it would run other code than this process does.
         """
+        CodeReplaced.check()
         if not sys.executable:
             raise RuntimeError("a pool of processes needs the Python interpreter's path")
         pipes: list[OutputPipe] = []

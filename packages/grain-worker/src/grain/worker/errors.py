@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import trio
 
 import grain
+from grain.edge.version import replaced_code
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -81,6 +82,31 @@ class PayloadError(TaskletError):
 
 class RunnerUnusable(Exception):
     """No runner can be started on this worker; the message says why."""
+
+
+class CodeReplaced(RuntimeError):
+    """Grain was replaced where it is installed: a helper process would run other code than this.
+
+    Attributes:
+        why: as `grain.edge.version.replaced_code`.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.why}, and cannot start its helpers any more: start this program again"
+
+    @classmethod
+    def check(cls) -> None:
+        """Raise if that is so; to be called before a helper process is started.
+
+        Raises:
+            CodeReplaced: with the remedy.
+        """
+        if why := replaced_code():
+            raise cls(why)
 
 
 class UsageError(Exception):
@@ -378,6 +404,8 @@ def explain_start(step: str, path: str, code: int) -> str:
             f"cannot write to {path}: another user has made this link, and it could lead to a file "
             "of yours: remove it, or choose another name"
         )
+    if step == "input":
+        return f"cannot write to {path}: the program reads it, and that would empty it"
     what = {
         "exec": "run",
         "bind": "bind it to the CPUs",

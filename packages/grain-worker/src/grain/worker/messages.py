@@ -231,10 +231,12 @@ class AskEnding(Message, frozen=True):
     Attributes:
         signal: the number of the signal that has ended its program, if batch systems send it; 0 for
             any other failure.
+        replaced: as `grain.edge.version.replaced_code`, if it may have failed for that.
     """
 
     attempt: Attempt
     signal: int
+    replaced: str = ""
 
 
 class EndingTold(Message, frozen=True):
@@ -378,7 +380,8 @@ class RunEnded(Message, frozen=True):
             none was, and for all others.
         absent: for a part of a gang that is ``"returned"`` as a member has not joined, the index
             of that: nothing of the gang has begun, and ``detail`` has the reason; 0, from a seat,
-            if the root has not connected. -1 for all others.
+            if the root has not connected; 0, from the root, if it has ended by itself or was to end
+            before the function began. -1 for all others.
     """
 
     max_payload = _GIB
@@ -465,7 +468,13 @@ class CoresComputed(Message, frozen=True):
 
 
 class Draining(Message, frozen=True):
-    """The worker takes no more runs."""
+    """The worker takes no more runs.
+
+    Attributes:
+        why: as of `Leaving`.
+    """
+
+    why: str = ""
 
 
 class Leaving(Message, frozen=True):
@@ -555,6 +564,20 @@ class SeatOpen(Message, frozen=True):
     invitation: bytes
 
 
+class GangBegun(Message, frozen=True):
+    """The function of a gang's task begins, as all members have joined; sent as `SeatOpen` is.
+
+    Attributes:
+        attempt: the run of the root.
+    """
+
+    attempt: Attempt
+
+
+GangNews = SeatOpen | GangBegun
+"""A message that the part of a gang sends while it runs, once at most."""
+
+
 class MemberOpen(Message, frozen=True):
     """A seat that awaits its root: from the head to the runner of the root; may come twice.
 
@@ -639,6 +662,7 @@ AGENT = (
     TasksPrinted,
     Inspected,
     SeatOpen,
+    GangBegun,
     Backlog,
     CoresComputed,
     Draining,

@@ -110,15 +110,13 @@ def _show_job(word: str, most: int, follow: bool) -> bool:
     """Print the output of jobs of the queue; return False if a word means none."""
     from grain.cli.queue.cancelling import jobs_named
     from grain.cli.queue.explaining import output_files
-    from grain.queue.errors import QueueError
+    from grain.cli.queue.opening import queue_errors
 
-    try:
+    with queue_errors():
         jobs = jobs_named(word, None)
-    except QueueError as error:
-        raise click.ClickException(clean(error)) from None
+        files = [] if jobs is None else output_files(*jobs)
     if jobs is None:
         return False
-    files = output_files(*jobs)
     there = [file for file in files if file.is_file()]
     if not there and not follow:
         raise click.ClickException(

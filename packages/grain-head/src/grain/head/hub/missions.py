@@ -164,12 +164,7 @@ class Missions:
             case AckTasks():
                 self._on_confirmed(mission, message)
             case Request():
-                mission.on_link.requests[message.number] = self._scheduler.queue(
-                    request_of(message.resources),
-                    message.priority,
-                    mission.number,
-                    message.interpreter,
-                )
+                self._on_request(mission, message)
             case DefineFunction():
                 mission.functions[message.digest] = message.digest, payload
                 mission.shown.function_names[message.digest] = message.name
@@ -185,6 +180,14 @@ class Missions:
                 self._on_told(mission, message, now)
             case Depart():
                 self._on_departed(link, mission, now)
+
+    def _on_request(self, mission: MissionRecord, message: Request) -> None:
+        on_link, number = mission.on_link, message.number
+        on_link.requests[number] = self._scheduler.queue(
+            *(request_of(message.resources), message.priority, mission.number, message.interpreter)
+        )
+        if message.overtaken:
+            on_link.overtaken[number] = on_link.carried[number] = message.overtaken
 
     def _on_told(self, mission: MissionRecord, message: Outlook | LaneReport, now: float) -> None:
         """Record what a mission tells for display."""
@@ -412,6 +415,7 @@ class Missions:
         if mission.synced:
             return
         mission.synced = True
+        mission.on_link.carried.clear()
         # The mission has submitted or retracted all that it wants; it has no use for the rest. A
         # lasting one has more processes than this, and this one may be about to submit more.
         if not mission.lasts:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.head.messages import (
     LastAway,
     OtherVersions,
+    Overtaken,
     Trouble,
     Unschedulable,
     WorkerEnded,
@@ -51,6 +52,9 @@ its workers every 30 s, and a job takes as long again to start where the batch s
 
 MOST_WORKERS = 1000
 """The most workers that one connection of a mission is informed about."""
+
+_STEPS = 16
+"""The parts of the number of overtakes after which a task is due; each is reported."""
 
 _NEAR = 120.0
 """A worker that drains with so many seconds left does so as its time is over, most likely."""
@@ -141,6 +145,7 @@ class MissionReports:
     def on_tick(self, now: float) -> None:
         """Look at the requests with waiting tasks, if the set of workers has changed."""
         self._report_last(now)
+        self._report_overtaken()
         if now >= self._scaled_until and any(one.until <= now for one in self._expected):
             self._expected = [one for one in self._expected if one.until > now]
             self._changed = True
@@ -207,6 +212,19 @@ class MissionReports:
         if why is not None:
             message = Unschedulable(number, why, bool(self._scheduler.workers), larger)
         self._post(mission, number, message)
+
+    def _report_overtaken(self) -> None:
+        """Let missions know how often tasks were overtaken, in steps, for the next head."""
+        for *_, queue in self._scheduler.in_order_of_service:
+            head = queue.head()
+            task = None if head is None else head.record
+            if task is None:
+                continue
+            times, told = len(queue.overtakers), task.mission.on_link.overtaken
+            step = max(self._scheduler.due_after(queue) // _STEPS, 1)
+            if times // step != told.get(task.request, 0) // step:
+                told[task.request] = times
+                self._outgoing.post(task.mission.link, Overtaken(task.request, times))
 
     def _post(self, mission: MissionRecord, number: int, message: Unschedulable | None) -> None:
         """Send a message if it differs from the last in more than its text."""

@@ -147,6 +147,8 @@ class MissionOnLink:
         last_late: how many tasks have come whose numbers need not ascend.
         outlook: how far the mission is, as it estimates itself; None if it has not said so.
         unschedulable: the requests that were looked at, each with the last message about it.
+        overtaken: by request, how often the oldest task was overtaken, as the mission knows it.
+        carried: those of these for which it has yet to submit that task.
         reported: the versions of workers that were reported.
         workers: the ids of the workers that the mission was informed of.
         last_away: those that it was last said to wait for, and for nothing else.
@@ -160,6 +162,8 @@ class MissionOnLink:
     last_late: int = 0
     outlook: Outlook | None = None
     unschedulable: dict[int, Unschedulable | None] = field(default_factory=dict)
+    overtaken: dict[int, int] = field(default_factory=dict)
+    carried: dict[int, int] = field(default_factory=dict)
     reported: set[Versions] = field(default_factory=set)
     workers: set[str] = field(default_factory=set)
     last_away: frozenset[str] = frozenset()
@@ -545,6 +549,7 @@ class GangRecord:
         stand_in: what the task has as its lease meanwhile, on the worker of a member.
         again: what lets the task wait again then.
         crash: the lease of a seat that crashed, and how.
+        begun: True if its function is known to have begun.
         absent: True if a member has not joined, so that nothing of it has begun, or ever will.
     """
 
@@ -559,6 +564,7 @@ class GangRecord:
     stand_in: LeaseRecord | None = None
     again: Callable[[float], object] | None = None
     crash: tuple[LeaseRecord, str] | None = None
+    begun: bool = False
     absent: bool = False
 
     @property

@@ -31,6 +31,8 @@ from grain.worker.messages import (
     CoresComputed,
     Drain,
     Draining,
+    GangBegun,
+    GangNews,
     Inspect,
     Inspected,
     Inventory,
@@ -74,6 +76,7 @@ ASK_AFTER = 3.0
 ASK_AGAIN = 10.0
 """Seconds until it is asked again, while the worker is away."""
 
+_MOST_WHY = 200  # characters of the reason why a worker drains, for display
 _WALLTIME_SLACK = 60.0  # batch systems end a job up to a minute early
 
 
@@ -122,7 +125,7 @@ class Workers:
         match message:
             case RunEnded():
                 self._runs.on_run_ended(worker, message, payload, now)
-            case SeatOpen() | ArrivedCount() | CoresComputed():
+            case SeatOpen() | GangBegun() | ArrivedCount() | CoresComputed():
                 self._note(worker, message)
             case Inventory():
                 self._on_inventory(worker, message, now)
@@ -141,16 +144,16 @@ class Workers:
             case _:
                 pass
 
-    def _note(self, worker: WorkerRecord, message: SeatOpen | ArrivedCount | CoresComputed) -> None:
+    def _note(self, worker: WorkerRecord, message: GangNews | ArrivedCount | CoresComputed) -> None:
         """Record what a worker says of itself."""
         if isinstance(message, ArrivedCount):
             worker.arrived = max(worker.arrived, message.count)
         elif isinstance(message, CoresComputed):
             worker.computing = message.cores
         else:
-            seat = worker.leases.get(message.attempt)
-            if seat is not None and seat.member:
-                self._runs.gangs.on_seat_open(seat, message.invitation)
+            lease = worker.leases.get(message.attempt)
+            if lease is not None and lease.gang is not None:
+                self._runs.gangs.on_news(lease, lease.gang, message)
 
     def _pass_on(
         self, worker: WorkerRecord, message: LoopBlocked | TasksPrinted, now: float
@@ -169,6 +172,7 @@ class Workers:
         before = worker.takes_runs
         if isinstance(message, Draining):
             worker.draining = True
+            self._scheduler.workers[worker.number].why_draining = message.why[:_MOST_WHY]
             self._reports.on_draining(worker, now)
         else:
             worker.backlog = (message.outcomes, message.size) if message.outcomes else None

@@ -323,7 +323,7 @@ def _why_not_by(one: Alternative, worker: WorkerAccount, now: float) -> str:
     if left < one.need:
         return f"never, {left:.0f} s are left and it needs {one.need:.0f} s"
     if worker.draining:
-        return "it takes no more tasks"
+        return _why_draining(worker)
     worker.give_back()
     if not worker.lets(one):
         return _why_barred(one.queue, worker)
@@ -373,7 +373,7 @@ def why_never(
                         return None
                     able.setdefault(one.index, []).append(worker)
                 continue
-            why = ["it takes no more tasks"]
+            why = [_why_draining(worker)]
         reasons.append(f"{worker.name}: {', and '.join(why)}")
     if any(
         _together(probe.alternatives[k], some) >= probe.alternatives[k].count
@@ -439,3 +439,8 @@ def _too_few(queue: TaskQueue, able: Mapping[int, list[WorkerAccount]]) -> list[
                 f"that {'is' if most == 1 else 'are'} here would do"
             )
     return clauses
+
+
+def _why_draining(worker: WorkerAccount) -> str:
+    why = f" ({worker.why_draining})" if worker.why_draining else ""
+    return f"it takes no more tasks{why}"

@@ -45,8 +45,8 @@ RUNS_IN_ALL = 10
 """Runs that outlive their worker, however late they began, after which a task fails."""
 
 GANGS = 5
-"""Gangs of which a member did not join, after which a task fails. Meanwhile the workers that did
-not reach each other are kept apart, see `grain.head.scheduler.apart`."""
+"""Gangs of which a member did not join, or died before all had, after which a task fails. Meanwhile
+workers that did not reach each other are kept apart, see `grain.head.scheduler.apart`."""
 
 MOST = 0.75
 """The part of its worker's time that a run has to have for rule 3."""

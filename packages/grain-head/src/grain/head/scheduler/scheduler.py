@@ -300,6 +300,7 @@ class Scheduler:
         age: int | None = None,
         urgency: float = 0.0,
         record: object = None,
+        overtaken: int = 0,
     ) -> None:
         """Add a task, which is to run once.
 
@@ -313,6 +314,8 @@ class Scheduler:
                 of all tasks stay with the queue, whose most urgent task takes the first: so
                 urgency changes nothing for other queues, and so for other owners.
             record: what the `Task` has as its record, while it waits and while it runs.
+            overtaken: how often it was overtaken under another scheduler; without effect if it is
+                not the oldest of its queue.
         """
         if age is None and (not queue.avoid or (age := self._age_again(queue)) is None):
             age = self._last_age = self._last_age + _AGES
@@ -329,6 +332,8 @@ class Scheduler:
         if queue.rank is None:
             self._queues.enter(queue, new)
             self._queues.untried |= queue.open
+            if overtaken:
+                self._guard.on_known(queue, new, overtaken)
 
     def _age_again(self, queue: TaskQueue) -> int | None:
         """Return the age of a task that is tried again: before those that wait for the same."""

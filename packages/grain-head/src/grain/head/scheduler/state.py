@@ -439,6 +439,7 @@ class WorkerAccount:
             what its queue asks for now. Then tasks of all queues are to be considered for it, and
             what was returned is not handed over.
         draining: True if it takes no more tasks.
+        why_draining: the reason, if it has told one.
         idle_since: when its last task ended, or when it joined; meaningless while tasks run.
         group, job: what it has in common with others, for the members of gangs; a worker without a
             job has it in common with none.
@@ -460,6 +461,7 @@ class WorkerAccount:
     returned: list[tuple[Alternative, Resource]] = field(default_factory=list)
     open_to_all: bool = True
     draining: bool = False
+    why_draining: str = ""
     reservation: Reservation | None = None
 
     def __post_init__(self) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from grain.edge.errors import RemoteProtocolError
 from grain.head.messages import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from grain.head.messages import Unschedulable
+    from grain.head.messages import Overtaken, Unschedulable
     from grain.head.scheduler.numbered import Numbered
     from grain.remote_exer.session.notices import Notices
     from grain.remote_exer.session.records import RemoteTask
@@ -43,6 +45,21 @@ class StatedRequests:
         self.stated.append(request)
         self.waiting.append(0)
         return request
+
+    def on_overtaken(self, message: Overtaken) -> None:
+        """Note how often the oldest waiting task of a request was overtaken, for the next head.
+
+        Raises:
+            RemoteProtocolError: there is no such request.
+        """
+        self.check(message.request)
+        before = self.stated[message.request]
+        self.stated[message.request] = replace(before, overtaken=message.times)
+
+    def to_send(self) -> Iterator[Request]:
+        """Yield all requests for a new connection."""
+        for request, waiting in zip(self.stated, self.waiting, strict=True):
+            yield request if waiting else replace(request, overtaken=0)
 
     def check(self, number: int) -> None:
         """Check the number of a request that the head has named.

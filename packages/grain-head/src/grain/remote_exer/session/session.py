@@ -32,6 +32,7 @@ from grain.head.messages import (
     LastAway,
     MissionRegistered,
     OtherVersions,
+    Overtaken,
     RegisterMission,
     Resolved,
     Retract,
@@ -495,7 +496,7 @@ class MissionSession:
         self.to_head.clear()
         self._send(self.registration.next())
         # Before the tasks that refer to them.
-        for request in self.requests.stated:
+        for request in self.requests.to_send():
             self._send(request)
         for function in self.functions.values():
             self._send(_definition(function), function.payload)
@@ -588,6 +589,8 @@ class MissionSession:
             case Unschedulable():
                 self.requests.check(message.request)
                 self.notices.on_message(message)
+            case Overtaken():
+                self.requests.on_overtaken(message)
             case OtherVersions() | Trouble() | LastAway():
                 self.notices.on_message(message)
             case Describe():

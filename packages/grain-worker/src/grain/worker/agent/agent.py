@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from grain.worker.agent.listener import RunnerDeath
     from grain.worker.agent.session import WorkerSession
     from grain.worker.agent.session.kept import Outcome
-    from grain.worker.messages import Attempt, BlockingCode, Inspected, SeatOpen
+    from grain.worker.messages import Attempt, BlockingCode, GangNews, Inspected
 
     Dial = Callable[[], AbstractAsyncContextManager[Peer]]
 
@@ -286,16 +286,22 @@ class Agent:
         self._session.on_inspected(answer)
         self._settle()
 
-    def seat_open(self, seat: SeatOpen) -> None:
+    def gang_news(self, news: GangNews) -> None:
         """See `RunnerListener`."""
-        self._session.on_seat_open(seat)
+        self._session.on_gang_news(news)
         self._settle()
+
+    def replaced(self, why: str) -> bool:
+        """See `RunnerListener`."""
+        self._lifecycle.on_replaced(why)
+        self._settle()
+        return True
 
     def died(self, death: RunnerDeath) -> None:
         """See `RunnerListener`."""
         _log.warning("%s; runs lost: %d", death, len(death.runs))
         now = trio.current_time()
-        if self._lifecycle.interrupted:
+        if self._lifecycle.interrupted or self._lifecycle.replaced:
             for attempt in death.runs:
                 self._session.on_ended(Ended(attempt, "returned"), None, now)
         else:

@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from grain.worker.messages import Attempt, Lease, SeatOpen
+    from grain.worker.messages import Attempt, GangNews, Lease
 
 PATIENCE = 0.5
 """Seconds that a run may take while others wait for its end, and that a run may have to wait. A
@@ -38,17 +38,17 @@ class RunRecord:
 
     Attributes:
         began: when it came, or when its predecessor ended.
-        seat: its invitation for the root, if it keeps a seat of a gang that is open.
+        news: what it has said, if it is the part of a gang.
     """
 
-    __slots__ = ("began", "chain", "lease", "seat", "wish")
+    __slots__ = ("began", "chain", "lease", "news", "wish")
 
     def __init__(self, lease: Lease, began: float) -> None:
         self.lease = lease
         self.began = began
         self.wish = Wish.COMPLETE
         self.chain: Chain | None = None
-        self.seat: SeatOpen | None = None
+        self.news: GangNews | None = None
 
 
 class Chain:

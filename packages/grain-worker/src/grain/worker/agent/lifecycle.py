@@ -88,6 +88,7 @@ class Lifecycle:
             scheduler: it does not give up because there is none. The caller sets it.
         interrupted: True if a batch system, or a person, is ending the job's processes.
         warns: True if all programs that take warnings are to be warned now.
+        replaced: True if other code of Grain is installed than that of this worker.
     """
 
     def __init__(self, times: Times, done_by: float, now: float) -> None:
@@ -96,6 +97,7 @@ class Lifecycle:
         self.lasting = False
         self.interrupted = False
         self.warns = False
+        self.replaced = False
         self._times = times
         self._interrupted_at = math.inf
         self._warnings: set[int] = set()
@@ -145,6 +147,11 @@ class Lifecycle:
         """Leave, because the worker cannot work any more."""
         self._drain(why)
         self._cancel_at = min(self._cancel_at, now)
+
+    def on_replaced(self, why: str) -> None:
+        """Leave when what runs has ended, because nothing else can be started: see `replaced`."""
+        self.replaced = True
+        self._drain(why)
 
     def on_refused(self, why: str, now: float) -> None:
         """Leave, because no scheduler will ever serve this worker; lasting runs may end before."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.edge.messages import Payload
-    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, SeatOpen
+    from grain.worker.messages import Attempt, BlockingCode, Ended, GangNews, Inspected
     from grain.worker.processes.subreaper_client import ProcessEnd
 
 
@@ -65,8 +65,15 @@ class RunnerListener(Protocol):
     def warned(self) -> None:
         """Record that a program was warned of the end of this worker."""
 
-    def seat_open(self, seat: SeatOpen) -> None:
-        """Take the invitation of a seat, which is for the root of its gang."""
+    def gang_news(self, news: GangNews) -> None:
+        """Take what the part of a gang has to say, for its head."""
+
+    def replaced(self, why: str) -> bool:
+        """Record that no other runner is started, as it would run other code of Grain.
+
+        Returns:
+            True if the runs are handed back that come to nothing because of that.
+        """
 
     def died(self, death: RunnerDeath) -> None:
         """Take the death of a runner; the ends of its runs not in ``death.runs`` came before."""

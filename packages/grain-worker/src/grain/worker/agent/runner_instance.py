@@ -18,10 +18,10 @@ from grain.worker.messages import (
     AskEnding,
     Ended,
     EndingTold,
+    GangNews,
     Inspected,
     ProgramWarned,
     Ready,
-    SeatOpen,
     StartRun,
 )
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
@@ -66,6 +66,7 @@ class RunnerInstance:
 
     Args:
         grace: seconds between SIGTERM and SIGKILL for what the process leaves behind.
+        replaced: as `grain.edge.version.replaced_code`.
 
     Attributes:
         failure: why it did not become ready, if it reported a reason.
@@ -79,8 +80,10 @@ class RunnerInstance:
         listener: RunnerListener,
         functions: FunctionFeed,
         settings: RunnerSettings,
+        replaced: Callable[[], str],
     ) -> None:
         self._name = name
+        self._replaced = replaced
         self._settings = settings.to_word()
         self._grace = grace
         self._listener = listener
@@ -157,8 +160,11 @@ class RunnerInstance:
                 elif isinstance(message, AskEnding):
                     nursery.start_soon(self._tell_ending, channel, message)
                 elif isinstance(message, Ready):
-                    self.failure = message.error
-                    if not message.error:
+                    # Both agree only if it has loaded what this process has.
+                    self.failure = message.error or self._replaced()
+                    if self.failure and not message.error:
+                        self.kill()
+                    elif not self.failure:
                         self.state = InstanceState.READY
                         on_ready()
                 else:
@@ -185,13 +191,14 @@ class RunnerInstance:
     def _pass_on(self, message: Message) -> None:
         if isinstance(message, Inspected):
             self._listener.inspected(message)
-        elif isinstance(message, SeatOpen):
-            self._listener.seat_open(message)
+        elif isinstance(message, GangNews):
+            self._listener.gang_news(message)
         elif isinstance(message, ProgramWarned):
             self._listener.warned()
 
     async def _tell_ending(self, channel: FramedChannel, question: AskEnding) -> None:
-        ends = await self._listener.is_ending(question.signal)
+        ends = bool(question.replaced) and self._listener.replaced(question.replaced)
+        ends = ends or await self._listener.is_ending(question.signal)
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             channel.post([(EndingTold(question.attempt, ends), None)])
 

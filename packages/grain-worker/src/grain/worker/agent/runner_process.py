@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from grain.edge.version import code_at_start, replaced_code
 from grain.worker.agent.runner_instance import InstanceState, RunnerInstance
 from grain.worker.errors import RunnerUnusable
 from grain.worker.messages import Cancel, Ended, EndOfWorker, StartRun, chain_of
@@ -62,6 +63,7 @@ class RunnerProcess:
         name: the worker's name, which tasklets see as ``GVAR.instance``.
         grace: seconds that leaving waits for runs, and for the context to be left. After a crash,
             seconds between SIGTERM and SIGKILL for programs that are left.
+        replaced: as `grain.edge.version.replaced_code`; then no other runner is started.
 
     Raises:
         RunnerUnusable: on entering: no runner can be started, mostly since the context fails.
@@ -74,8 +76,12 @@ class RunnerProcess:
         functions: FunctionStore,
         grace: float = 10.0,
         settings: RunnerSettings = RunnerSettings(),  # noqa: B008 - it is frozen
+        replaced: Callable[[], str] = replaced_code,
     ) -> None:
+        code_at_start()
         self.name = name
+        self._replaced = replaced
+        self._obsolete = False  # True if this process runs code that was replaced
         self._settings = settings
         self._listener = listener
         self._functions = functions
@@ -126,7 +132,9 @@ class RunnerProcess:
             accepted.append(order)
         if accepted and (self._instance is None or not self._instance.post(accepted)):
             for message, payload in accepted:
-                if isinstance(message, StartRun):
+                if isinstance(message, StartRun) and self._obsolete:
+                    self._report_unrun(Ended(message.attempt, "returned"))
+                elif isinstance(message, StartRun):
                     self._waiting.append((message, payload))
                 elif isinstance(message, Cancel):
                     self._withdraw(message)
@@ -250,12 +258,14 @@ class RunnerProcess:
         failures = 0
         try:
             async with trio.open_nursery() as burials:
-                while self._state is _State.SERVING:
+                while self._state is _State.SERVING and not self._obsolete:
                     failure = await self._serve_once(on_ready, burials)
                     failures = failures + 1 if failure else 0
                     if failure and first:
                         first = False
                         task_status.started(failure)
+                        break
+                    if self._obsolete:
                         break
                     if failures == FAILURES:
                         self._listener.unusable(failure)
@@ -270,7 +280,9 @@ class RunnerProcess:
     async def _serve_once(self, on_ready: Callable[[], None], burials: trio.Nursery) -> str:
         """Serve with one instance until its channel ends; return why it was of no use, if so."""
         feed = self._functions.feed()
-        instance = RunnerInstance(self.name, self._grace, self._listener, feed, self._settings)
+        instance = RunnerInstance(
+            self.name, self._grace, self._listener, feed, self._settings, self._replaced
+        )
         self._instance = instance
         try:
             await instance.live(on_ready, self._changed.unpark_all)
@@ -281,6 +293,8 @@ class RunnerProcess:
                 instance.kill()
                 await instance.bury(leaving=True)
             raise
+        # Before its death is reported: what it ran is not to blame for code that was replaced.
+        await self._look_at_code()
         if instance.served:
             self._dying.add(instance)
             burials.start_soon(self._bury, instance)
@@ -290,6 +304,17 @@ class RunnerProcess:
         if self._state is not _State.SERVING:
             return ""
         return instance.failure or f"{death}, before it had a run"
+
+    async def _look_at_code(self) -> None:
+        """Report it if the next runner would run other code; then return the runs that wait."""
+        if self._state is not _State.SERVING or self._obsolete:
+            return
+        if why := await trio.to_thread.run_sync(self._replaced):
+            self._obsolete = True
+            if not self._listener.replaced(why):
+                self._listener.unusable(why)
+            for run, _ in tuple(self._waiting):
+                self._withdraw(Cancel(run.attempt, waiting=True))
 
     async def _bury(self, dead: RunnerInstance) -> None:
         death = await dead.bury(leaving=self._state is not _State.SERVING)

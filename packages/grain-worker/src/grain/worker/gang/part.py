@@ -25,11 +25,13 @@ class RootPart:
     Args:
         call: the user's.
         size: the number of members.
+        begun: called when the user's function begins.
     """
 
-    def __init__(self, call: Call, size: int) -> None:
+    def __init__(self, call: Call, size: int, begun: Callable[[], object]) -> None:
         self._call = call
         self._size = size
+        self._begun = begun
         self._open: dict[int, MemberOpen] = {}
         self._all_open = trio.Event()
 
@@ -59,8 +61,13 @@ class RootPart:
         invited = [
             Seat(seat.name, seat.host, from_data(seat.res), seat.invitation) for seat in seats
         ]
+        return await lead(invited, self.begin)
+
+    async def begin(self) -> Any:
+        """Call the user's function, and say so first."""
         fn, args, kwargs = self._call
-        return await lead(invited, functools.partial(fn, *args, **kwargs))
+        self._begun()
+        return await fn(*args, **kwargs)
 
 
 def seat_call(announce: Callable[[bytes], object], ends: Callable[[], Awaitable[bool]]) -> Call:

@@ -13,7 +13,7 @@ import trio
 from grain import GVAR
 from grain.files.trust import python_command
 from grain.resource import Member, RootAllocation
-from grain.worker.errors import ExternalError, MemberLost
+from grain.worker.errors import CodeReplaced, ExternalError, MemberLost
 from grain.worker.external import CAPTURE, ProgramCall, enforces, run_program_call
 from grain.worker.gang.control import ControlError, JsonLines, accept, listen
 from grain.worker.gang.members import GangMembers
@@ -298,7 +298,9 @@ async def _process(module: str, control: str, silence: float) -> None:
 
     Raises:
         ExternalError: it has failed.
+        CodeReplaced: it would run other code than this process does.
     """
+    CodeReplaced.check()
     bound = MemoryBound(getattr(GVAR.res, "M", None), enforces())
     words = [*python_command(f"grain.worker.gang.{module}"), control, str(silence), str(bound)]
     # Not it is counted and held to its memory, but each program that it runs.

@@ -1,6 +1,6 @@
 """One external program: search, start, clean-up."""
 
-# ruff: noqa: PTH100, PTH102, PTH103, PTH108, PTH116, PTH120, PTH118, PTH123, PTH211
+# ruff: noqa: PTH100, PTH102, PTH103, PTH108, PTH110, PTH116, PTH118, PTH120, PTH123, PTH211
 # (no pathlib here; see the package)
 
 from __future__ import annotations
@@ -247,6 +247,8 @@ class Program:
         if path is None:
             return without
         try:
+            if name != "stdin" and self._is_input(path):
+                raise CannotStart("input", errno.EINVAL, path)
             fd = os.open(path, flags) if name == "stdin" else open_output(path, flags)
         except OSError as error:
             raise CannotStart(name, error.errno or 0, path) from None
@@ -254,6 +256,13 @@ class Program:
         # The program inherits the open file with its flags, and expects writes that wait.
         os.set_blocking(fd, True)
         return fd
+
+    def _is_input(self, path: bytes) -> bool:
+        """Return True if an output is the file that is read, which opening it would empty."""
+        if self.request["stdin"] is None or not os.path.exists(path):
+            return False
+        there = os.stat(path)
+        return stat.S_ISREG(there.st_mode) and os.path.samestat(there, os.fstat(self.opened[0]))
 
     def error_tail(self) -> bytes:
         """Return the end of the file that has the program's stderr; nothing if it was captured."""

@@ -29,7 +29,7 @@ from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
 from grain.resource import SLOTS, THREADS
 from grain.worker.auto import batch_id, batch_system
-from grain.worker.errors import ExternalError, ExternalTimeoutError, printable
+from grain.worker.errors import CodeReplaced, ExternalError, ExternalTimeoutError, printable
 from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_warned
 from grain.worker.gang.control import bound, listener_of, new_name, serve
 from grain.worker.jobs.program import (
@@ -464,10 +464,16 @@ class _Runner:
                 return self.returned()
             return ended
         except Exception as error:
-            return _not_started(error)
+            return await self._on_no_start(error)
         if await programs_were_told_to_end():
             return self.returned()
         return receipt(done, _end_at(began, done.elapsed))
+
+    async def _on_no_start(self, error: Exception) -> Ended:
+        """Return the receipt of a program that could not be started, here or anywhere."""
+        if isinstance(error, CodeReplaced) and await worker_ends(0, error.why):
+            return self.returned()
+        return _not_started(error)
 
     async def end(self, ended: Ended | None) -> Ended:
         """Make the receipt of the end, and go on trying while that is not possible.

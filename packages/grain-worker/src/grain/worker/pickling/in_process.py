@@ -73,6 +73,7 @@ _SHARED = "belongs to this machine, and each process attaches to it. Pass its na
 _NAMED_REMEDIES: dict[str, dict[str, str]] = {
     "asyncio.locks": {},
     "asyncio.queues": {},
+    "ctypes": {"CDLL": "is loaded into this process. Load it in the function"},
     "dbm.dumb": {"_Database": _CONNECTION},
     "fileinput": {"FileInput": _FILE},
     "mmap": {"mmap": _FILE},
@@ -90,6 +91,7 @@ _NAMED_REMEDIES: dict[str, dict[str, str]] = {
 
 # What a copy does, unless the original is closed.
 _ACTING: dict[str, Callable[[Any], bool]] = {
+    "CDLL": lambda _: True,  # calls what has the original's address here
     "FdStream": lambda stream: stream.fileno() >= 0,  # closes its descriptor when collected
     "FileInput": lambda _: True,  # removes its backup
     "Popen": lambda program: program.returncode is None,  # waits for its process

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from grain.edge.machine.copies import Origin, ending_copies
+from grain.worker.errors import CodeReplaced
 from grain.worker.guards.protocol import AWAIT, FORK, STUCK, UNKILLABLE
 from grain.worker.processes.out_of_memory import SharedKills
 from grain.worker.processes.supervisor_client import (
@@ -107,6 +108,7 @@ class ForkServerClient:
 
     Raises:
         OSError: no process can be started.
+        CodeReplaced: it would run other code than this process does.
 
     Attributes:
         pid: the process; None once its death was noticed.
@@ -114,6 +116,7 @@ class ForkServerClient:
     """
 
     def __init__(self) -> None:
+        CodeReplaced.check()
         self.idle: list[SupervisorClient] = []
         self.running: dict[SupervisorClient, RunningProgram] = {}
         self.kills = SharedKills()

@@ -18,10 +18,12 @@ import outcome
 import trio
 
 from grain import GVAR
+from grain.edge.version import code_at_start, replaced_code
 from grain.eventlog.causes import decisive_line_of
 from grain.resource import Memory
 from grain.worker.call import run_call
 from grain.worker.errors import (
+    CodeReplaced,
     ExternalError,
     ExternalLostError,
     MemberLost,
@@ -39,6 +41,8 @@ from grain.worker.messages import (
     EndingTold,
     EndOfWorker,
     ForgetFunctions,
+    GangBegun,
+    GangNews,
     Inspect,
     Inspected,
     MemberOpen,
@@ -110,6 +114,7 @@ class Runner(Generic[Arriving, Departing]):
         interruptible: False in a process that Ctrl-C has no effect on, see `run_call`.
         told_at: as of `Services`.
         rooms: reads the memory of the node; by default as it is.
+        replaced: as `grain.edge.version.replaced_code`.
     """
 
     def __init__(
@@ -122,7 +127,9 @@ class Runner(Generic[Arriving, Departing]):
         interruptible: bool = True,
         told_at: Callable[[], float] = never_told,
         rooms: Callable[[], list[MemoryRoom]] | None = None,
+        replaced: Callable[[], str] = replaced_code,
     ) -> None:
+        code_at_start()
         self.name = name
         self.channel = channel
         self.translation = translation
@@ -130,6 +137,7 @@ class Runner(Generic[Arriving, Departing]):
         self.interruptible = interruptible
         self.told_at = told_at
         self.rooms = rooms
+        self.replaced = replaced
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
@@ -192,6 +200,7 @@ class _Execution(Generic[Arriving, Departing]):
         self._interruptible = runner.interruptible
         self._told_at = runner.told_at
         self._rooms = runner.rooms
+        self._replaced = runner.replaced
         self._on_ended = runner.on_ended
         self._name = runner.name
         self._channel = runner.channel
@@ -387,13 +396,14 @@ class _Execution(Generic[Arriving, Departing]):
 
         if gang.index:
             ends = partial(self.ask_ending, attempt, signal.SIGTERM)
-            return seat_call(partial(self._announce, attempt), ends)
-        part = self._gangs[attempt] = RootPart(call, gang.size)
+            return seat_call(lambda invitation: self._tell(SeatOpen(attempt, invitation)), ends)
+        part = RootPart(call, gang.size, lambda: self._tell(GangBegun(attempt)))
+        self._gangs[attempt] = part
         return part.call()
 
-    def _announce(self, attempt: Attempt, invitation: bytes) -> None:
+    def _tell(self, news: GangNews) -> None:
         with suppress(trio.BrokenResourceError):  # the other end has left
-            self._channel.post([(SeatOpen(attempt, invitation), None)])
+            self._channel.post([(news, None)])
 
     @property
     def _has_successors(self) -> bool:
@@ -428,7 +438,9 @@ class _Execution(Generic[Arriving, Departing]):
     # ---- runs; each is a task of its own
 
     async def _refuse(self, run: StartRun, error: PayloadError) -> None:
-        self._end(run, outcome.Error(error), None)
+        replaced = await self._replaced_behind(error)
+        ends = replaced != "" and await self.ask_ending(run.attempt, 0, replaced)
+        self._end(run, outcome.Error(error), None, returned="returned" if ends else "")
         self._start_successor(run)
 
     async def _end_unrun(self, ended: Ended) -> None:
@@ -544,25 +556,37 @@ class _Execution(Generic[Arriving, Departing]):
         The status is that of `Ended`; "" for an end of its own.
         """
         assert account.attempt is not None
+        replaced = ""
         if account.stopped and ended is not None:
             return "stopped"
         if type(ended) is outcome.Error:
             if isinstance(ended.error, MemberLost) and ended.error.ends:
                 return "returned"
             sent = signal_behind(ended.error)
+            replaced = await self._replaced_behind(ended.error)
         elif ended is None or account.ran is None or account.ran.last_end < self._told_at():
             return ""
         else:
             sent = signal.SIGTERM
-        return "returned" if await self.ask_ending(account.attempt, sent) else ""
+        return "returned" if await self.ask_ending(account.attempt, sent, replaced) else ""
 
-    async def ask_ending(self, attempt: Attempt, signal: int) -> bool:
+    async def _replaced_behind(self, error: BaseException) -> str:
+        """Return that the code of Grain was replaced, if a run may have failed for that; else "".
+
+        Then a helper cannot be started, or a module of Grain's that is first used now is gone.
+        """
+        kinds = ImportError, PayloadError, CodeReplaced
+        if self._interruptible or not any(isinstance(one, kinds) for one in all_behind(error)):
+            return ""
+        return await trio.to_thread.run_sync(self._replaced)
+
+    async def ask_ending(self, attempt: Attempt, signal: int, replaced: str = "") -> bool:
         """Ask the agent if the worker is being ended, as a run has failed; see `worker_ends`."""
         if self._interruptible:
             return False  # what ends this worker ends its mission
         question = self._questions[attempt] = _Question(signal)
         try:
-            self._channel.post([(AskEnding(attempt, signal), None)])
+            self._channel.post([(AskEnding(attempt, signal, replaced), None)])
             await question.answered.wait()
         except trio.BrokenResourceError:
             pass  # the other end has left

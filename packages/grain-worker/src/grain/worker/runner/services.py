@@ -53,7 +53,7 @@ class Services:
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        self.ask_ending: Callable[[Attempt, int], Awaitable[bool]] | None = None
+        self.ask_ending: Callable[[Attempt, int, str], Awaitable[bool]] | None = None
         self.told_at: Callable[[], float] = never_told
         self._nursery = nursery
         self._services: dict[Callable[[], Any], Service] = {}
@@ -112,17 +112,18 @@ async def open_nursery_of_runs() -> AsyncGenerator[trio.Nursery]:
         services.close()
 
 
-async def worker_ends(number: int) -> bool:
+async def worker_ends(number: int, replaced: str = "") -> bool:
     """Return True if the worker of the calling run is being ended: a failure is not the run's own.
 
     Args:
         number: the signal that has ended a program of the run, see `signal_behind`; 0 for another
             failure.
+        replaced: as of `grain.worker.messages.AskEnding`.
     """
     services, attempt = services_here(), attempt_of(trio.lowlevel.current_task())
     if services is None or services.ask_ending is None or attempt is None:
         return False
-    return await services.ask_ending(attempt, number)
+    return await services.ask_ending(attempt, number, replaced)
 
 
 async def programs_were_told_to_end() -> bool:

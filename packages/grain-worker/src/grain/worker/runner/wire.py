@@ -23,6 +23,7 @@ from grain.worker.messages import (
     EndingTold,
     EndOfWorker,
     ForgetFunctions,
+    GangBegun,
     Inspect,
     Inspected,
     MemberOpen,
@@ -45,6 +46,7 @@ CODEC = Codec(
     Ready,
     Inspect,
     Inspected,
+    GangBegun,
     SeatOpen,
     MemberOpen,
 )

@@ -32,6 +32,8 @@ _REMEDIES = (
         "violates queue and/or server resource limits",
         "Lower script.cores, script.memory or script.walltime; `qstat -Qf` shows the limits.",
     ),
+    ("limit on resource", "Start fewer workers at a time, or ask for less; your site limits both."),
+    ("Array job exceeds", "Start fewer workers at a time: your site limits the size of arrays."),
     # Before what exceeds something: these say what is exceeded, a number of jobs.
     *(
         (text, "Start fewer workers at a time: your site limits the number of jobs.")

@@ -36,10 +36,16 @@ _REMEDIES = (
     # the names come first. The sentence that it prints for all of them speaks of time limits, too.
     ("SubmitJob", "Start fewer workers at a time: your site limits the number of jobs."),
     ("MaxJobs", "Start fewer workers at a time: your site limits the number of jobs."),
+    (
+        "Minutes",
+        "Lower script.walltime or script.cores, or name another account: yours limits CPU time.",
+    ),
+    ("QOSMin", "Ask for more: your QOS has a least amount; `sacctmgr show qos` lists it."),
     ("MaxWall", "Lower script.walltime: your account or QOS limits it."),
     ("MaxCpu", "Lower script.cores, or start fewer workers: your account or QOS limits both."),
     ("MaxMem", "Lower script.memory, or start fewer workers: your account or QOS limits both."),
     ("MaxGRES", "Ask for fewer GPUs, or start fewer workers: your account or QOS limits both."),
+    ("MaxNodePerJob", "Lower script.nodes: your account or QOS limits it."),
     ("MaxNode", "Start fewer workers at a time: your account or QOS limits the nodes."),
     ("QOSMax", "Start fewer workers at a time, or ask for less; your site limits both."),
     (

@@ -11,7 +11,9 @@ which hold allocations and start programs for the root (`grain.worker.gang`).
     lost: what still runs there may write to the same files. Until then the task counts as running
     on the worker of a seat: a lease of that worker *stands in* for the root's.
 4.  A seat that ends by itself while the root runs, and not because the root has ended, has failed:
-    the root's run is revoked. If it crashed, that is a crash of the task.
+    the root's run is revoked. If it crashed, that is a crash of the task, unless the function had
+    not begun, as the worker of the root says: then it is a gang that did not begin. So is one whose
+    root dies by then. If only its worker is lost, it counts as nothing.
 5.  A seat whose worker is lost for this head may still be there for the root. The root knows: if it
     has lost the seat, too, its run ends.
 6.  Another head learns of seats and roots from their workers, in any order. A task of which only
@@ -20,7 +22,8 @@ which hold allocations and start programs for the root (`grain.worker.gang`).
     grace period is over.
 7.  A gang of which a member has not joined in time has not begun, and never will: its task waits
     for nothing of it, as a process that blocks may hold its seat for hours. The two workers are
-    kept apart (`grain.head.scheduler.apart`), and after some such gangs the task fails.
+    kept apart (`grain.head.scheduler.apart`), and after some gangs that did not begin the task
+    fails, whatever the reasons.
 8.  A task may have several gangs: seats of an earlier one are reported while it has another run, or
     its own is revoked for an older run. When the task waits again, it waits for all of them first,
     roots included, one after the other.
@@ -34,7 +37,7 @@ from typing import TYPE_CHECKING
 from grain.head.hub.state import ITS_MISSION, ITS_SEATS, GangRecord, LeaseRecord
 from grain.head.messages import Started
 from grain.head.scheduler.outlived import never_began
-from grain.worker.messages import MemberOpen
+from grain.worker.messages import GangBegun, MemberOpen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from grain.head.hub.state import TaskRecord
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.waiting import Waiting
-    from grain.worker.messages import Attempt, GangPart, RunEnded
+    from grain.worker.messages import Attempt, GangNews, GangPart, RunEnded
 
 
 class Gangs:
@@ -102,10 +105,13 @@ class Gangs:
 
     # ---- seats that await the root
 
-    def on_seat_open(self, lease: LeaseRecord, invitation: bytes) -> None:
-        """Pass on the invitation of a seat to its root."""
-        lease.invitation = invitation
-        self._introduce(lease)
+    def on_news(self, lease: LeaseRecord, gang: GangRecord, news: GangNews) -> None:
+        """Pass on the invitation of a seat to its root; or note that the gang has begun."""
+        if isinstance(news, GangBegun):
+            gang.begun = True
+        elif lease.member:
+            lease.invitation = news.invitation
+            self._introduce(lease)
 
     def on_root_here(self, gang: GangRecord) -> None:
         """Pass on to a root whose worker has registered what it may have missed."""
@@ -145,7 +151,7 @@ class Gangs:
             return
         root = gang.lease if reporter.member else reporter
         absent = gang.seats.get(index) if index else root
-        if root is None or absent is None or absent is reporter:
+        if root is None or absent is None:
             return
         task = root.task
         ends = (root, reporter if absent is root else absent)
@@ -154,8 +160,11 @@ class Gangs:
         gang.absent = True
         workers = [one.worker for one in (absent, reporter)]
         member, other = (f"{one.unique_name} on host {one.host}" for one in workers)
-        how = f"{member} did not join {other}: {why}"
-        self._scheduler.on_apart(workers[0].number, workers[1].number, how, now)
+        if absent is reporter:
+            how = _never_began(member, why)
+        else:
+            how = f"{member} did not join {other}: {why}"
+            self._scheduler.on_apart(workers[0].number, workers[1].number, how, now)
         if task is not None and (root.current or self._awaits(gang, task)):
             self._outcomes.run_again(root, task, how, now, absent=workers[0].unique_name)
             self.hold_back(task)
@@ -177,12 +186,14 @@ class Gangs:
         now: float,
         *,
         crashed: bool,
+        unbegun: bool = False,
     ) -> None:
         """Revoke the seats of a gang whose root has ended.
 
         Args:
             again: lets the task wait again; None if it does not.
             crashed: True if the root's run has crashed.
+            unbegun: True if its worker says that the function had not begun.
         """
         gang = lease.gang
         assert gang is not None
@@ -200,8 +211,12 @@ class Gangs:
                 # Where the root has crashed, too, it is one crash: that of the root's run, by which
                 # another head would count it.
                 seat, how = gang.crash
-                lease.lost = seat.worker.name
-                again = partial(self._outcomes.run_again, lease if crashed else seat, task, how)
+                lease.lost, absent = seat.worker.name, ""
+                if unbegun:
+                    absent = seat.worker.unique_name
+                    how = _never_began(f"{absent} on host {seat.worker.host}", how)
+                origin = lease if crashed or absent else seat
+                again = partial(self._outcomes.run_again, origin, task, how, absent=absent)
             gang.origin, gang.again = lease, again
         # Else the task waits for the end of this gang as of an earlier one, and the worker of the
         # root is lost: what lets the task wait again stays.
@@ -358,3 +373,8 @@ class Gangs:
                 for seat in gang.seats.values():
                     if not seat.revoked:
                         self._outgoing.revoke(seat)
+
+
+def _never_began(member: str, why: str) -> str:
+    """Return why a gang came to nothing of which a member has died first."""
+    return f"{member} died before all members had joined: {why}"

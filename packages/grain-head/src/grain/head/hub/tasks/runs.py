@@ -312,7 +312,8 @@ class Runs:
                 self.gangs.on_value(lease.gang)
             lease.lost = ended.lost
             crashed = ended.status == "crashed"
-            self.gangs.on_root_ended(lease, again, now, crashed=crashed)
+            unbegun = ended.absent == 0
+            self.gangs.on_root_ended(lease, again, now, crashed=crashed, unbegun=unbegun)
         elif again is not None and task is not None:
             again(now)
             self.gangs.hold_back(task)
@@ -338,6 +339,8 @@ class Runs:
             # The run is not blamed, but its mission has to know that the attempt is over.
             how = f"its worker was lost ({lease.worker.over})"
         ran = lease.begun and lease.scheduler_id is not None
+        if lease.gang is not None:
+            ran = ran and lease.gang.begun
         crash = how if ran else None
         self._end(lease, now, measured=False)
         if lease.member:

@@ -110,7 +110,9 @@ class Waiting:
         if task.function is LANE:
             task.queue = queue
             self.lanes.waiting[queue] += 1
-        self._scheduler.on_submitted(scheduler_id, queue, task.age, task.urgency, task)
+        carried = task.mission.on_link.carried
+        overtaken = carried.pop(task.request, 0) if carried else 0
+        self._scheduler.on_submitted(scheduler_id, queue, task.age, task.urgency, task, overtaken)
 
     def hold_back(self, task: TaskRecord, worker: str) -> None:
         """Let a task wait for the report of the worker that it ran on under another head."""

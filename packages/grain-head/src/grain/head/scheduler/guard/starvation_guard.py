@@ -93,6 +93,8 @@ class StarvationGuard:
         self._seen_openings = 0
         # The queues with a due gang that lacked workers at the last look.
         self._gathering: list[TaskQueue] = []
+        # The queues whose oldest task was overtaken under another scheduler.
+        self._known: list[TaskQueue] = []
         # The first time at which a worker may have too little time left for its reservation.
         self._lapse = math.inf
 
@@ -151,7 +153,14 @@ class StarvationGuard:
         self._openings += 1
 
     def on_dispatch(self, now: float) -> None:
-        """End the reservations for which their workers' time has become too short."""
+        """Look at the reservations before anything starts.
+
+        Those end for which their workers' time has become too short. If the oldest task of all was
+        due under another scheduler, it takes what is reservable, or younger ones would fill at each
+        start of a scheduler what had become empty for it.
+        """
+        if self._known and self._queues.order and self._queues.order[0][2] in self._known:
+            self.reserve_due(self._queues.order[0][2], now)
         if now < self._lapse:
             return
         self._lapse = math.inf
@@ -176,6 +185,13 @@ class StarvationGuard:
                 self._add(reservation)
             elif queue.gangs & queue.open:
                 self._reserve_earliest(queue, (), now)
+
+    def on_known(self, queue: TaskQueue, head: Task, times: int) -> None:
+        """Count what overtook the only task of a queue under another scheduler."""
+        # Each is older than the next task of the queue, and does not count for that.
+        queue.overtakers += [head.age + 1] * min(times, self.due_after(queue))
+        self._known.append(queue)
+        self._openings += 1
 
     def on_overtaken(self, taker: Task, worker: WorkerAccount, now: float) -> None:
         """Count a start on a worker that could have served the older tasks of other queues."""
@@ -254,6 +270,8 @@ class StarvationGuard:
     def on_head_changed(self, queue: TaskQueue) -> None:
         """Bring the counts and reservations of a queue in line with its new oldest task, if any."""
         queue.reservation_sought = False
+        if self._known and queue in self._known:
+            self._known.remove(queue)
         head = queue.head()
         if head is None:
             queue.overtakers.clear()

@@ -29,6 +29,7 @@ from grain.worker.messages import (
     Drain,
     Ended,
     ForgetFunctions,
+    GangNews,
     Inspect,
     Inspected,
     Inventory,
@@ -43,7 +44,6 @@ from grain.worker.messages import (
     RegisterWorker,
     Revoke,
     RunEnded,
-    SeatOpen,
     StartRun,
     Status,
     chain_of,
@@ -204,8 +204,8 @@ class WorkerSession:
             self._send(self.kept.backlog())
         self._send(InventoryEnd())
         for run in self.runs.values():
-            if run.seat is not None:
-                self._send(run.seat)
+            if run.news is not None:
+                self._send(run.news)
         if self._computing is not None:
             self._send(CoresComputed(self._computing))
         # Last: they may be many and large, and a head leases nothing before the inventory ends.
@@ -260,12 +260,12 @@ class WorkerSession:
         """Pass on the answer of the runner."""
         self._send(answer)
 
-    def on_seat_open(self, seat: SeatOpen) -> None:
-        """Pass on the invitation of a seat, now and on each later connection."""
-        run = self.runs.get(seat.attempt)
+    def on_gang_news(self, news: GangNews) -> None:
+        """Pass on what the part of a gang has to say, now and on each later connection."""
+        run = self.runs.get(news.attempt)
         if run is not None:
-            run.seat = seat
-            self._send(seat)
+            run.news = news
+            self._send(news)
 
     def on_computing(self, cores: float | None) -> None:
         """Report on how many cores something is computed, unless that has hardly changed."""
@@ -431,6 +431,10 @@ class WorkerSession:
         outlived = None
         if status == "returned" and detail != STOPPED_SOFTLY:
             outlived = self._outlived(run, now)
+        part = run.lease.gang
+        leads = part is not None and part.index == 0
+        if leads and run.news is None and absent < 0 and status not in ("value", "error"):
+            status, absent = "returned" if status == "crashed" else status, 0
         del self.runs[run.lease.attempt]
         self.lasting -= lasts(run.lease.mission)
         self._chains.leave(run, now)
@@ -495,7 +499,7 @@ class WorkerSession:
             self.state = SessionState.DRAINING
             self._recall(self._chains.waiting())
             self._recall([run for run in self.runs.values() if run.lease.function == LANE])
-            self._send(DrainingMessage())
+            self._send(DrainingMessage(self._why))
         # Without runs it may be over now; and if the deadline is now, runs are cancelled now.
         self.on_tick(now)
 
