@@ -2,7 +2,7 @@
 """Scripts of many kinds, each with its options of sbatch: ``OPTIONS | SCRIPT`` in a line.
 
 ``show A B`` prints variables, and ``names A`` the names of those that begin so. The cluster has a
-node of two cores.
+node of two cores. What a program says and what srun says of it comes in any order.
 """
 
 SCRIPTS = r"""
@@ -103,8 +103,8 @@ SCRIPTS = r"""
 -n 2 | srun -n1 sh -c 'kill -TERM $$'; echo status $?
 -n 2 | srun -n 3 true; echo status $?
 -n 2 | srun -n 3 -O true; echo status $?
--n 2 | srun -n1 no-such-program; echo status $?
--n 2 | srun -n1 /etc/passwd; echo status $?
+-n 2 | srun -n1 no-such-program 2>&1 | sort; echo status ${PIPESTATUS[0]}
+-n 2 | srun -n1 /etc/passwd 2>&1 | sort; echo status ${PIPESTATUS[0]}
 -n 2 | srun -n1 -D /tmp pwd
 -n 2 | srun -n1 -o step.txt echo filed; cat step.txt
 -n 2 | srun -n2 -o step-%t.txt sh -c 'echo $SLURM_PROCID'; cat step-0.txt step-1.txt
@@ -146,9 +146,40 @@ SCRIPTS = r"""
 -n 2 | scontrol show hostname a[1-2]
 -n 2 | squeue -h -j $SLURM_JOB_ID -o '%t %j %C %D %u'
 -n 2 | scontrol show job $SLURM_JOB_ID | grep -o 'JobState=[A-Z]*'
--n 2 | scancel $SLURM_JOB_ID; sleep 20; echo not reached
+-n 2 | scancel $SLURM_JOB_ID; exec sleep 20
 -n 2 | squeue -h -s -j $SLURM_JOB_ID -o %j
 -t 0:01 --signal=B:USR1@1 | trap 'echo warned; exit 0' USR1; sleep 30 & wait
+-J 'nf-foo_(1)' | show SLURM_JOB_NAME
+--mail-type=END,FAIL --mail-user=a@b -A acct -q qos | echo accounted
+-d singleton | echo alone
+| umask 027; touch f; stat -c %a f
+| scontrol write batch_script $SLURM_JOB_ID - | tail -2
+-n 2 | srun -N 3 -n 2 true; echo status $?
+-n 2 | srun -N1 --ntasks-per-node=1 echo hi; echo status $?
+-n 2 | srun --ntasks-per-node=3 true; echo status $?
+-n 2 | srun -m plane=1 -n1 sh -c 'echo $SLURM_DISTRIBUTION $SLURM_DIST_PLANESIZE'
+-n 2 | srun -m Cyclic:block -n1 sh -c 'echo $SLURM_DISTRIBUTION'
+-n 2 | srun -n1 sh -c 'echo $SLURM_DISTRIBUTION'; srun -n2 sh -c 'echo $SLURM_DISTRIBUTION'
+-n 2 | srun -m nope true; echo status $?
+-n 2 | srun -r x true; echo status $?
+-n 2 | srun --multi-prog none.conf; echo status $?
+-n 2 | printf "0 echo '%%t' %%t\n1 echo '%%o'\n" > q.conf; srun -l --multi-prog q.conf | sort
+-n 2 | srun -n1 "" 2>&1 | sort; echo status ${PIPESTATUS[0]}
+-n 2 | printf '#!/no/such\n' > bad; chmod +x bad; srun -n1 ./bad 2>&1 | sort; echo status ${PIPESTATUS[0]}
+-n 2 | : > empty; chmod +x empty; srun -n1 ./empty 2>&1 | sort; echo status ${PIPESTATUS[0]}
+-n 2 | srun -n1 ./gone 2>&1 | sort; echo status ${PIPESTATUS[0]}
+-n 2 | for i in 1 2; do srun -n1 --exact sh -c "exit $i" 2> /dev/null & p="$p $!"; done; for q in $p; do wait $q; echo $?; done
+-n 2 | seq 1 4 | xargs -P 2 -I{} srun -Q -n1 --exact --mem=10 echo {} | sort
+-n 2 | set -e; srun -n1 true; srun -n1 sh -c 'exit 9'; echo not reached
+-n 2 | SLURM_LABELIO=1 srun -n2 echo x | sort
+-n 2 | SRUN_CPUS_PER_TASK=2 srun -n1 sh -c 'echo $SLURM_CPUS_PER_TASK'
+-n 2 | srun -l -n2 printf 'a\n\nb\n' | sort
+-n 2 | srun -n2 -o 'p-%s-%t-%n-%%-%2t' true; ls p-*
+-n 1 | exec srun -n1 sh -c 'exit 6'
+-n 1 | srun -n1 --gres=none echo none
+-n 1 | m() { echo "m $*"; }; export -f m; srun -n1 bash -c 'm list'
+-n 1 | printf 'a\nb\n' | while read x; do srun -n1 --input=none echo got $x; done
+-n 1 | printf 'a\nb\n' | while read x; do srun -n1 cat; done
 """
 
 

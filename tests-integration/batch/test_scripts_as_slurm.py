@@ -8,6 +8,7 @@ import shlex
 import socket
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -21,7 +22,6 @@ from test_speaking_slurm import Tool
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
-    from pathlib import Path
 
 HEAD = """\
 #!/bin/bash
@@ -99,11 +99,17 @@ def ends(
 
 
 def _plain(text: str, number: str, place: str, node: str) -> str:
-    text = text.replace(place, "DIR").replace(f"{number}.", "JOB.")
+    text = text.replace(place, "DIR").replace(str(Path(place).parent), "PARENT")
+    text = text.replace(f"{number}.", "JOB.")
     text = re.sub(rf"\b{number}\b", "JOB", text)
     text = re.sub(rf"\b({node}|{re.escape(socket.gethostname())})\b", "NODE", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
-    lines = [line for line in text.splitlines(keepends=True) if "(Grain)" not in line]
+    # A step that follows another one waits now and then for what that one leaves.
+    lines = [
+        line
+        for line in text.splitlines(keepends=True)
+        if "(Grain)" not in line and not re.match("srun: (Job JOB s|S)tep creat", line)
+    ]
     return "".join(line.replace("slurmstepd-NODE: error: ***", "error: ***")
                    .replace("slurmstepd: error: ***", "error: ***")
                    .replace("grain: error: ***", "error: ***") for line in lines)  # fmt: skip

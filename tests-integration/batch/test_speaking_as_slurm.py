@@ -109,6 +109,46 @@ sinfo -h -o %P
 sinfo --none
 srun
 srun --none
+sbatch --mail-type=NOPE --wrap true
+sbatch --hint=nope --wrap true
+sbatch -m nope --wrap true
+sbatch --time-min=x --wrap true
+sbatch --tmp=x --wrap true
+sbatch --wait-all-nodes=x --wrap true
+sbatch --cores-per-socket=x --wrap true
+sbatch --uid=no-such-user --wrap true
+sbatch -t 1:2:3:4 --wrap true
+sbatch -t '' --wrap true
+sbatch --mem=1.5G --wrap true
+sbatch -c -2 --wrap true
+sbatch -n 2-4 --wrap true
+sbatch -n -3 --wrap true
+sbatch --ntasks-per-node=x --wrap true
+sbatch -a 3-1 --wrap true
+sbatch -a 1-10:0 --wrap true
+sbatch -d afterok: --wrap true
+sbatch --signal=USR1@x --wrap true
+sbatch --requeue=1 --wrap true
+sbatch -W0 --wrap true
+sbatch --wrap
+sbatch -Q -H -a '[1-3]%0' --wrap true
+sbatch -Q -H -d '' --wrap true
+squeue -h -j ''
+squeue -h -j ,
+squeue -h -t ''
+squeue -h -n ''
+squeue -i x
+squeue -h -j 1 -O 'JobID: ,Name:|'
+squeue -h -j 1 -o '%s|%j'
+scontrol hold jobname=none
+scontrol write nope 1
+scontrol write batch_script 1 -
+scancel -s USR1 99
+scancel -b 99
+scancel -Q -b 99
+scancel -t none
+srun -a 1 true
+srun -m nope true
 """
 
 DIFFERENT = {

@@ -416,7 +416,7 @@ def test_the_default_list(site: SlurmSite) -> None:
     [
         ({}, "CD", "None"),
         ({"status": 3}, "F", "NonZeroExitCode"),
-        ({"how": "signal", "signal": 9}, "F", "NonZeroExitCode"),
+        ({"how": "signal", "signal": 9}, "F", "JobLaunchFailure"),
         ({"how": "timeout", "signal": 15}, "TO", "TimeLimit"),
         ({"how": "memory", "signal": 9}, "OOM", "OutOfMemory"),
         ({"how": "cancelled", "by": "ann"}, "CA", "None"),
@@ -574,6 +574,17 @@ def test_scancel_says_more_if_asked(site: SlurmSite) -> None:
         "scancel: error: Kill job error on job id 2: Job/step already completing or completed",
         "scancel: error: Kill job error on job id 99: Invalid job id specified",
     ]
+
+
+def test_whoever_sends_a_signal_learns_that_no_job_hears_it(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    site.run(1)
+    text = "scancel: error: Kill job error on job id {}: Invalid job id specified"
+    for words in (["-s", "USR1"], ["-s", "KILL"], ["-b"]):
+        assert site.answer("scancel", *words, "1") == ("", text.format(1), 1)
+        assert site.answer("scancel", *words, "9_2") == ("", text.format("9_2"), 1)
+        assert site.answer("scancel", *words, "-Q", "9") == ("", "", 1)
+    assert site.answer("scancel", "-f", "9") == ("", "", 0)
 
 
 def test_scancel_by_filters(site: SlurmSite) -> None:

@@ -414,7 +414,7 @@ JOB = {"SLURM_JOB_ID": "12", "SLURM_NTASKS": "6", "SLURM_STEP_ID": "3", "PATH": 
 
 
 def ordered(given: Mapping[str, str], env: Mapping[str, str] = JOB) -> dict[str, Any]:
-    return steps.step_order(given, env, "true", "/work")
+    return steps.step_order(given, env, ["/bin/true"], "/work")[0]
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def ordered(given: Mapping[str, str], env: Mapping[str, str] = JOB) -> dict[str,
     [
         ({}, {"tasks": 6, "nodes": 0, "exact": False, "overlap": False, "name": "true"}),
         ({"ntasks": "2", "nodes": "1-3"}, {"tasks": 2, "nodes": 1}),
-        ({"ntasks-per-node": "3", "nodes": "2"}, {"tasks": 0, "tasks_per_node": 3, "nodes": 2}),
+        ({"ntasks-per-node": "3", "nodes": "2"}, {"tasks": 6, "tasks_per_node": 3, "nodes": 2}),
         ({"cpus-per-task": "2"}, {"each": 2, "exact": True}),
         ({"exact": ""}, {"each": 0, "exact": True}),
         ({"exclusive": ""}, {"exact": True}),
@@ -436,8 +436,8 @@ def ordered(given: Mapping[str, str], env: Mapping[str, str] = JOB) -> dict[str,
         ({"gpus-per-task": "1"}, {"gpus_per_task": 1}),
         ({"nodelist": "n[2-3]"}, {"hosts": ["n2", "n3"]}),
         ({"relative": "1"}, {"relative": 1}),
-        ({"distribution": "cyclic:block"}, {"cyclic": True}),
-        ({"distribution": "block:cyclic"}, {"cyclic": False}),
+        ({"distribution": "Cyclic:block"}, {"distribution": "cyclic:block"}),
+        ({"distribution": "plane=2"}, {"distribution": "plane=2"}),
         ({"time": "0:30", "immediate": ""}, {"limit": 30.0, "immediate": True}),
         ({"output": "none", "error": "all"}, {"stdout": "/dev/null", "stderr": ""}),
         ({"jobid": "12", "job-name": "opt"}, {"name": "opt"}),
@@ -465,12 +465,62 @@ def test_steps_that_there_are_not(given: dict[str, str]) -> None:
     "given",
     [
         {"cpus-per-task": "0"}, {"ntasks": "x"}, {"nodes": "0"}, {"nodes": "x"}, {"time": "x"},
-        {"mem": "x"},
+        {"mem": "x"}, {"relative": "x"}, {"distribution": "nope"}, {"distribution": "plane"},
+        {"distribution": "arbitrary"},
     ],
 )  # fmt: skip
 def test_values_of_options_of_a_step_that_make_no_sense(given: dict[str, str]) -> None:
     with pytest.raises(BadUse):
         ordered(given)
+
+
+def test_a_step_has_the_planes_of_its_job() -> None:
+    env = {**JOB, "SLURM_DIST_PLANESIZE": "3"}
+    assert "plane=3" == ordered({"distribution": "plane"}, env)["distribution"]
+
+
+def test_a_colon_divides_the_parts_of_a_step_that_there_are_not() -> None:
+    with pytest.raises(steps.StepRefused, match="heterogeneous"):
+        steps.step_order({}, JOB, ["a", ":", "-n1", "b"], "/work")
+    assert ordered({}) == steps.step_order({}, JOB, ["true", "a:b"], "/work")[0]
+
+
+_FEWER = "srun: Warning: can't run {} processes on {} nodes, setting nnodes to {}"
+_OTHER = (
+    "srun: Warning: can't honor --ntasks-per-node set to {} which doesn't match the requested "
+    "tasks {} with the number of requested nodes {}. Ignoring --ntasks-per-node."
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (4, 0, 0)),
+        ({"ntasks": "2"}, (2, 0, 0)),
+        ({"ntasks": "1"}, (1, 0, 0, _FEWER.format(1, 2, 1))),
+        ({"ntasks": "1", "nodes": "2"}, (1, 1, 0, _FEWER.format(1, 2, 1))),
+        ({"ntasks": "2", "nodes": "1"}, (2, 1, 0)),
+        ({"nodes": "5"}, (4, 4, 0, _FEWER.format(4, 5, 4))),
+        ({"ntasks-per-node": "2"}, (4, 0, 2)),
+        ({"ntasks-per-node": "1"}, (4, 0, 0, _OTHER.format(1, 4, 2))),
+        ({"ntasks-per-node": "1", "nodes": "2"}, (4, 2, 0, _OTHER.format(1, 4, 2))),
+        ({"ntasks-per-node": "2", "nodes": "1"}, (4, 1, 0, _OTHER.format(2, 4, 1))),
+        ({"ntasks-per-node": "2", "ntasks": "3"}, (3, 0, 0, _OTHER.format(2, 3, 2))),
+        ({"ntasks-per-node": "2", "ntasks": "2"}, (2, 0, 2)),
+        ({"ntasks-per-node": "3", "ntasks": "2", "nodes": "1"}, (2, 1, 3)),
+    ],
+)
+def test_numbers_of_a_step_that_contradict_each_other(
+    given: dict[str, str], expected: tuple[int | str, ...]
+) -> None:
+    env = {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}
+    *numbers, warnings = steps.step_numbers(given, env)
+    assert expected == (*numbers, *warnings)
+
+
+def test_a_job_without_a_number_of_tasks_has_those_of_each_node() -> None:
+    env = {"SLURM_NNODES": "2"}
+    assert (0, 0, 1, ()) == steps.step_numbers({"ntasks-per-node": "1"}, env)
 
 
 def test_variables_stand_for_options_of_srun() -> None:
@@ -503,6 +553,7 @@ def test_how_srun_runs_processes(given: dict[str, str], how: dict[str, Any]) -> 
     [
         ("0 a %t\n1-2 b %o\n", [["a", "0"], ["b", "0"], ["b", "1"]]),
         ("* 'a b'\n", [["a b"]] * 3),
+        ("* a%t '%t %o' \"%o\"\n", [[f"a{n}", "%t %o", f"{n}"] for n in range(3)]),
         ("0,2 a # x\n\n1 \\\n b\n", [["a"], ["b"], ["a"]]),
         ("0-1 a\n", None),
         ("0-2 a\n1 b\n", None),

@@ -511,6 +511,56 @@ def test_hold_and_release(site: SlurmSite) -> None:
     assert site.out("squeue", "-h", "-j", "2", "-o", "%r") == "Resources\n"
 
 
+def test_jobs_are_held_and_released_by_their_name(site: SlurmSite) -> None:
+    def held() -> int:
+        return site.out("squeue", "-h", "-o", "%j %r").count("a JobHeldUser")
+
+    for name in ("a", "b", "a"):
+        site.submit("-J", name, "--wrap=x")
+    site.out("scontrol", "hold", "jobname=a")
+    assert 2 == held() == site.out("squeue", "-h", "-o", "%r").count("JobHeldUser")
+    site.out("scontrol", "release", "Name=a")
+    assert 0 == held()
+    assert ("", "", 0) == site.answer("scontrol", "hold", "JobName=none")
+
+
+def test_the_script_of_a_job_is_written_to_a_file(
+    site: SlurmSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(site.folder)
+    long = "#!/bin/sh\n" + "true\n" * 20_000
+    for script in ("#!/bin/sh\ntrue\n", long):
+        (site.folder / "job.sh").write_text(script)
+        number = site.submit("job.sh")
+        write = ("scontrol", "write", "batch_script", str(number))
+        name = f"slurm-{number}.sh"
+        said = f"batch script for job {number} written to "
+        assert f"{said}{name}\n" == site.out(*write)
+        assert f"{said}own.sh\n" == site.out(*write, "own.sh")
+        assert script == site.out(*write, "-")
+        for written in (name, "own.sh"):
+            assert script == (site.folder / written).read_text()
+    lost = "job script retrieval failed: Invalid job id specified"
+    assert ("", lost, 1) == site.answer("scontrol", "write", "batch_script", "9")
+    wrong = "invalid write argument:nope"
+    assert ("", wrong, 1) == site.answer("scontrol", "write", "nope", "1")
+
+
+def test_memory_of_a_cpu_is_shown_as_that(site: SlurmSite) -> None:
+    site.submit("--mem-per-cpu=2G", "-c", "2", "--wrap=x")
+    assert " MinMemoryCPU=2G " in site.out("scontrol", "show", "job", "1")
+
+
+def test_empty_words_of_squeue(site: SlurmSite) -> None:
+    site.submit("--wrap=x")
+    every = ("squeue", "-h", "-o", "%i")
+    assert "" == site.out(*every, "-j", "") == site.out(*every, "-j", ",")
+    for option in ("-t", "-n", "-p", "-A", "-q", "-w"):
+        assert "" == site.out(*every, option, "")
+    assert "1\n" == site.out(*every, "-u", "")
+    assert "1 wrap\n" == site.out("squeue", "-h", "-O", "JobID: ,Name:")
+
+
 def test_whatever_is_asked_of_a_large_array_is_one_wish(site: SlurmSite) -> None:
     # A wish for each task would take minutes, and all readers hours.
     site.submit("-a", "0-999", "--wrap=x")
@@ -629,10 +679,21 @@ def test_sbatch_tells_only_the_status_with_which_a_job_exits(
     assert (7 if of_shell == 7 else 1) == exit_status(entry, otherwise=1)
 
 
-def test_a_wrong_option_of_a_job_is_one_of_srun(site: SlurmSite) -> None:
-    assert site.answer("srun", "-t", "abc", "hostname") == (
-        "", "srun: error: Invalid --time specification", 255,
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "text", "status"),
+    [
+        (("-t", "abc"), "Invalid --time specification", 255),
+        (("-m", "nope"), "Invalid --distribution specification", 255),
+        (("-r", "x"), 'Invalid numeric value "x" for --relative.', 1),
+        (("-W", "x"), 'Invalid numeric value "x" for --wait.', 1),
+        (("--mpi=nope",), "Invalid MPI type 'nope', --mpi=list for acceptable types", 1),
+    ],
+)
+def test_a_wrong_option_of_a_step_does_not_become_a_job(
+    site: SlurmSite, words: tuple[str, ...], text: str, status: int
+) -> None:
+    assert site.answer("srun", *words, "hostname") == ("", f"srun: error: {text}", status)
+    assert site.queue.jobs.end() == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -91,7 +92,6 @@ def test_no_two_options_have_one_name_or_letter(table: tuple[tuple[str, str, str
         ("#SBATCH --comment 'it''s'", ["--comment", "its"]),
         (r"#SBATCH -J two\ words", ["-J", "two words"]),
         ("#SBATCH -J a#b", ["-J", "a#b"]),
-        ("#SBATCHX -J a", None),
         ("##SBATCH -J a", None),
         (" #SBATCH -J a", None),
     ],
@@ -105,7 +105,19 @@ def test_directives_end_with_the_first_command() -> None:
     assert of_script(directives(script)) == [("job-name", "a"), ("time", "5")]
 
 
+def test_an_indented_comment_is_neither_a_directive_nor_a_command() -> None:
+    script = "#!/bin/sh\n #SBATCH -J a\n\t# comment\n#SBATCH -n 2\n  : x\n#SBATCH -t 5\n"
+    assert of_script(directives(script)) == [("ntasks", "2")]
+
+
+def test_a_form_feed_in_a_comment_is_no_line_break() -> None:
+    script = "#!/bin/sh\n# old\x0c page\n#SBATCH -J a\n"
+    assert of_script(directives(script)) == [("job-name", "a")]
+
+
 def test_wrong_directives() -> None:
+    with pytest.raises(BadUse, match="^sbatch: error: Invalid directive found in batch script: X$"):
+        of_script(directives("#!/bin/sh\n#SBATCHX -n 2\n"))
     with pytest.raises(BadUse) as caught:
         directives('#!/bin/sh\n#SBATCH -J "a\n', "job.sh")
     assert str(caught.value) == 'sbatch: fatal: job.sh: line 2: Unmatched `"` in [ "a]'
@@ -326,6 +338,42 @@ def test_limits_of_the_shell_go_along(given: dict[str, str], expected: dict[str,
     limits = {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}
     around = HERE._replace(limits=limits)
     assert expected == make_job(submit_options(given, around), around, words=[]).limits
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"mail-type": "NOPE"}, "Invalid --mail-type specification"),
+        ({"mail-type": ""}, "Invalid --mail-type specification"),
+        ({"mail-type": "BEGIN, end,TIME_LIMIT_80"}, ""),
+        ({"hint": "nope"}, 'unrecognized --hint argument "nope", see --hint=help'),
+        ({"hint": "Compute_bound,nomultithread"}, ""),
+        ({"distribution": "nope"}, "Invalid --distribution specification"),
+        ({"distribution": "arbitrary"}, "Invalid --distribution specification"),
+        ({"distribution": "Block:fcyclic:*,NoPack"}, ""),
+        ({"time-min": "x"}, "Invalid --time-min specification"),
+        ({"tmp": "x"}, "Invalid --tmp specification"),
+        ({"cores-per-socket": "x"}, 'Invalid numeric value "x" for --cores-per-socket.'),
+        ({"wait-all-nodes": "0"}, ""),
+        ({"uid": "no-such-user"}, "Invalid --uid specification"),
+        ({"uid": str(os.getuid())}, ""),
+        ({"dependency": "", "array": ""}, ""),
+    ],
+)
+def test_wrong_values_of_options_that_are_ignored_are_refused_as_by_sbatch(
+    given: dict[str, str], text: str
+) -> None:
+    if not text:
+        assert submit_options(given, HERE).array is None
+        return
+    with pytest.raises(BadUse) as refused:
+        submit_options(given, HERE)
+    assert str(refused.value) == f"sbatch: error: {text}"
+
+
+@pytest.mark.parametrize("text", ["[1-3]", "1-3%0", "[1-3]%0"])
+def test_an_array_may_stand_in_brackets_and_have_no_limit(text: str) -> None:
+    assert submit_options({"array": text}, HERE).array == ArraySpec(ranges=((1, 3, 1),))
 
 
 def test_a_limit_that_there_is_not_is_refused_as_by_sbatch() -> None:

@@ -798,6 +798,12 @@ async def test_what_a_job_lacks_is_named_without_the_shell_around_it(
         assert ended.message.startswith(message)
 
 
+async def test_the_output_says_why_a_script_could_not_be_started(queue: Queue, work: Path) -> None:
+    ended = await ran(queue, submit(queue, work, script="#!/no/such/sh\n", stdout="out"))
+    assert ended.message
+    assert f"grain: error: {ended.message}\n" == (work / "out").read_text()
+
+
 async def test_a_script_that_was_removed_from_the_queue_is_named(queue: Queue, work: Path) -> None:
     number = submit(queue, work, script="#!/bin/sh\n" + "true\n" * 20_000)
     [blob] = (queue.folder / "blobs").iterdir()

@@ -50,7 +50,10 @@ def of_ranks(found: dict[str, Any], name: str) -> list[str]:
         ({"relative": 1, "tasks": 2}, [1, 2]),
         ({"tasks": 9, "overcommit": True}, [0, 0, 0, 1, 1, 1, 2, 2, 2]),
         ({"nodes": 2, "tasks": 2, "each": 4}, [0, 1]),
-        ({"tasks": 4, "cyclic": True}, [0, 1, 2, 0]),
+        ({"tasks": 4, "distribution": "cyclic:block"}, [0, 1, 2, 0]),
+        ({"tasks": 4, "distribution": "plane=1"}, [0, 1, 2, 0]),
+        ({"tasks": 4, "distribution": "plane=2,pack"}, [0, 0, 1, 2]),
+        ({"tasks": 4, "distribution": "block:cyclic"}, [0, 0, 1, 2]),
     ],
 )
 def test_processes_stand_on_members(fields: dict[str, Any], members: list[int]) -> None:
@@ -94,6 +97,23 @@ def test_each_process_knows_its_place() -> None:
         "SLURM_TASKS_PER_NODE": "2,1(x2)", "SLURM_DISTRIBUTION": "block",
     }  # fmt: skip
     assert expected_of_all.items() <= common.items()
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"tasks": 3}, {"DISTRIBUTION": "cyclic"}),
+        ({"tasks": 4}, {"DISTRIBUTION": "block"}),
+        ({"distribution": "cyclic:block"}, {"DISTRIBUTION": "cyclic:block"}),
+        ({"distribution": "plane=2"}, {"DISTRIBUTION": "plane", "DIST_PLANESIZE": "2"}),
+        ({"tasks_per_node": 1}, {"NTASKS_PER_NODE": "1", "DISTRIBUTION": "cyclic"}),
+    ],
+)
+def test_processes_know_how_they_are_spread(fields: dict[str, Any], told: dict[str, str]) -> None:
+    found = answered(**fields)["variables"]
+    names = ("DISTRIBUTION", "DIST_PLANESIZE", "NTASKS_PER_NODE")
+    expected = {f"SLURM_{name}": told.get(name) for name in names}
+    assert expected == {name: found.get(name) for name in expected}
 
 
 def test_what_the_caller_has_removed_is_set_again_as_far_as_slurm_does() -> None:

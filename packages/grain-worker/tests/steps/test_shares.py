@@ -209,11 +209,15 @@ def test_each_process_has_its_own_cpus_and_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cyclic", "expected"),
-    [(False, [(0, 0), (0, 1), (0, 2), (1, 0)]), (True, [(0, 0), (1, 0), (0, 1), (0, 2)])],
+    ("plane", "expected"),
+    [
+        (0, [(0, 0), (0, 1), (0, 2), (1, 0)]),
+        (1, [(0, 0), (1, 0), (0, 1), (0, 2)]),
+        (2, [(0, 0), (0, 1), (1, 0), (0, 2)]),
+    ],
 )
 def test_numbers_of_processes_go_by_members_or_around(
-    cyclic: bool, expected: Sequence[tuple[int, int]]
+    plane: int, expected: Sequence[tuple[int, int]]
 ) -> None:
     shares = [MemberShare(0, 3, (0, 1, 2)), MemberShare(1, 1, (0,))]
-    assert expected == places(shares, cyclic=cyclic)
+    assert expected == places(shares, plane)

@@ -239,14 +239,15 @@ def marked_lines(script: str, mark: str, *, indented: bool = True) -> Iterator[t
     Args:
         script: its text.
         mark: such as ``#GRAIN``.
-        indented: True if they may begin with spaces.
+        indented: True if they may begin with spaces, and a space must follow the mark.
 
     Yields:
         The number of the line, from 1, and what follows the mark.
     """
-    for number, line in enumerate(script.splitlines(), 1):
-        text = line.strip() if indented else line
-        if line.strip() and not text.startswith("#"):
+    for number, line in enumerate(script.split("\n"), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
             return
-        if text.startswith(mark) and text[len(mark) :][:1] in ("", " ", "\t"):
-            yield number, text[len(mark) :]
+        text = line.strip() if indented else line
+        rest = text[len(mark) :]
+        if text.startswith(mark) and not (indented and rest[:1].strip()):
+            yield number, rest

@@ -19,7 +19,7 @@ from grain.cli.slurm.nodes import check_offered
 from grain.cli.slurm.reading import NeverBegins, exit_status, wait_for
 from grain.cli.slurm.sbatch import around, submit
 from grain.cli.slurm_words.grammar import BadUse
-from grain.cli.slurm_words.steps import StepRefused, refuse
+from grain.cli.slurm_words.steps import StepRefused, refuse, srun_words, step_order
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
 from grain.eventlog.names import state_folder
 from grain.files.trust import private_folder, python_command
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from grain.cli.slurm.here import Here
+    from grain.queue.records import Job
 
 # Options of the step, which is a command in the job.
 _OF_STEP = (
@@ -56,10 +57,7 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     """
     if "pty" in given:
         raise CommandFailed(f"srun: error: (Grain) --pty: {NO_TERMINAL}")
-    try:
-        refuse(given, "")
-    except StepRefused as refused:
-        raise CommandFailed(str(refused)) from None
+    job = _job(given, command, here)
     folder = state_folder(here.environment) / "srun"
     try:
         private_folder(folder)
@@ -67,23 +65,6 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
         raise CommandFailed(f"srun: error: (Grain) {folder}: {error.strerror}") from None
     token = secrets.token_hex(8)
     files = [folder / f"{token}.{name}" for name in ("out", "err")]
-    # The job runs srun again, which starts the processes there, with the variables of a step.
-    step = [f"--{name}={given[name]}" if given[name] else f"--{name}" for name in _OF_STEP
-            if name in given]  # fmt: skip
-    # All of the job is its own, and it holds nothing, so that its command may call srun again.
-    step.append("--overlap")
-    words = [*python_command("grain.cli.slurm"), "srun", here.commands, *step, "--", *command]
-    options = {name: value for name, value in given.items() if name not in _NOT_OF_JOB}
-    options["job-name"] = given.get("job-name") or Path(command[0]).name
-    try:
-        job = slurm_job(options, around(here), words=words)
-        check_offered(job, here)
-    except BadUse as error:
-        raise BadUse(str(error).replace("sbatch: ", "srun: "), error.status) from None
-    except JobRefused as refused:
-        raise CommandFailed(
-            f"srun: error: Unable to allocate resources: {refused}\nsrun: (Grain) {refused.reason}"
-        ) from None
     job = msgspec.structs.replace(
         job,
         stdout=str(files[0]).replace("%", "%%"),
@@ -120,6 +101,39 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     said = exit_status(ended, otherwise=0)
     why = f"srun: error: task 0: Exited with exit code {status}" if status and not said else ""
     return SlurmAnswer("", why, status)
+
+
+def _job(given: Mapping[str, str], command: Sequence[str], here: Here) -> Job:
+    """Return the job in which a command runs as a step.
+
+    Raises:
+        BadUse: an option makes no sense.
+        CommandFailed: there is no such job or step here.
+    """
+    # The job runs srun again, which starts the processes there, with the variables of a step.
+    step = [f"--{name}={given[name]}" if given[name] else f"--{name}" for name in _OF_STEP
+            if name in given]  # fmt: skip
+    # All of the job is its own, and it holds nothing, so that its command may call srun again.
+    step.append("--overlap")
+    words = [*python_command("grain.cli.slurm"), "srun", here.commands, *step, "--", *command]
+    options = {name: value for name, value in given.items() if name not in _NOT_OF_JOB}
+    options["job-name"] = given.get("job-name") or Path(command[0]).name
+    try:
+        refuse(given, "", command)
+        job = slurm_job(options, around(here), words=words)
+        check_offered(job, here)
+        # Wrong options of the step are refused before anything is submitted.
+        srun_words(given)
+        step_order(given, {}, command, "")
+    except StepRefused as refused:
+        raise CommandFailed(str(refused)) from None
+    except BadUse as error:
+        raise BadUse(str(error).replace("sbatch: ", "srun: "), error.status) from None
+    except JobRefused as refused:
+        raise CommandFailed(
+            f"srun: error: Unable to allocate resources: {refused}\nsrun: (Grain) {refused.reason}"
+        ) from None
+    return job
 
 
 @contextmanager

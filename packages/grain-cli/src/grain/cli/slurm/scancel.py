@@ -20,7 +20,7 @@ from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from grain.cli.slurm.here import Here
     from grain.cli.slurm_words.grammar import Parsed
@@ -101,20 +101,9 @@ def _cancel(parsed: Parsed, listing: Listing, meant: list[Meant], number: int) -
         status = 1
     whole = [one for one in meant if one not in steps]
     targets = _targets(parsed, listing, whole)
-    if parsed.has("verbose"):
-        lines += [f"scancel: Terminating job {_name(one)}" for one in whole]
-        for one in whole:
-            entry = listing.entry(one.job)
-            name = _name(one)
-            if entry is None or not all(entry.has_task(task) for task in one.tasks):
-                lines.append(
-                    f"scancel: error: Kill job error on job id {name}: Invalid job id specified"
-                )
-            elif (entry.number, one.tasks) not in targets:
-                lines.append(
-                    f"scancel: error: Kill job error on job id {name}: Job/step already completing "
-                    "or completed"
-                )
+    complaints, lost = _complaints(parsed, listing, whole, targets)
+    lines += complaints
+    status = int(status or lost)
     if targets and listing.book is not None:
         by = listing.here.by
         if number in (0, signal.SIGKILL) and not parsed.has("batch"):
@@ -128,6 +117,34 @@ def _cancel(parsed: Parsed, listing: Listing, meant: list[Meant], number: int) -
             sent = number or int(signal.SIGTERM)
             _ask(listing.book, targets, "signal", by, signal=sent, signal_to=to)
     return SlurmAnswer("", "\n".join(lines), status)
+
+
+def _complaints(
+    parsed: Parsed,
+    listing: Listing,
+    meant: Sequence[Meant],
+    targets: Mapping[tuple[int, frozenset[int]], object],
+) -> tuple[list[str], bool]:
+    """Return what is said of jobs that are named, and whether a signal reaches one of them not."""
+    lines: list[str] = []
+    invalid = "scancel: error: Kill job error on job id {}: Invalid job id specified"
+    lost = [one for one in meant if (one.job, one.tasks) not in targets]
+    if parsed.has("verbose"):
+        lines += [f"scancel: Terminating job {_name(one)}" for one in meant]
+    if parsed.has("signal") or parsed.has("batch"):
+        # Who sends a signal learns that there is no job to hear it.
+        lines += [invalid.format(_name(one)) for one in lost if not parsed.has("quiet")]
+        return lines, bool(lost)
+    for one in lost if parsed.has("verbose") else ():
+        entry = listing.entry(one.job)
+        if entry is None or not all(entry.has_task(task) for task in one.tasks):
+            lines.append(invalid.format(_name(one)))
+        else:
+            lines.append(
+                f"scancel: error: Kill job error on job id {_name(one)}: Job/step already "
+                "completing or completed"
+            )
+    return lines, False
 
 
 def _ask_of_step(listing: Listing, one: Meant, number: int) -> bool:
@@ -216,7 +233,10 @@ def _states(parsed: Parsed) -> frozenset[str]:
     try:
         return states_named(parsed.last("state"))
     except ValueError:
-        raise CommandFailed(f"scancel: error: Invalid job state: {parsed.last('state')}") from None
+        raise CommandFailed(
+            f"Invalid job state specified: {parsed.last('state')}\n"
+            "Valid job states are PENDING, RUNNING, and SUSPENDED"
+        ) from None
 
 
 def _ask(

@@ -6,6 +6,7 @@ import itertools
 import math
 import time
 from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
@@ -21,7 +22,7 @@ from grain.queue.records import JobUpdate, Wish
 from grain.queue.selectors import number_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from grain.cli.slurm.here import Here
     from grain.cli.slurm_words.facts import SlurmTask
@@ -36,6 +37,7 @@ _USAGE = """\
 Usage: scontrol [OPTIONS] show job [ID] | show config | show hostnames [LIST] | show partition
                           show step [ID] | show node [LIST] | ping | hold IDS | release IDS
                           requeue IDS | update JobId=IDS [TimeLimit=T] [Nice=N] [Dependency=D]
+                          write batch_script ID [FILE]
 
 Speaks to the queue of Grain, as scontrol of Slurm does to a cluster.
 """
@@ -100,8 +102,8 @@ def scontrol(words: list[str], here: Here) -> SlurmAnswer:
         if not rest:
             raise CommandFailed(f"too few arguments for keyword:{word}")
         return _change(keyword, rest, here)
-    if keyword == "update":
-        found = _update(rest, here)
+    if keyword in ("update", "write"):
+        found = (_update if keyword == "update" else _write)(rest, here)
         return found._replace(err="") if parsed.has("quiet") else found
     if keyword:
         raise CommandFailed(f"scontrol: error: (Grain) `scontrol {keyword}` is not supported")
@@ -124,6 +126,32 @@ def _ping(here: Here) -> SlurmAnswer:
     up = book is None or takes_jobs(book.queue)
     text = f"Slurmctld(primary) at {here.host} is {'UP' if up else 'DOWN'}\n"
     return SlurmAnswer(text + _DOWN * (not up), status=int(not up))
+
+
+def _write(words: list[str], here: Here) -> SlurmAnswer:
+    """Write the script of a job to a file, or to standard output for ``-``."""
+    if words[:1] != ["batch_script"] or len(words) not in (2, 3):
+        raise CommandFailed(f"invalid write argument:{''.join(words[:1])}")
+    listing = Listing.of(read_book(here), here)
+    one = _meant(listing, words[1], "job script retrieval failed")
+    entry = listing.entry(one.job)
+    if entry is None or listing.book is None:
+        raise CommandFailed(f"job script retrieval failed: {_INVALID}")
+    name = words[2] if words[2:] else f"slurm-{words[1]}.sh"
+    queue = listing.book.queue
+    try:
+        job = queue.job(entry.number)  # in the book it has no script
+        text = job.script
+        if job.script_blob and (path := queue.script(job)):
+            text = path.read_text(errors="surrogateescape")
+        if name == "-":
+            return SlurmAnswer(text)
+        Path(name).write_text(text, errors="surrogateescape")
+    except OSError as error:
+        raise CommandFailed(f"failed to open file `{name}`: {error.strerror}") from None
+    except QueueError as error:
+        raise CommandFailed(f"job script retrieval failed: {error}") from None
+    return SlurmAnswer(f"batch script for job {words[1]} written to {name}\n")
 
 
 def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
@@ -507,8 +535,7 @@ def _change(keyword: str, words: list[str], here: Here) -> SlurmAnswer:
     errors = []
     asked = False
     for text in words:
-        for word in split_words(text.partition("=")[2] or text):
-            tasks, _ = _named(listing, word)
+        for word, tasks in _targets(keyword, text, listing):
             if not tasks or listing.book is None:
                 errors.append(f"{_INVALID} for job {word}")
                 continue
@@ -531,6 +558,21 @@ def _change(keyword: str, words: list[str], here: Here) -> SlurmAnswer:
     if not keyword.startswith("requeue"):
         errors.append(f"slurm_suspend error: {errors[-1].partition(' for job ')[0]}")
     return SlurmAnswer("", "\n".join(errors), 1)
+
+
+def _targets(
+    keyword: str, text: str, listing: Listing
+) -> Iterator[tuple[str, Sequence[SlurmTask]]]:
+    """Yield the words of numbers in a text with their tasks, or the jobs of a ``JobName=``."""
+    tag, equals, value = text.partition("=")
+    if equals and tag.lower() in ("jobname", "name") and not keyword.startswith("requeue"):
+        entries = listing.book.open_entries() if listing.book is not None else []
+        for entry in entries:
+            if entry.job.name == value:
+                yield str(entry.number), listing.tasks([entry])
+        return
+    for word in split_words(value or text):
+        yield word, _named(listing, word)[0]
 
 
 def _problem(keyword: str, facts: SlurmTask) -> str:

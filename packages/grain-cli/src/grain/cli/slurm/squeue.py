@@ -65,7 +65,7 @@ def squeue(words: list[str], here: Here) -> SlurmAnswer:
     pause = parsed.last("iterate")
     while pause:
         if not pause.isdecimal() or not int(pause):
-            raise CommandFailed(f"squeue: error: Error: invalid entry for --iterate={pause}")
+            raise CommandFailed(f"squeue: error: --iterate={pause}\n")
         sys.stdout.write(f"{time.ctime()}\n{text}\n")
         sys.stdout.flush()
         time.sleep(int(pause))
@@ -76,11 +76,11 @@ def squeue(words: list[str], here: Here) -> SlurmAnswer:
 def _with_user(words: list[str], user: str) -> list[str]:
     """Return words in which ``-u $USER`` names the user even if that variable is empty."""
     found = []
-    for word, after in zip(words, [*words[1:], "-"], strict=False):
-        found.append(word)
+    for word, before, after in zip(words, ["", *words], [*words[1:], "-"], strict=False):
+        found.append(word or (user if before in ("-u", "--user") else ""))
         if word in ("-u", "--user") and after.startswith("-"):
             found.append(user)
-    return [f"{word}{user}" if word == "--user=" else word or user for word in found]
+    return [f"{word}{user}" if word == "--user=" else word for word in found]
 
 
 def _list(parsed: Parsed, here: Here) -> str:
@@ -173,7 +173,7 @@ def _states(parsed: Parsed, here: Here) -> frozenset[str]:
     if parsed.has("start"):
         text = "PD"
     if not text:
-        return OPEN
+        return frozenset() if parsed.has("states") else OPEN
     try:
         return states_named(text)
     except ValueError as error:
@@ -185,10 +185,10 @@ def _states(parsed: Parsed, here: Here) -> frozenset[str]:
 
 
 def _wanted(parsed: Parsed, listing: Listing) -> list[Meant] | None:
-    """Return the jobs that ``-j`` names; None for all."""
-    words = split_words(",".join(parsed.all("jobs") + parsed.all("steps") + parsed.rest))
+    """Return the jobs that ``-j`` names; None for all, also if it names none by no word at all."""
+    given = [*filter(None, parsed.all("jobs") + parsed.all("steps")), *parsed.rest]
     try:
-        return [listing.meant(word) for word in words] if words else None
+        return [listing.meant(w) for w in split_words(",".join(given))] if given else None
     except ValueError as error:
         raise CommandFailed(f"squeue: error: Invalid job id: {error}") from None
 
@@ -209,5 +209,13 @@ def _filtered(parsed: Parsed, here: Here, tasks: list[SlurmTask]) -> list[SlurmT
         "qos": words("qos", "SQUEUE_QOS"),
         "node": parsed.words("nodelist"),
     }
-    nothing = parsed.has("reservation") or parsed.has("licenses")
+    # An empty list of names chooses no job.
+    nothing = (
+        parsed.has("reservation")
+        or parsed.has("licenses")
+        or any(
+            parsed.has(option) and not parsed.words(option)
+            for option in ("partition", "name", "account", "qos", "nodelist")
+        )
+    )
     return [one for one in tasks if not nothing and is_chosen(one, **wanted)]

@@ -170,7 +170,13 @@ class SlurmTask(TaskRow):
         size = round(memory * _MB_IN_GB) * nodes if isinstance(memory, int | float) else 0
         if not size:
             return "0"
-        return f"{size}M" if size % 1024 else f"{size // 1024}G"
+        return _size_text(size)
+
+    @property
+    def least_memory(self) -> str:
+        """The memory that was asked for, with the name that ``scontrol`` gives it."""
+        each = self.job.options.get("mem-per-cpu")
+        return f"MinMemoryCPU={_size_text(int(each))}" if each else f"MinMemoryNode={self.memory}"
 
     @property
     def eligible(self) -> float:
@@ -376,6 +382,11 @@ def hosts_text(names: Sequence[str]) -> str:
 def _part(one: Dependency) -> str:
     task = "" if one.task is None else f"_{one.task}"
     return task + (f"+{one.delay / 60:g}" if one.delay else "")
+
+
+def _size_text(size: int) -> str:
+    """Return MB as ``100M`` or ``2G``."""
+    return f"{size}M" if size % 1024 else f"{size // 1024}G"
 
 
 def _short(host: str) -> str:

@@ -56,7 +56,7 @@ def names(form: str, known: Mapping[str, Column[R]], error: str) -> list[Column[
     """
     found = []
     for part in form.split(","):
-        match = re.fullmatch(_NAME, part.strip())
+        match = re.fullmatch(_NAME, part.lstrip() if ":" in part else part.strip())
         name = match[1].lower() if match and len(match[1]) > 1 else ""
         right, width, after = match.group(2, 3, 4) if match else ("", "", "")
         width = _WIDE if width is None else width

@@ -93,6 +93,7 @@ _FIELDS: dict[str, Column[SlurmTask]] = by_words({
     "requeue": Column("REQUEUE", lambda f: int(f.job.requeue)),
     "v reservation": Column("RESERVATION", same("(null)")),
     "restartcnt": Column("RESTART_COUNT", lambda f: f.restarts),
+    "s selectjobinfo": Column("SELECT_JOBINFO", same("")),
     "z s:c:t": Column("S:C:T", same("*:*:*")),
     "Y schednodes": Column("SCHEDNODES", same("(null)")),
     "H sockets": Column("SOCKETS_PER_NODE", same("*")),

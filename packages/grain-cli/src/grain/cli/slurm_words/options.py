@@ -27,7 +27,7 @@ _OF_SBATCH = options("""
 _OF_SRUN = options("""
     label,l unbuffered,u mpi= exact whole overlap exclusive=? kill-on-bad-exit,K=? wait,W=
     immediate,I=? multi-prog pty=? jobid= preserve-env,E relative,r= disable-status,X no-allocate,Z
-    nodelist,w= constraint,C= licenses,L= container= signal= het-group= array,a= prolog= epilog=
+    nodelist,w= constraint,C= licenses,L= container= signal= het-group= prolog= epilog=
     task-prolog= task-epilog= slurmd-debug= debugger-test test-only bcast=? compress=?
     msg-timeout= interactive launch-cmd launcher-opts= threads,T= prefer= time-min= deadline= reboot
     requeue no-requeue exclude,x= nodefile,F= reservation=
@@ -43,10 +43,10 @@ _IGNORED = options("""
     use-min-nodes verbose,v wait-all-nodes=
 """)
 _ALIASES = options("tasks-per-node=")
-_MEANS = {"tasks-per-node": "ntasks-per-node"}
+_MEANS = {"tasks-per-node": "ntasks-per-node", "cpu_bind": "cpu-bind"}
 
 SBATCH = (*_OF_BOTH, *_OF_SBATCH, *_IGNORED, *_ALIASES)
-SRUN = (*_OF_BOTH, *_OF_SRUN, *_IGNORED, *_ALIASES)
+SRUN = (*_OF_BOTH, *_OF_SRUN, *_IGNORED, *_ALIASES, *options("cpu_bind="))
 
 # Variables that sbatch(1) names as input, in place of options.
 _VARIABLES = {

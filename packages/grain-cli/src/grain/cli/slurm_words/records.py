@@ -23,7 +23,6 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
     node = facts.node
     end = facts.ended or (facts.began + job.timeout if facts.began and job.timeout else 0.0)
     limit = long_span(job.timeout) if job.timeout else "UNLIMITED"
-    memory = facts.memory
     licences = facts.option("licenses")
     comment = facts.option("comment", "")
     start = facts.began or (0.0 if facts.run else job.not_before)
@@ -51,7 +50,7 @@ def job_record(facts: SlurmTask, *, one_line: bool) -> str:
         f"NumNodes={facts.nodes} {numbers} ReqB:S:C:T=0:0:*:*",
         f"TRES={facts.tres}",
         "Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*",
-        f"MinCPUsNode={facts.cores_each} MinMemoryNode={memory} MinTmpDiskNode=0",
+        f"MinCPUsNode={facts.cores_each} {facts.least_memory} MinTmpDiskNode=0",
         f"Features={facts.option('constraint')} DelayBoot=00:00:00",
         f"OverSubscribe={facts.sharing} Contiguous=0 Licenses={licences} Network=(null)",
         f"Command={facts.command or '(null)'}",

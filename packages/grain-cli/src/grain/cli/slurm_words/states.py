@@ -80,7 +80,7 @@ def reason_of(standing: Standing, *, dispatched: bool, block: Block | None = Non
         if not standing.reason and not dispatched:
             return "QueueNotRunning"
         return _REASONS[standing.reason]
-    if standing.run is not None and standing.run.how == "start":
+    if standing.run is not None and standing.run.how in ("start", "signal"):
         return "JobLaunchFailure"
     return _ENDS.get(state_of(standing, cancelled=False), "None")
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.cli.slurm_words.grammar import BadUse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _MPI = ("none", "openmpi", "pmi1", "pmi2", "pmix", "cray_shasta")
+_ONE_PART = "there are no heterogeneous jobs"
 _REFUSED = {
-    "het-group": "there are no heterogeneous jobs",
+    "het-group": _ONE_PART,
     "no-allocate": "--no-allocate is not supported",
     "container": "containers are not started here: do so in the command",
     "bcast": "--bcast is not supported: use a directory that all nodes share",
@@ -41,6 +42,20 @@ _GPUS = {
 
 class StepRefused(Exception):
     """A step that cannot be started; the text is for the user."""
+
+
+class StepNumbers(NamedTuple):
+    """The size of a step.
+
+    Attributes:
+        tasks, nodes, per_node: numbers; 0 for one that is not given.
+        warnings: the lines of srun on numbers that it does not obey.
+    """
+
+    tasks: int = 0
+    nodes: int = 0
+    per_node: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 class SrunWords(NamedTuple):
@@ -121,62 +136,107 @@ def srun_words(given: Mapping[str, str]) -> SrunWords:
     )
 
 
-def step_order(
-    given: Mapping[str, str], environment: Mapping[str, str], name: str, directory: str
-) -> dict[str, Any]:
-    """Return what srun asks for, as `grain.worker.steps.orders.StepOrder` reads it.
+def step_numbers(given: Mapping[str, str], environment: Mapping[str, str]) -> StepNumbers:
+    """Return how large a step is; where numbers contradict each other, as srun decides.
 
     Args:
         given: options by their long names.
         environment: the variables of srun.
-        name: of the command.
+
+    Raises:
+        BadUse: a number is none.
+    """
+    per_node = _count(given, "ntasks-per-node")
+    # The number of tasks of the job counts where no option says how many there are.
+    of_job = environment.get("SLURM_NTASKS", "")
+    tasks = _count(given, "ntasks") or _count({"ntasks": of_job}, "ntasks")
+    least = given.get("nodes", "").partition("-")[0]
+    if least and not least.isdecimal():
+        raise BadUse(f'srun: error: "{given["nodes"]}" is not a valid node count')
+    if least and not int(least):
+        raise BadUse('srun: error: "0" is not a valid node count', 1)
+    nodes = int(least or 0)
+    on = nodes or _count({"nodes": environment.get("SLURM_NNODES", "")}, "nodes")
+    said: list[str] = []
+    if 0 < tasks < on:
+        said.append(f"can't run {tasks} processes on {on} nodes, setting nnodes to {tasks}")
+        nodes, on = nodes and tasks, tasks
+    if on and 0 < per_node < tasks and tasks != per_node * on:
+        said.append(
+            f"can't honor --ntasks-per-node set to {per_node} which doesn't match the requested "
+            f"tasks {tasks} with the number of requested nodes {on}. Ignoring --ntasks-per-node."
+        )
+        per_node = 0
+    return StepNumbers(tasks, nodes, per_node, tuple(f"srun: Warning: {text}" for text in said))
+
+
+def step_order(
+    given: Mapping[str, str],
+    environment: Mapping[str, str],
+    command: Sequence[str],
+    directory: str,
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what srun asks for, as `grain.worker.steps.orders.StepOrder` reads it, and warnings.
+
+    Args:
+        given: options by their long names.
+        environment: the variables of srun.
+        command: its words.
         directory: in which its processes run.
 
     Raises:
         BadUse: a value is not written as it should be.
         StepRefused: there is no such step here; the text is what srun prints.
     """
-    refuse(given, environment.get("SLURM_JOB_ID", ""))
+    refuse(given, environment.get("SLURM_JOB_ID", ""), command)
     if given.get("mpi", "none").partition("_v")[0] not in _MPI:
         raise StepRefused(
             f"srun: error: Invalid MPI type '{given['mpi']}', --mpi=list for acceptable types"
         )
-    per_node = _count(given, "ntasks-per-node")
-    # The number of tasks of the job counts where no option says how many there are.
-    tasks = _count(given, "ntasks")
-    if not tasks and not per_node:
-        tasks = _count({"ntasks": environment.get("SLURM_NTASKS", "")}, "ntasks")
-    nodes = given.get("nodes", "").partition("-")[0]
-    if nodes and not nodes.isdecimal():
-        raise BadUse(f'srun: error: "{given["nodes"]}" is not a valid node count')
-    if nodes and not int(nodes):
-        raise BadUse('srun: error: "0" is not a valid node count', 1)
+    numbers = step_numbers(given, environment)
     relative = given.get("relative", "0")
+    if not relative.isdecimal():
+        raise BadUse(f'srun: error: Invalid numeric value "{relative}" for --relative.', 1)
     each = _count(given, "cpus-per-task")
     exact = bool(each) or not {"exact", "exclusive", "threads-per-core"}.isdisjoint(given)
     order: dict[str, Any] = {
-        "name": given.get("job-name") or name,
+        "name": given.get("job-name") or command[0].rpartition("/")[2],
         "directory": directory,
         "environment": {
             key: value
             for key, value in environment.items()
             if key.startswith(("SLURM_", "SLURMD_"))
         },
-        "tasks": tasks,
-        "nodes": int(nodes or 0),
-        "tasks_per_node": per_node,
+        "tasks": numbers.tasks,
+        "nodes": numbers.nodes,
+        "tasks_per_node": numbers.per_node,
         "each": each,
-        "relative": int(relative) if relative.isdecimal() else 0,
+        "relative": int(relative),
         "exact": exact and "whole" not in given,
         "overlap": "overlap" in given,
         "overcommit": "overcommit" in given,
-        "cyclic": given.get("distribution", "").startswith("cyclic"),
+        "distribution": _distribution(given, environment),
         "immediate": "immediate" in given,
         "quiet": "quiet" in given,
         "stdout": _file(given.get("output", "")),
         "stderr": _file(given.get("error", "")),
     }
-    return order | _with_units(given, environment.get("SLURM_JOB_ID", ""))
+    return order | _with_units(given, environment.get("SLURM_JOB_ID", "")), numbers.warnings
+
+
+def _distribution(given: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """Return how processes are spread over nodes; "" if no option says so."""
+    if "distribution" not in given:
+        return ""
+    from grain.cli.slurm_words import values
+
+    text = given["distribution"]
+    if text == "plane":  # as a job has it
+        text += f"={environment.get('SLURM_DIST_PLANESIZE', '')}"
+    try:
+        return values.distribution(text)
+    except ValueError:
+        raise BadUse("srun: error: Invalid --distribution specification") from None
 
 
 def _with_units(given: Mapping[str, str], job: str) -> dict[str, Any]:
@@ -214,18 +274,19 @@ def _with_units(given: Mapping[str, str], job: str) -> dict[str, Any]:
     return found
 
 
-def refuse(given: Mapping[str, str], job: str) -> None:
+def refuse(given: Mapping[str, str], job: str, command: Sequence[str]) -> None:
     """Refuse options of a step that there are not here.
 
     Args:
         given: options by their long names.
         job: the number of the job in which ``srun`` runs; "" for none.
+        command: the words of its command; one that is a colon divides the parts of a step.
 
     Raises:
         StepRefused: the text is what srun prints.
     """
-    for name, reason in _REFUSED.items():
-        if name in given:
+    for name, reason in (*_REFUSED.items(), (":", _ONE_PART)):
+        if name in given or (name == ":" and name in command):
             raise StepRefused(f"srun: error: (Grain) {reason}")
     if given.get("jobid", job) != job:
         raise StepRefused(
@@ -253,20 +314,22 @@ def programs(text: str, tasks: int, name: str) -> list[list[str]]:
 
     Args:
         text: of the file: in each line the numbers of processes, and a command, in which ``%t`` is
-            the number of the process, and ``%o`` its place among these.
+            the number of the process, and ``%o`` its place among these, but in single quotes.
         tasks: the number of processes.
         name: of the file, for messages.
 
     Raises:
         StepRefused: it is not written so, or has nothing for a process.
     """
+    import re
     import shlex
 
     bad = f"srun: error: Configuration file {name} invalid"
     found: dict[int, list[str]] = {}
     for line in text.replace("\\\n", " ").split("\n"):
         try:
-            words = shlex.split(line, comments=True)
+            kept = re.sub("'[^']*'", lambda quoted: quoted[0].replace("%", "\0"), line)
+            words = shlex.split(kept, comments=True)
         except ValueError:
             raise StepRefused(f"{bad}, bad data: {line}") from None
         if not words:
@@ -277,7 +340,8 @@ def programs(text: str, tasks: int, name: str) -> list[list[str]]:
             if number in found:
                 raise StepRefused(f"{bad}, duplicate record for task id {number}")
             found[number] = [
-                word.replace("%t", str(number)).replace("%o", str(place)) for word in words[1:]
+                word.replace("%t", str(number)).replace("%o", str(place)).replace("\0", "%")
+                for word in words[1:]
             ]
     for number in range(tasks):
         if number not in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,6 +54,18 @@ _REFUSED = {
 }  # fmt: skip
 
 
+_NUMBERS = (
+    "cores-per-socket", "ntasks-per-core", "ntasks-per-socket", "sockets-per-node", "core-spec",
+    "thread-spec", "threads-per-core", "wait-all-nodes",
+)  # fmt: skip
+_MAIL_WORDS = (
+    "none|begin|end|fail|requeue|all|invalid_depend|stage_out|time_limit(_[589]0)?|array_tasks"
+)
+_MAIL = rf"\s*({_MAIL_WORDS})(\s*,\s*({_MAIL_WORDS}))*\s*"
+_HINT_WORDS = "(compute|memory)_bound|(no)?multithread"
+_HINT = rf"({_HINT_WORDS})(,({_HINT_WORDS}))*"
+
+
 class JobRefused(Exception):
     """A job that cannot be submitted, as sbatch says it, and the reason."""
 
@@ -80,7 +93,7 @@ def slurm_job(
     """
     own = SubmitOptions(
         name=name.rpartition("/")[2] or "sbatch",
-        stdout="slurm-%A_%a.out" if "array" in given else "slurm-%j.out",
+        stdout="slurm-%A_%a.out" if given.get("array") else "slurm-%j.out",
     )
     path = name if name.startswith("/") else ""
     options = own | submit_options(given, around)
@@ -101,8 +114,9 @@ def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOpt
     for option, (text, reason) in _REFUSED.items():
         if option in given:
             raise JobRefused(text, reason)
-    after = _after(given["dependency"]) if "dependency" in given else None
+    after = _after(given["dependency"]) if given.get("dependency") else None
     _check_pairs(given)
+    _check_ignored(given, around)
     nodes, tasks, cores = _cores(given)
     array = _array(given)
     limit = _value(given, "time", values.time_limit, 0.0)
@@ -418,12 +432,35 @@ def _check_pairs(given: Mapping[str, str]) -> None:
         )
 
 
+def _check_ignored(given: Mapping[str, str], around: SubmittedFrom) -> None:
+    """Refuse wrong values of options that are ignored, as sbatch does.
+
+    Raises:
+        BadUse: a value is wrong.
+    """
+    for name in _NUMBERS:
+        if not (text := given.get(name, "0")).isdecimal():
+            raise BadUse(f'sbatch: error: Invalid numeric value "{text}" for --{name}.', 1)
+    for name in ("time-min", "delay-boot"):
+        _value(given, name, values.time_limit, 0.0)
+    _value(given, "tmp", values.megabytes, 0.0)
+    _value(given, "distribution", values.distribution, "")
+    if not re.fullmatch(_MAIL, given.get("mail-type", "NONE"), re.IGNORECASE):
+        raise BadUse("sbatch: error: Invalid --mail-type specification", 255)
+    if not re.fullmatch(_HINT, hint := given.get("hint", "multithread"), re.IGNORECASE):
+        raise BadUse(f'sbatch: error: unrecognized --hint argument "{hint}", see --hint=help', 1)
+    if given.get("uid", around.user) not in (around.user, str(os.getuid())):
+        raise BadUse("sbatch: error: Invalid --uid specification", 255)
+
+
 def _array(given: Mapping[str, str]) -> ArraySpec | None:
-    if "array" not in given:
+    if not given.get("array"):
         return None
     wrong = "Invalid job array specification"
+    # With brackets, as squeue shows it; %0 is for no limit.
+    text = re.sub(r"^\[(.*)\]", r"\1", given["array"]).removesuffix("%0")
     try:
-        array = parse_array(given["array"])
+        array = parse_array(text)
     except BadInput as error:
         raise JobRefused(wrong, str(error)) from None
     if first_and_last(array)[1] >= TASKS_PER_JOB:

@@ -22,6 +22,8 @@ SINGLETON = "singleton"
 MOST_NICE = 2_147_483_645
 """The largest number by which a job can be set back."""
 
+_SPREAD = r"(\*|block|cyclic)(:(\*|f?cyclic|block)){0,2}"
+_DISTRIBUTION = rf"(?ai)(plane=[1-9]\d{{0,8}}|{_SPREAD})(,(no)?pack)?"
 _UNITS = {"": 1.0, "M": 1.0, "K": 1 / 1024, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _MEMORY = r"(?ai)(\d{1,15})\s*([KMGTP]?)(?:B|IB)?"
 _LIMIT = r"(?a)(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?"
@@ -70,6 +72,17 @@ def nice_value(text: str) -> int:
     if abs(int(text)) > MOST_NICE:
         raise ValueError(text)
     return int(text)
+
+
+def distribution(text: str) -> str:
+    """Return the argument of ``--distribution``, in small letters.
+
+    Raises:
+        ValueError: it is not written so, or ``arbitrary``: no file of hosts is read.
+    """
+    if not re.fullmatch(_DISTRIBUTION, text):
+        raise ValueError(text)
+    return text.lower()
 
 
 def megabytes(text: str) -> float:

@@ -121,7 +121,9 @@ def output_trouble(outputs: Iterable[Path], *, failed: bool) -> str:
 
 
 def last_line(ended: Ended, number: int, host: str, *, again: bool = False) -> str:
-    """Return the line by which the output of an attempt says that it was ended; "" if it was not.
+    """Return the line by which the output of an attempt says that it was ended, or never began.
+
+    It is "" if neither is so.
 
     Some tools look for it, in the words of Slurm (for memory, those of 23.02 and later).
 
@@ -136,6 +138,8 @@ def last_line(ended: Ended, number: int, host: str, *, again: bool = False) -> s
             f"grain: error: Detected 1 oom_kill event in {step}. Some of the step tasks have been "
             "OOM Killed.\n"
         )
+    if ended.how == "start" and ended.message:
+        return f"grain: error: {printable(ended.message)}\n"
     if ended.how not in ("timeout", "cancelled"):
         return ""
     at = datetime.fromtimestamp(ended.at).isoformat(timespec="seconds")

@@ -519,6 +519,7 @@ class _Runner:
         if path is not None and (line := last_line(ended, number, host, again=again)):
             # Not to wait for the reader of a named pipe.
             flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK
+            flags |= os.O_CREAT if ended.how == "start" else 0
             with suppress(OSError), os.fdopen(open_output(str(path), flags), "ab") as file:
                 file.write(line.encode())
 

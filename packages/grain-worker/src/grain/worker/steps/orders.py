@@ -41,8 +41,9 @@ class StepOrder(msgspec.Struct, frozen=True):
         each: CPUs of each process; 0 for one.
         hosts: of the members to take; empty for all.
         relative: the first member to take.
-        exact, overlap, overcommit, cyclic, memory, memory_per_cpu, gpus_per_task: as of
+        exact, overlap, overcommit, memory, memory_per_cpu, gpus_per_task: as of
             `grain.worker.steps.shares.StepWish`.
+        distribution: as ``cyclic:block`` or ``plane=2``; "" for that of srun.
         gpus: on each member; None for all.
         gpus_in_all: in all; 0 for no such wish.
         immediate: True to be refused instead of waiting.
@@ -63,7 +64,7 @@ class StepOrder(msgspec.Struct, frozen=True):
     exact: bool = False
     overlap: bool = False
     overcommit: bool = False
-    cyclic: bool = False
+    distribution: str = ""
     memory: float | None = None
     memory_per_cpu: float | None = None
     gpus: int | None = None
@@ -164,8 +165,16 @@ def wish_of(order: StepOrder, job: StepJob) -> StepWish:
         memory_per_cpu=order.memory_per_cpu,
         gpus=gpus,
         gpus_per_task=order.gpus_per_task,
-        cyclic=order.cyclic,
+        plane=_plane(order.distribution),
     )
+
+
+def _plane(distribution: str) -> int:
+    """Return how many processes follow each other on a member; 0 for as many as it has."""
+    word, _, size = distribution.partition("=")
+    if word == "plane":
+        return int(size.partition(",")[0])
+    return int(word.startswith("cyclic"))
 
 
 def answer(
@@ -187,12 +196,13 @@ def answer(
     }
     if "SLURM_JOB_NAME" in missing:
         missing["SLURM_JOB_NAME"] = order.name
+    usual = "block" if wish.tasks > len(shares) else "cyclic"
     facts = {
         "NNODES": str(len(shares)),
         "NPROCS": str(wish.tasks),
         "NTASKS": str(wish.tasks),
         "TASKS_PER_NODE": each_node,
-        "DISTRIBUTION": "cyclic" if wish.cyclic else "block",
+        "DISTRIBUTION": order.distribution.partition("=")[0] or usual,
         "STEPID": str(step),
         "STEP_ID": str(step),
         "STEP_NODELIST": nodelist,
@@ -202,8 +212,12 @@ def answer(
     }
     if order.each:
         facts["CPUS_PER_TASK"] = str(order.each)
+    if order.tasks_per_node:
+        facts["NTASKS_PER_NODE"] = str(order.tasks_per_node)
+    if order.distribution.startswith("plane"):
+        facts["DIST_PLANESIZE"] = str(wish.plane)
     common = missing | {f"SLURM_{name}": value for name, value in facts.items()}
-    spots = places(shares, cyclic=wish.cyclic)
+    spots = places(shares, wish.plane)
     of_node: dict[int, list[str]] = {}
     for rank, (node, _) in enumerate(spots):
         of_node.setdefault(node, []).append(str(rank))

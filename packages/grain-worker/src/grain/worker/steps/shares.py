@@ -46,7 +46,8 @@ class StepWish(NamedTuple):
         memory_per_cpu: MB for each CPU in place of that; None for no such wish.
         gpus: on each member; None for all that the job has.
         gpus_per_task: of each process in place of that; 0 for no such wish.
-        cyclic: True for one process after the other on the next member.
+        plane: processes that follow each other on a member before the next one is taken; 0 for all
+            that it has.
     """
 
     tasks: int
@@ -61,7 +62,7 @@ class StepWish(NamedTuple):
     memory_per_cpu: float | None = None
     gpus: int | None = None
     gpus_per_task: int = 0
-    cyclic: bool = False
+    plane: int = 0
 
 
 class MemberShare(NamedTuple):
@@ -284,16 +285,19 @@ def _spread(tasks: int, most: Sequence[int]) -> list[int] | None:
     return counts if all(counts) else None
 
 
-def places(shares: Sequence[MemberShare], *, cyclic: bool) -> list[tuple[int, int]]:
-    """Return for each process its member among those of the step, and its number there."""
-    if not cyclic:
-        return [(node, local) for node, share in enumerate(shares) for local in range(share.tasks)]
-    rounds = range(max(share.tasks for share in shares))
+def places(shares: Sequence[MemberShare], plane: int) -> list[tuple[int, int]]:
+    """Return for each process its member among those of the step, and its number there.
+
+    Args:
+        plane: as of `StepWish`.
+    """
+    most = max(share.tasks for share in shares)
+    size = plane or most
     return [
         (node, local)
-        for local in rounds
+        for first in range(0, most, size)
         for node, share in enumerate(shares)
-        if local < share.tasks
+        for local in range(first, min(first + size, share.tasks))
     ]
 
 

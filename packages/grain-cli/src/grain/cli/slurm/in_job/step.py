@@ -6,6 +6,7 @@ the worker that runs the job does what takes longer (`grain.worker.steps`).
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -28,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from threading import Thread
-    from typing import Any, BinaryIO
+    from typing import Any, BinaryIO, NoReturn
 
 DESK = "GRAIN_STEPS"
 """The variable with the name at which a job's srun asks: see `grain.worker.steps.desk`."""
@@ -39,6 +40,9 @@ Usage: srun [OPTIONS] COMMAND [ARGS]
 In a job, runs a command as srun of Slurm does: -n times, with SLURM_PROCID. Elsewhere, puts it
 into the queue of Grain and waits for its end.
 """
+
+MPI_TYPES = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"
+"""The answer to ``--mpi=list``."""
 
 _USE_MPIRUN = "this program is linked to MPI: use mpirun"
 _GRACE = 30.0  # seconds from SIGTERM to SIGKILL, as ``KillWait`` of Slurm
@@ -82,14 +86,19 @@ def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stdout.write(USAGE)
         return 0
     if parsed.last("mpi") == "list":
-        sys.stdout.write("MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n")
+        sys.stdout.write(MPI_TYPES)
         return 0
     if not parsed.rest:
         raise StepRefused("srun: fatal: No command given to execute.")
     given = with_variables(merged([parsed.given]), environment)
     how = srun_words(given)
-    name = parsed.rest[0].rpartition("/")[2]
-    order = step_order(given, environment, name, os.getcwd())  # noqa: PTH109 - see above
+    order, warnings = step_order(
+        given,
+        environment,
+        parsed.rest,
+        os.getcwd(),  # noqa: PTH109 - see above
+    )
+    sys.stderr.write("".join(f"{line}\n" for line in warnings))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WARNINGS)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as desk:
@@ -173,7 +182,8 @@ class _Step:
                     text = file.read()
             except OSError as error:
                 raise StepRefused(
-                    f"srun: error: Configuration file {command[0]} not found: {error.strerror}"
+                    f"srun: error: Could not open multi_prog config file {command[0]}\n"
+                    f"srun: (Grain) {error.strerror}"
                 ) from None
             self._commands = programs(text, len(self._ranks), command[0])
         # The launcher of an MPI program is the one process of the step.
@@ -399,9 +409,9 @@ class _Step:
                     where = f"`{self._how.directory}': {error.strerror}"
                     _complain(found, f"couldn't chdir to {where}: going to /tmp instead")
                     os.chdir("/tmp")  # noqa: S108 - as above
-            os.execvpe(command[0], command, variables)  # noqa: S606 - the user's command
+            _execute(command, variables)
         except OSError as error:
-            _complain(found, f"execve(): {command[0]}: {error.strerror}")
+            _complain(found, f"execve(): {_named(command[0], error)}: {error.strerror}")
             os._exit(error.errno or 1)  # as slurmstepd has it
         except BaseException:
             os._exit(1)
@@ -552,6 +562,29 @@ class _Step:
             f"slurmstepd-{name}: error: *** STEP {self._id} ON {name} CANCELLED AT {at}"
             f"{why and ' DUE TO '}{why} ***"
         )
+
+
+def _execute(command: list[str], variables: dict[str, str]) -> NoReturn:
+    """Become a command.
+
+    Raises:
+        OSError: it cannot be executed.
+    """
+    if not command[0]:  # Python has another error for that
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    os.execvpe(command[0], command, variables)  # noqa: S606 - the user's command
+
+
+def _named(program: str, error: OSError) -> str:
+    """Return a program that cannot be executed, as slurmstepd names it."""
+    if not program.startswith("."):
+        return program
+    path = f"{os.getcwd()}/{program}"  # noqa: PTH109 - see above
+    if error.errno == errno.ENOENT and os.path.exists(path):  # noqa: PTH110 - see above
+        with open(path, "rb") as file:  # noqa: PTH123 - see above
+            words = file.readline(4096).removeprefix(b"#!").split() or [b""]
+        return f"bad interpreter({os.fsdecode(words[0])})"
+    return path
 
 
 def _complain(rank: Mapping[str, Any], text: str) -> None:
