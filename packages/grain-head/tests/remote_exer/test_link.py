@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import socket
 from contextlib import asynccontextmanager, suppress
@@ -264,6 +265,41 @@ async def test_a_scheduler_has_64_calls_until_the_mission_knows_if_they_are_brie
         executor._lanes.look(0.0)
         executor._link.wake()
         assert [*range(68, 202)] == await take(head, 201)
+
+
+async def test_calls_that_are_held_have_lanes_as_soon_as_some_have_proved_to_be_brief(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not at the next look, which does not come here."""
+    monkeypatch.setattr("grain.remote_exer.lanes.door.LINGER", math.inf)
+    nothing_returned = Payloads("w").dump_outcome(outcome.Value(None))
+    asked = trio.Event()
+
+    async def serve(head: FramedChannel) -> None:
+        while True:
+            for message, _ in await head.receive():
+                if isinstance(message, Submit) and message.function == LANE:
+                    asked.set()
+                elif isinstance(message, Retract):
+                    head.post([(Retracted(task), None) for task in message.tasks])
+
+    async with listened_to() as (executor, head, _), trio.open_nursery() as nursery:
+        nursery.start_soon(serve, head)
+        for _ in range(199):
+            executor.submit(Cores(1), nothing)
+        head.post([(WorkerFacts("id-w", "w", "host", {}), None)])
+        head.post([(Started("id-w", (1, 2, 3, 4)), None)])
+        for task in range(1, 5):
+            await wait_all_tasks_blocked()
+            head.post([(Resolved(task, "value", (), 0.01), nothing_returned)])
+        with trio.move_on_after(30):
+            await asked.wait()
+        for task in list(executor._tasks):
+            executor.cancel(task)
+        await executor.join()
+        nursery.cancel_scope.cancel()
+
+    assert asked.is_set()
 
 
 async def test_jobs_with_longer_arguments_leave_while_others_are_submitted() -> None:

@@ -379,17 +379,6 @@ def test_a_task_that_can_never_have_enough_keeps_nothing_from_younger_ones() -> 
     assert younger == of.running
 
 
-def test_tasks_that_wait_for_a_licence_do_not_keep_others_from_being_sent_ahead() -> None:
-    of = cluster(Cores(1), licences=1)
-    of.submit(Licences(1))
-    of.submit(Licences(1))
-    of.submit_many(*[Cores(1)] * 3)
-    sole = of.scheduler.sole_queue()
-
-    assert sole is not None
-    assert Cores(1) == sole.request
-
-
 # ---- against a scheduler that is too simple to be wrong
 
 REQUESTS = [

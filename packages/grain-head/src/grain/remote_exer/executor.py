@@ -746,7 +746,12 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             run_log.count(alike, count, seconds, submitted)
         if last is not None and ran is not None:
             # The last of a batch is enough for a mean.
-            self._traffic[last.asked].on_ended(ran)
+            traffic = self._traffic[last.asked]
+            traffic.on_ended(ran)
+            if traffic.holding and not traffic.lanes:
+                # What is held has waited to know how long such calls take.
+                self._lanes.tend(traffic, now)
+                self._link.wake()
 
     @staticmethod
     def _note_use(record: RemoteTask, report: bytes, now: float) -> None:
