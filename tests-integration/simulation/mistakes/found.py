@@ -21,16 +21,6 @@ ALWAYS = 80
 """The first of them, which are run with every change: each kind of fault occurs there many times,
 and each law is looked at, but for one on two runs of one task; the others are run every night."""
 
-RARE = frozenset(
-    {
-        "a new head does not wait for the seats of a root that has ended",
-        "a paused mission gets lanes",
-    }
-)
-"""Bugs that one of these seeds finds, and no other: a head has to die between the end of a gang's
-root and that of its seats, or a mission to be paused that asks for a lane to be lent. Tests of
-`grain.head.hub` find the former as well."""
-
 _BROKEN = (
     *(Broken, EdgeError, AssertionError, ArithmeticError, LookupError, ValueError, AttributeError),
 )
