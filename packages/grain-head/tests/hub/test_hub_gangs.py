@@ -209,6 +209,20 @@ def test_a_seat_whose_worker_is_lost_here_does_not_end_the_root() -> None:
     assert [Revoke(leases[seat].attempt)] == hub.sent("back", Revoke)
 
 
+def test_a_gang_goes_on_whose_root_was_taken_for_lost_and_comes_back_before_its_seats_end() -> None:
+    hub = Gang()
+    leases = hub.leases()
+    root, (seat, _) = parts(leases)
+    hub.lose(root)
+    hub.wait(70)
+    hub.worker(root, held=(held(leases[root], gang=leases[root].gang),), link="back")
+    hub.lose(seat)
+    hub.wait(70)
+
+    hub.worker(seat, held=(held(leases[seat], gang=leases[seat].gang),), link="seat back")
+    assert [] == hub.sent("seat back", Revoke) == hub.sent("back", Revoke)
+
+
 def test_a_seat_that_crashes_ends_the_root_and_is_blamed() -> None:
     hub = Gang()
     leases = hub.leases()

@@ -364,6 +364,7 @@ def _check_gangs(hub: Hub) -> None:
             assert seat.worker.leases[seat.attempt] is seat
         if gang.lease is not None:
             assert gang.lease.gang is gang
+            assert not gang.ended
             assert gang.lease.worker.leases[gang.lease.attempt] is gang.lease
     for worker in hub.registry.workers.values():
         for lease in worker.leases.values():

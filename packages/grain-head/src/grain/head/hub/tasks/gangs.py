@@ -334,7 +334,9 @@ class Gangs:
         """Handle the run of a root that its worker reports."""
         lease.gang = gang
         if not ended:
-            gang.lease = lease
+            # Its worker may have been taken for lost meanwhile: then the gang goes on all the same.
+            gang.lease, gang.ended = lease, False
+            self._ended.pop(gang.root, None)
             self.on_root_here(gang)
 
     def on_seat_reported(self, lease: LeaseRecord, gang: GangRecord) -> None:
