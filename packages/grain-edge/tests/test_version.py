@@ -1,4 +1,4 @@
-"""The versions of this process, and whether its code is still the one that is installed."""
+"""The versions of this process, and a change of the code that is installed."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import WireBatch, WireChannel
     from grain.head.events import Event
 
-LIMITED = Cores(1) & WTime(T="01:00:00")  # for which there are no lanes
+LIMITED = Cores(1) & WTime(T="01:00:00")  # calls with a time limit have no lanes
 
 
 async def nothing() -> None:

@@ -125,14 +125,14 @@ def _complaints(
     meant: Sequence[Meant],
     targets: Mapping[tuple[int, frozenset[int]], object],
 ) -> tuple[list[str], bool]:
-    """Return what is said of jobs that are named, and whether a signal reaches one of them not."""
+    """Return what is said of jobs that are named; True if a signal reached nothing of one."""
     lines: list[str] = []
     invalid = "scancel: error: Kill job error on job id {}: Invalid job id specified"
     lost = [one for one in meant if (one.job, one.tasks) not in targets]
     if parsed.has("verbose"):
         lines += [f"scancel: Terminating job {_name(one)}" for one in meant]
     if parsed.has("signal") or parsed.has("batch"):
-        # Who sends a signal learns that there is no job to hear it.
+        # A signal was asked for, and no job is left that could get it: say so.
         lines += [invalid.format(_name(one)) for one in lost if not parsed.has("quiet")]
         return lines, bool(lost)
     for one in lost if parsed.has("verbose") else ():

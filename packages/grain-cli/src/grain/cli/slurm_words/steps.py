@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _MPI = ("none", "openmpi", "pmi1", "pmi2", "pmix", "cray_shasta")
-_ONE_PART = "there are no heterogeneous jobs"
+_ONE_PART = "Grain has no heterogeneous jobs"
 _REFUSED = {
     "het-group": _ONE_PART,
     "no-allocate": "--no-allocate is not supported",

@@ -51,8 +51,8 @@ class Supervisor:
             number: signal.getsignal(number)
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
         }
-        # All of them, so that the C library need not ask for each, but for those that are ignored:
-        # these stay so.
+        # All signals but the ignored ones, which programs inherit. For a full set, the C library
+        # does not have to ask the kernel about each signal.
         self.defaults = {one for one, action in actions.items() if action != signal.SIG_IGN}
         self.changed = {one for one, action in actions.items() if action != signal.SIG_DFL}
         group = own_group(groups)

@@ -222,10 +222,10 @@ def own_variables(
     place: Place,
     submitted: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the variables of an attempt that come before those of the submission.
+    """Return the variables of an attempt, which win over those of the submission.
 
-    They are those that a batch script has under Slurm; and those that Grain's own documentation
-    names, which begin with ``GRAIN_``.
+    A batch script has most of them under Slurm. The others are Grain's own, and their names begin
+    with ``GRAIN_``.
 
     Args:
         task: the number of the task of an array; None for a job that is not one.

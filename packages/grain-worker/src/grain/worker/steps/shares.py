@@ -104,7 +104,7 @@ class StepShares:
     _beside: dict[int, tuple[MemberShare, ...]] = field(default_factory=dict)
     # By what they need: a farm has thousands of steps that wait for the same.
     _waiting: dict[StepWish, OrderedDict[int, None]] = field(default_factory=dict)
-    _wishes: dict[int, StepWish] = field(default_factory=dict)  # of those that wait
+    _wishes: dict[int, StepWish] = field(default_factory=dict)  # of the steps that wait
     _last: int = 0
 
     def ask(self, wish: StepWish) -> int:
