@@ -592,3 +592,13 @@ async def test_the_limit_of_open_files_is_explained() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert (await run_external(["echo", "on"])).stdout == b"on\n"
         nursery.cancel_scope.cancel()
+
+
+async def test_a_program_may_append_to_the_file_that_it_reads(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("one\n")
+    call = ProgramCall(
+        ["head", "-n1"], tmp_path, {}, "data", "data", STDOUT, 1.0, True, None, False,
+        append=(True, True),
+    )  # fmt: skip
+    await call.run()
+    assert "one\none\n" == (tmp_path / "data").read_text()

@@ -247,7 +247,7 @@ class Program:
         if path is None:
             return without
         try:
-            if name != "stdin" and self._is_input(path):
+            if flags & os.O_TRUNC and self._is_input(path):
                 raise CannotStart("input", errno.EINVAL, path)
             fd = os.open(path, flags) if name == "stdin" else open_output(path, flags)
         except OSError as error:
