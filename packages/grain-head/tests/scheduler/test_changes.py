@@ -222,6 +222,29 @@ def test_nothing_stays_of_amounts_of_memory_that_were_free_once() -> None:
     assert len(quiet.alternatives[0].heap) <= 1024
 
 
+def test_a_new_request_is_compared_with_levels_without_workers_when_they_are_asked_for() -> None:
+    cluster = Cluster(Node(3, 500))
+    scheduler = cluster.scheduler
+    for k in range(100):
+        scheduler.on_submitted(k, scheduler.queue(Memory(1 + k) & Cores(1)))
+        scheduler.dispatch(0.0)
+        scheduler.on_finished(k, 0.0)
+    scheduler.dispatch(0.0)
+    empty = [level for level in scheduler._queues.levels.of("").values() if not level.workers]
+    assert len(empty) >= 100
+    known = [level.known for level in empty]
+    new = scheduler.queue(Memory(7) & Cores(1)).bits
+    assert known == [level.known for level in empty]
+    check_scheduler(scheduler, dispatched=0.0)
+
+    for k in range(100):  # the same levels again
+        scheduler.on_submitted(100 + k, scheduler.queue(Memory(1 + k) & Cores(1)))
+        scheduler.dispatch(0.0)
+        scheduler.on_finished(100 + k, 0.0)
+    assert all(level.mask & new for level in empty if level.known != known[-1])
+    check_scheduler(scheduler)
+
+
 def test_workers_with_the_same_reason_have_one_line() -> None:
     cluster = Cluster(*[Cores(4)] * 26, Cores(8))
     never = cluster.submit(Cores(9))

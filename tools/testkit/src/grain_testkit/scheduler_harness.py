@@ -529,7 +529,11 @@ def _check_levels(scheduler: Scheduler) -> None:
         heap = one.heap
         assert all(heap[(k - 1) // 2] <= heap[k] for k in range(1, len(heap)))
         assert len(heap) == len({number for _, number, _ in heap})
-        wanted = [level for level in levels.values() if level.in_heap & one.bit]
+        wanted = [
+            level
+            for level in levels.values()
+            if level.in_heap & one.bit and _knows(scheduler, level, one)
+        ]
         assert {level.number: (level.sample.slack(one.space), level) for level in wanted} == {
             number: (slack, level) for slack, number, level in heap
         }
@@ -577,13 +581,19 @@ def _check_reserved(scheduler: Scheduler) -> None:
 
 
 def _check_level(scheduler: Scheduler, level: Level) -> None:
+    assert bool(level.workers) == (level.number in scheduler._queues.levels._occupied)
     every = _alternatives(scheduler.queues.values())
-    tried = [one for one in every if not level.untried & one.bit]
-    assert level.mask == _mask(tried, level.interpreter, level.sample.free)
+    every = [one for one in every if _knows(scheduler, level, one)]
+    known = sum(one.bit for one in every)
+    assert level.mask & known == _mask(every, level.interpreter, level.sample.free)
     assert not level.in_heap & ~level.mask
     if level.workers:
-        assert not level.untried
         assert level.in_heap == level.mask
+
+
+def _knows(scheduler: Scheduler, level: Level, one: Alternative) -> bool:
+    """Return True if a level was compared with what an alternative asks for now."""
+    return bool(level.workers) or scheduler._queues.levels._changed[one.bit] <= level.known
 
 
 def _mask(alternatives: Iterable[Alternative], interpreter: str, free: Resource) -> int:

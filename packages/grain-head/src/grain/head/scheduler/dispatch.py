@@ -302,22 +302,26 @@ class StartDecisions:
         return None
 
     def _serve_first(self, starts: list[Start], now: float) -> None:
-        """Try the first untried queue: start its oldest task on the worker that it fits best."""
-        for _, _, queue in self._queues.order:
-            # There is one: `dispatch` asks only while a bit is set.
-            if self._queues.untried & queue.bits:
-                break
+        """Start the oldest task of the first untried queue that can start, where it fits best.
+
+        It ends, too, where workers are to be placed before the next queue is tried.
+        """
+        queues = self._queues
+        for _, _, queue in queues.order:
+            if queues.untried & queue.bits:
+                for by in queue.opened():
+                    members = self._find_members(by, now)
+                    if members:
+                        starts.append(self._start(by, members[0], now, members=members))
+                        for worker in members:
+                            queues.place(worker)
+                        return
+                # It fits nowhere now. Whatever becomes free sets its bits again.
+                queues.untried &= ~queue.bits
+                if queues.unplaced or not queues.untried:
+                    return
             if self._table.bounded:
                 self._guard.on_passed_over(queue, now)
-        for by in queue.opened():
-            members = self._find_members(by, now)
-            if members:
-                starts.append(self._start(by, members[0], now, members=members))
-                for worker in members:
-                    self._queues.place(worker)
-                return
-        # It fits nowhere now. Whatever becomes free sets its bits again.
-        self._queues.untried &= ~queue.bits
 
     def _place(self, worker: WorkerAccount) -> None:
         """Put a worker where what it has free belongs; the queues that fit there are tried."""

@@ -4,9 +4,9 @@ Workers with the same free resources are interchangeable, so room is looked for 
 (`grain.resource.Supply.level`) and not once per worker. Each level has a bit mask of the requests
 that fit there (of each `Alternative` of a queue), each of these has a heap of the levels that fit,
 the tightest first. Both are worked out once, when a level or a request is first seen: from then on
-a start or an end moves one worker from one level to another. A level without workers is not
-compared with a new request until it is asked for: requests that all differ leave hundreds of levels
-behind, and most never return.
+a start or an end moves one worker from one level to another. A level without workers learns of
+requests that came, went or changed when it is asked for: requests that all differ, and amounts of
+memory that are learned, leave hundreds of levels behind, and most never return.
 
 A worker with a sticky reservation is at no level: what may start there depends on the reservation,
 too. `ReservedWorkers` has these, grouped by the alternatives by which tasks may.
@@ -46,7 +46,12 @@ class LevelIndex:
     def __init__(self, by_bit: Mapping[int, Alternative]) -> None:
         self._by_bit = by_bit
         self._levels: dict[str, dict[Hashable, Level]] = {}
+        self._occupied: dict[int, Level] = {}  # those with workers, by their number
         self._count = 0
+        # The bits of the requests that came, went or changed, each with the number of the last such
+        # change, ascending.
+        self._changed: dict[int, int] = {}
+        self._changes = 0
         self._prune_at = _FEW
 
     def of(self, interpreter: str) -> dict[Hashable, Level]:
@@ -62,7 +67,7 @@ class LevelIndex:
         level = worker.peers.get(key)
         if level is None:
             return self._new(key, worker, account)
-        if level.untried:
+        if level.known != self._changes and not level.workers:
             self._catch_up(level)
         return level
 
@@ -72,9 +77,10 @@ class LevelIndex:
         if old is level:
             return
         if old is not None:
-            old.remove(worker)
+            self._leave(worker, old)
         level.add(worker)
         worker.level = level
+        self._occupied[level.number] = level
         missing = level.mask & ~level.in_heap
         if missing:
             for bit, one in self._by_bit.items():
@@ -84,24 +90,20 @@ class LevelIndex:
     def remove(self, worker: WorkerAccount) -> None:
         """Take a worker out: it left, or takes no more tasks."""
         if worker.level is not None:
-            worker.level.remove(worker)
+            self._leave(worker, worker.level)
             worker.level = None
 
     def add_alternative(self, new: Alternative) -> None:
         """Work out at which levels with workers a new request fits."""
-        for level in self._all():
-            if level.workers:
-                self._try(new, level)
-            else:
-                level.untried |= new.bit
+        self._note(new.bit)
+        for level in self._occupied.values():
+            self._try(new, level)
 
     def remove_alternative(self, old: Alternative) -> None:
         """Forget a request, so that another can have its bit."""
-        for level in self._all():
-            level.mask &= ~old.bit
-            level.in_heap &= ~old.bit
-            level.untried &= ~old.bit
-            level.slack.pop(old.bit, None)
+        self._note(old.bit)
+        for level in self._occupied.values():
+            level.forget(old.bit)
 
     def fitting(self, one: Alternative) -> Iterator[Level]:
         """Yield the levels that have workers and at which a request fits, tightest first.
@@ -132,18 +134,33 @@ class LevelIndex:
             self._prune()
         self._count += 1
         interpreter, sample = worker.shape.interpreter, Supply(account.free)
-        level = worker.peers[key] = Level(key, self._count, interpreter, sample)
+        level = worker.peers[key] = Level(key, self._count, interpreter, sample, self._changes)
         for one in self._by_bit.values():
             self._try(one, level)
         return level
 
+    def _leave(self, worker: WorkerAccount, level: Level) -> None:
+        level.remove(worker)
+        if not level.workers:
+            del self._occupied[level.number]
+            level.known = self._changes
+
+    def _note(self, bit: int) -> None:
+        """Let the levels without workers learn, when they are asked for, that a request changed."""
+        self._changes += 1
+        self._changed.pop(bit, None)
+        self._changed[bit] = self._changes
+
     def _catch_up(self, level: Level) -> None:
-        """Work out which of the requests that came while a level was empty fit there."""
-        untried, level.untried = level.untried, 0
-        while untried:
-            bit = untried & -untried
-            untried ^= bit
-            self._try(self._by_bit[bit], level)
+        """Work out which of the requests that changed while a level was empty fit there."""
+        for bit, change in reversed(self._changed.items()):
+            if change <= level.known:
+                break
+            level.forget(bit)
+            one = self._by_bit.get(bit)
+            if one is not None:
+                self._try(one, level)
+        level.known = self._changes
 
     def _prune(self) -> None:
         """Drop the levels without workers: amounts of memory that come and go leave many."""

@@ -554,9 +554,9 @@ class Level:
         interpreter: the interpreter that runs their tasks.
         number: distinguishes levels in the heaps of queues.
         sample: a supply of this level that answers for all of them, and that never changes.
+        known: the number of the last change of an alternative that it knows of; all while a worker
+            is here, or when `LevelIndex.level_of` has returned it.
         mask: the bits of the alternatives that fit.
-        untried: the bits of the alternatives that are not compared with this level yet: none while
-            a worker is here, or when `LevelIndex.level_of` has returned it.
         in_heap: the bits of the alternatives that have this level in their heap: all of ``mask``
             while a worker is here; some may be missing while none is.
         slack: how loosely those fit, by bit.
@@ -568,8 +568,8 @@ class Level:
     number: int
     interpreter: str
     sample: Supply
+    known: int
     mask: int = 0
-    untried: int = 0
     in_heap: int = 0
     slack: dict[int, float] = field(default_factory=dict)
     order: list[tuple[float, int]] = field(default_factory=list)
@@ -585,6 +585,12 @@ class Level:
         """Take a worker out."""
         at = bisect_left(self.order, worker.order)
         del self.order[at], self.workers[at]
+
+    def forget(self, bit: int) -> None:
+        """Forget whether an alternative fits."""
+        self.mask &= ~bit
+        self.in_heap &= ~bit
+        self.slack.pop(bit, None)
 
     def candidates(self, by: Alternative, now: float) -> Iterable[WorkerAccount]:
         """Return the workers with enough time left for an alternative, in order of preference.
