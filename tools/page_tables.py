@@ -13,7 +13,7 @@ import msgspec
 
 from grain.cli.top.prompts import KEYS
 from grain.eventlog import schema
-from grain.eventlog.usage import RunMember, Usage
+from grain.eventlog.usage import LearnedAmount, RunMember, Usage
 from grain.head import messages as mission_messages
 from grain.head.gnaw.metrics import METRICS
 from grain.worker import messages as worker_messages
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 KINDS: tuple[type[msgspec.Struct], ...] = (
     *get_args(schema.AnyLine),
     Usage,
+    LearnedAmount,
     RunMember,
     schema.FunctionStanding,
 )

@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from grain import GVAR
 from grain.eventlog.schema import RunEnded, TaskStarted, TaskSubmitted
-from grain.eventlog.usage import Usage
+from grain.eventlog.usage import LearnedAmount, Usage
 from grain.head import ExecutorClosed, GrainExecutor, TaskCancelled
 from grain.head.errors import TaskCrashed
 from grain.head.events import (
@@ -328,6 +328,24 @@ async def test_a_log_has_the_times_the_cpus_and_the_use_of_each_run() -> None:
         assert one.started is not None
         assert one.ended is not None
         assert before <= one.started <= one.ended <= time.time()
+
+
+async def test_the_log_has_the_memory_that_a_group_asked_for_and_whether_it_was_too_little() -> (
+    None
+):
+    async def exceed() -> None:
+        raise MemoryError
+
+    log = KeptLines()
+    run_log = RunLog(log, "id")
+    async with GrainExecutor(Cores(1) & Memory(6), run_log=run_log) as executor:
+        executor.submit(Cores(1) & Memory(4, group="opt", size=9), exceed)
+        executor.submit(Cores(1) & Memory(4), exceed)
+    run_log.close()
+
+    learned = LearnedAmount(group="opt", amount=4.0, size=9.0)
+    ended = [(line.exceeded, line.learned) for line in log.of(RunEnded)]
+    assert [(True, learned), (True, None)] == ended
 
 
 async def test_the_log_has_the_calls_that_failed_and_no_others() -> None:

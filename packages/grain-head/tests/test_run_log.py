@@ -8,7 +8,7 @@ import pytest
 
 from grain.eventlog import schema
 from grain.eventlog.schema import CachedResults, RunEnded, TaskStarted, WorkerJoined, WorkerLeft
-from grain.eventlog.usage import RunMember, RunReport, Usage, encode_report
+from grain.eventlog.usage import LearnedAmount, RunMember, RunReport, Usage, encode_report
 from grain.head.errors import TaskCrashed
 from grain.head.log_words import amounts, one_line
 from grain.head.messages import Crash, Crashed, Seated, Started, WorkerEnded, WorkerFacts
@@ -132,6 +132,21 @@ def test_a_run_ends_with_the_report_of_its_worker(log: RunLog, written: Recorder
     assert ("cancelled", "", 0, None, "") == (
         three.outcome, three.worker, three.attempt, three.started, three.error
     )  # fmt: skip
+
+
+def test_a_run_has_the_memory_that_its_group_asked_for_also_if_it_runs_again(
+    log: RunLog, written: Recorder
+) -> None:
+    learned = LearnedAmount(group="opt", amount=4.0, attempt=2, size=9.0)
+    report = RunReport(started=10.0, ended=20.0, exceeded=True, learned=learned)
+    log.on_message(Started("id-w1", (1,)))
+    log.on_message(Crashed(1, Crash((1, 1), "w1", "signal 9", 0.0), encode_report(report)))
+    log.on_message(Started("", (1,)))
+    log.on_message(Started("id-w1", (1,)))
+    log.ended(1, MemoryError(), report=report)
+    log.ended(2, None)
+    expected = [(True, learned), (True, learned), (False, None)]
+    assert expected == [(end.exceeded, end.learned) for end in written.of(RunEnded)]
 
 
 def test_a_task_that_waits_again_has_lost_its_worker_or_was_handed_back(

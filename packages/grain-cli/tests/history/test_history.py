@@ -36,7 +36,7 @@ from grain.facts.amounts import Histogram
 from grain.facts.rows import HISTOGRAMS, Cause, Function, Run
 from grain.files.forms import structs_in
 from grain_testkit.campaign import Campaign
-from grain_testkit.small_log import BEGAN, END, HEADER, body, write
+from grain_testkit.small_log import BEGAN, END, HEADER, body, learned, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,6 +144,24 @@ def test_a_mission_shows_its_tasks_by_function_and_outcome() -> None:
     assert "  and 1 running" == lines[at + 1]
     functions = data("opt")["functions"]
     assert (2, 3.1) == (functions["optimise"]["done"], functions["optimise"]["peak_memory"])
+
+
+@pytest.mark.usefixtures("alone")
+def test_memory_that_was_learned_is_explained_in_a_line_and_in_the_data() -> None:
+    write(HEADER, [*learned(), END])
+    text = (
+        "opt asked for 2.4 GB: 2 of 3 runs needed no more (median 2, largest 5.5); 1 attempt had "
+        "too little"
+    )
+    for _ in range(2):  # the second time from the summary that is kept
+        assert text in " ".join(history("opt").stdout.split())
+        [row] = data("opt")["functions"]["optimise"]["learned"]
+        assert row == {
+            "group": "opt", "runs": 3, "exceeded": 1, "median": 2.0, "largest": 5.5, "asks": 2.4,
+            "text": text,
+        }  # fmt: skip
+    [_, *rows] = csv.reader(io.StringIO(history("--csv", "opt").stdout))
+    assert all("32.0" not in row for row in rows)
 
 
 @pytest.mark.usefixtures("alone")

@@ -15,7 +15,7 @@ from grain.cli import main
 from grain.edge.questions import CallAnswer, ProgramsAnswer, WhyAnswer
 from grain.eventlog.schema import BriefTasks, RunEnded, TaskStarted, TaskSubmitted
 from grain.eventlog.usage import MemberUsage, RunMember, Usage
-from grain_testkit.small_log import BEGAN, END, HEADER, body, write
+from grain_testkit.small_log import BEGAN, END, HEADER, body, learned, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +49,14 @@ def test_a_task_that_was_only_counted_is_one_of_the_brief_ones(address: str) -> 
     assert text[2].startswith("it was one of 1,234 brief tasks (look), which the log counts")
     assert why("opt:1240").exit_code
     assert "failed on n17" in lines("opt:4")[2]
+
+
+@pytest.mark.usefixtures("address")
+def test_a_task_whose_memory_was_learned_says_how_much_it_got() -> None:
+    write(HEADER, [*learned(), END])
+    asked = "it asked for Cores(1) & Memory(32, group='opt'), and got"
+    assert f"{asked} 8 GB of memory" in lines("opt:3")
+    assert f"{asked} 2.4 GB of memory" in lines("opt:4")
 
 
 @pytest.mark.usefixtures("opt")

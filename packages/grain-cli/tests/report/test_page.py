@@ -29,6 +29,7 @@ from grain.eventlog.usage import Usage
 from grain.facts.amounts import Histogram
 from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import SyntheticMission
+from grain_testkit.small_log import learned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -405,6 +406,16 @@ def histogram(*seconds: float) -> Histogram:
     for one in seconds:
         found.add(one)
     return found
+
+
+def test_memory_that_was_learned_is_explained_and_its_maximum_is_not_called_too_much() -> None:
+    got = page([HEADER, *learned()])
+    assert (
+        "opt asked for 2.4 GB: 2 of 3 runs needed no more (median 2, largest 5.5); 1 attempt had "
+        "too little"
+    ) in got.words
+    assert "asked for 32 GB of memory" not in got.words
+    assert ("code", {"class": "better"}) not in got.tags
 
 
 def test_a_request_is_marked_as_too_large_only_where_it_kept_something_from_others() -> None:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from grain.eventlog import schema
-from grain.eventlog.usage import RunMember, Usage
+from grain.eventlog.usage import LearnedAmount, RunMember, Usage
 
 if TYPE_CHECKING:
     import msgspec
 
 PAGE = Path(__file__).parents[4] / "docs" / "event-log.md"
 KINDS: tuple[type[msgspec.Struct], ...] = (
-    *get_args(schema.AnyLine), Usage, RunMember, schema.FunctionStanding,
+    *get_args(schema.AnyLine), Usage, LearnedAmount, RunMember, schema.FunctionStanding,
 )  # fmt: skip
 
 

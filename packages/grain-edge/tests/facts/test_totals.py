@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from grain.eventlog.causes import pattern_of
 from grain.eventlog.schema import RunEnded, TaskSubmitted
 from grain.eventlog.usage import MemberUsage, Usage
 from grain.facts.amounts import Histogram
 from grain.facts.fold import Fold
-from grain.facts.rows import Function
+from grain.facts.rows import LAST_RUNS, Function
 from grain.facts.totals import Totals
 from grain_testkit.event_logs import SyntheticMission
+from grain_testkit.small_log import learned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,6 +118,56 @@ def test_a_function_has_what_was_asked_for_and_what_was_used() -> None:
         function.memory.count, function.memory.most, function.memory_shares.most
     )  # fmt: skip
     assert (11.0, 1.0) == (function.cpu_seconds, function.busy_cores.most)
+
+
+def test_a_function_has_what_its_group_has_learned_and_its_runs_what_they_got() -> None:
+    function = totals_of(learned()).functions["optimise"]
+    text = (
+        "opt asked for 2.4 GB: 2 of 3 runs needed no more (median 2, largest 5.5); 1 attempt had "
+        "too little"
+    )
+    assert text == function.learned["opt"].text
+    assert [text] == function.explained
+    # The next attempt after one that had too little is not what the group asks for.
+    assert 4 == totals_of(learned()[:9]).functions["optimise"].learned["opt"].asks
+    # Not of the 32 GB that it states as the most.
+    assert (4, 1 / 4, 4.1 / 4) == pytest.approx(
+        (function.memory_shares.count, function.memory_shares.least, function.memory_shares.most)
+    )
+
+
+def test_of_a_group_with_sizes_the_amounts_have_a_range() -> None:
+    text = totals_of(learned(size=9)).functions["optimise"].learned["opt"].text
+    assert text.startswith("opt asked for 2.4 to 4 GB by size: 2 of 3 runs needed no more (")
+
+
+def test_of_a_group_without_a_run_that_had_enough_the_amount_is_known() -> None:
+    [group] = totals_of(learned()[3:6]).functions["optimise"].learned.values()
+    assert "opt asked for 4 GB: no run that had enough was measured; 1 attempt had too little" == (
+        group.text
+    )
+
+
+def test_of_groups_that_all_differ_a_few_are_explained_and_a_hundred_kept() -> None:
+    def lines() -> Iterable[AnyLine]:
+        for number in range(200):
+            for line in learned()[:3]:
+                if isinstance(line, RunEnded) and line.learned is not None:
+                    line = replace(line, learned=replace(line.learned, group=f"g{number}"))
+                yield line
+
+    function = totals_of(lines()).functions["optimise"]
+    assert 100 == len(function.learned)
+    *texts, rest = function.explained
+    assert ["g0", "g1", "g2"] == [text.split()[0] for text in texts]
+    assert "and 97 other groups of memory" == rest
+
+
+def test_of_very_many_runs_of_a_group_the_last_count() -> None:
+    lines = [replace(line, time=line.time + k) for k in range(200) for line in learned()[:3]]
+    group = totals_of([*lines, *learned()[9:]]).functions["optimise"].learned["opt"]
+    assert (201, LAST_RUNS) == (group.runs, len(group.last))
+    assert "opt asked for 2.4 GB: 64 of 64 runs needed no more (median 1, largest 2)" == group.text
 
 
 def test_a_measurement_below_0_counts_as_0() -> None:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from grain.edge.messages import MAX_MESSAGE, Codec
 from grain.eventlog.soft_stops import STOPPED_SOFTLY
-from grain.eventlog.usage import ProgramState, RunReport, decode_report
+from grain.eventlog.usage import LearnedAmount, ProgramState, RunReport, decode_report
 from grain.resource import Cores, WTime
 from grain.worker.agent.listener import RunnerDeath
 from grain.worker.messages import (
@@ -602,6 +602,8 @@ def test_a_run_whose_runner_was_killed_for_want_of_memory_had_too_little(
     report = decode_report(ended.report, 0.0)
     assert report is not None
     assert report.exceeded is (expected == "error")
+    learned = LearnedAmount(group="opt", amount=4.0) if res is OF_GROUP else None
+    assert learned == report.learned
     if expected == "error":
         assert isinstance(payload, bytes)
         error = Payloads("mission").load_outcome(payload)

@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from grain import GVAR
-from grain.eventlog.usage import Usage
-from grain.resource import Cores
+from grain.eventlog.usage import LearnedAmount, Usage
+from grain.resource import Cores, Memory, RootAllocation
 from grain.worker import Call
 from grain.worker.call import run_call
 from grain.worker.errors import ExternalError, ExternalStartError, ExternalTimeoutError
@@ -215,6 +215,16 @@ async def test_the_account_of_a_run_shows_the_same_figures_as_results_and_errors
     report = account.report("host", "worker")
     assert ("host", "worker", (3,)) == (report.host, report.worker, report.cpus)
     assert (3, True) == (report.usage.programs, report.started <= report.ended)
+
+
+def test_a_report_has_the_memory_that_a_group_has_learned_also_on_several_workers() -> None:
+    memory = Memory(32, group="opt", size=9).after(4.0)
+    assert memory is not None
+    expected = LearnedAmount(group="opt", amount=8.0, attempt=2, size=9.0)
+    own = Cores([3]) & memory.given(8.0)
+    for res in (own, RootAllocation(own, ())):
+        assert expected == RunAccount(res).report("host", "worker").learned
+    assert RunAccount(Cores([3]) & Memory(8)).report("host", "worker").learned is None
 
 
 async def test_programs_of_a_run_that_is_cancelled_are_charged_to_it() -> None:

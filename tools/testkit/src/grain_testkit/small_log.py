@@ -15,7 +15,7 @@ from grain.eventlog.schema import (
     WorkerJoined,
     encode,
 )
-from grain.eventlog.usage import Usage
+from grain.eventlog.usage import LearnedAmount, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +66,31 @@ def body() -> list[AnyLine]:
         _submitted(at + 600, 5),
         TaskStarted(time=at + 600, task=5, worker="w1"),
     ]
+
+
+def learned(*, size: float = 0.0) -> list[AnyLine]:
+    """Return tasks of a group whose memory is learned: 2 has too little, and as 3 enough."""
+    lines: list[AnyLine] = []
+    for task, amount, attempt, peak in (
+        (1, 4.0, 1, 1.0), (2, 4.0, 1, 4.1), (3, 8.0, 2, 5.5), (4, 2.4, 1, 2.0),
+    ):  # fmt: skip
+        start, exceeded = BEGAN + 100 * task, peak > amount
+        request, text = {"Cores": 1.0, "Memory": 32.0}, "Cores(1) & Memory(32, group='opt')"
+        lines += [
+            TaskSubmitted(
+                time=start, task=task, function="optimise", request=request, request_text=text,
+                retry_of=2 if task == 3 else 0,
+            ),
+            TaskStarted(time=start, task=task, worker="w1"),
+            RunEnded(
+                time=start + 60, task=task, outcome="error" if exceeded else "value", worker="w1",
+                host="n17", started=start, ended=start + 60, exceeded=exceeded,
+                error="ExternalMemoryError" if exceeded else "",
+                usage=Usage(user=9, peak_memory=peak, measured_by="polling", programs=1),
+                learned=LearnedAmount(group="opt", amount=amount, attempt=attempt, size=size),
+            ),
+        ]  # fmt: skip
+    return lines
 
 
 def _submitted(time: float, task: int, retry_of: int = 0) -> TaskSubmitted:

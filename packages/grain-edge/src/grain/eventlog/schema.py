@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from grain.eventlog.usage import Amount, Count, RunMember, Usage
+from grain.eventlog.usage import Amount, Count, LearnedAmount, RunMember, Usage
 
 VERSION = 1
 """The version of the format. It grows when readers of the old one would misread a line."""
@@ -184,6 +184,8 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
         call: for a failed run: the function with its arguments in
             one line, 160 characters at most, with "…" for what is left out; for a program its
             command line. Empty where that is not known.
+        exceeded: True if it failed as it needed more memory than it had.
+        learned: its memory, if its group learns that; None where its worker has not reported it.
     """
 
     task: Count
@@ -202,6 +204,8 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
     usage: Usage | None = None
     members: tuple[RunMember, ...] = ()
     call: str = ""
+    exceeded: bool = False
+    learned: LearnedAmount | None = None
 
 
 class BriefTasks(Line, frozen=True, kw_only=True, tag="brief tasks"):

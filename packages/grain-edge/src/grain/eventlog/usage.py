@@ -119,6 +119,23 @@ class RunMember(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     cpus: tuple[int, ...] = ()
 
 
+class LearnedAmount(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The memory of a run whose group learns how much to ask for.
+
+    Attributes:
+        group: the name of the group.
+        amount: GB that the run got on each of its workers.
+        attempt: its number among those of its task that had too little, and the next; 1 is the
+            first.
+        size: of the problem, in any unit; 0 if none was stated.
+    """
+
+    group: str
+    amount: Amount
+    attempt: Count = 1
+    size: Amount = 0.0
+
+
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A run of a task, as its worker saw it.
 
@@ -127,6 +144,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
         cpus: the numbers of the CPUs that it had; empty if they are not known.
         members: of a run on several workers, all of them, the first of which is this one.
         exceeded: True if it failed as it needed more memory than it had.
+        learned: its memory, if its group learns that.
     """
 
     started: float
@@ -137,6 +155,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     usage: Usage = Usage()
     members: tuple[RunMember, ...] = ()
     exceeded: bool = False
+    learned: LearnedAmount | None = None
 
 
 Report = bytes | Annotated[float, msgspec.Meta(ge=0.0, le=BRIEF)]

@@ -221,7 +221,11 @@ class Fold:
             error=line.error,
             message=line.message,
             call=line.call,
+            exceeded=line.exceeded,
+            learned=line.learned,
         )
+        if line.learned is not None:
+            run = replace(run, request={**run.request, "Memory": line.learned.amount})
         if line.final:
             if run.never_ran:
                 how = CANCELLED if line.outcome == "cancelled" else ENDED

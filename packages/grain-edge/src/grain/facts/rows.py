@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from grain.eventlog.causes import cause_of, headline, pattern_of
-from grain.eventlog.usage import MemberUsage, RunMember, Usage
+from grain.eventlog.usage import LearnedAmount, MemberUsage, RunMember, Usage
 from grain.facts.amounts import REQUESTS, AskedAmounts, Histogram
+from grain.resource.figures import amount, counted, needed, too_little
 
 VALUE = "value"
 
@@ -46,7 +47,8 @@ class Run(_Row, frozen=True, kw_only=True):
         members: its workers, as far as they are known; the first one ran it.
         workers: how many it has at once.
         alternative: which of the alternatives of its request it took, from 0; None if it has none.
-        request: the amounts that it asks for on each worker, by that alternative.
+        request: the amounts that it asks for on each worker, by that alternative; of memory that
+            is learned, what it got.
         asked: the request as it was written.
         cores: those that it has on all of its workers.
         after: the tasks that its branch has awaited, or whose values it takes.
@@ -62,6 +64,8 @@ class Run(_Row, frozen=True, kw_only=True):
         error: the class of the exception, or empty.
         message: its text, in one line.
         call: of a failed run, the function with its arguments, where that is known.
+        exceeded: True if it failed as it needed more memory than it had.
+        learned: its memory, if its group learns that, and its worker has reported it.
     """
 
     mission: str = ""
@@ -92,6 +96,8 @@ class Run(_Row, frozen=True, kw_only=True):
     error: str = ""
     message: str = ""
     call: str = ""
+    exceeded: bool = False
+    learned: LearnedAmount | None = None
 
     @property
     def worker(self) -> str:
@@ -375,6 +381,62 @@ _TOO_SLOW = ("TooSlowError", "ExternalTimeoutError")
 _NEARLY = 0.9  # of the limit: the run that is logged begins a little later than its limit
 
 
+LAST_RUNS = 64
+"""So many of the last runs of a group are kept, as its scheduler does."""
+
+
+_EXPLAINED = 3  # groups of a function that have a line
+
+
+class GroupRuns(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The runs of a function in a group that learns its memory. It grows with each of them.
+
+    Attributes:
+        group: the name of the group.
+        asks: GB that the last first attempt got.
+        runs: the runs that had enough, and whose peaks were measured.
+        exceeded: the attempts that had too little.
+        sized: True if requests state a size, so that each size has an amount of its own.
+        last: of the last runs the peak and the amount in GB, and 1 for a first attempt, else 0.
+    """
+
+    group: str = ""
+    asks: float = 0.0
+    runs: int = 0
+    exceeded: int = 0
+    sized: bool = False
+    last: list[tuple[float, float, int]] = []
+
+    def add(self, run: Run, learned: LearnedAmount) -> None:
+        """Count a run."""
+        self.exceeded += run.exceeded
+        self.sized = self.sized or learned.size > 0
+        if learned.attempt == 1 or not self.asks:
+            self.asks = learned.amount
+        if run.state == VALUE and run.usage is not None and run.usage.measured_by != "none":
+            self.runs += 1
+            seen = (run.usage.peak_memory, learned.amount, int(learned.attempt == 1))
+            self.last = [*self.last, seen][-LAST_RUNS:]
+
+    @property
+    def peaks(self) -> list[float]:
+        """The peaks of the last runs, in GB."""
+        return [peak for peak, _, _ in self.last]
+
+    @property
+    def text(self) -> str:
+        """The explanation in one line, in the words of `grain why`."""
+        asked, enough = amount(self.asks), sum(peak <= self.asks for peak in self.peaks)
+        first = [gb for _, gb, is_first in self.last if is_first]
+        if self.sized and first:
+            asked, enough = f"{amount(min(first))} to {amount(max(first))}", len(first)
+        why = "no run that had enough was measured"
+        if self.last:
+            why = needed(enough, self.peaks)
+        by = " by size" if self.sized else ""
+        return f"{self.group} asked for {asked} GB{by}: {why}{too_little(self.exceeded)}"
+
+
 class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The tasks of one function, and their runs. It grows with each of them.
 
@@ -401,6 +463,7 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
             had any.
         overtime: its runs that their time limit ended.
         time_limit: the longest of these limits, in seconds.
+        learned: its runs by the groups that learn their memory; of a hundred groups at most.
 
     What a mission that goes on tells of a function is such a row, too. It has what the mission
     counts, `seconds` are those of all runs whose times are known, with the median of the last ones,
@@ -432,6 +495,7 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     busy_cores: Histogram = msgspec.field(default_factory=Histogram)
     overtime: int = 0
     time_limit: float = 0.0
+    learned: dict[str, GroupRuns] = {}
 
     @property
     def core_hours(self) -> float:
@@ -479,11 +543,11 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
         if text not in self.requests and len(self.requests) >= REQUESTS:
             text = "other requests"
         self.requests[text] = self.requests.get(text, 0) + tasks
-        for kind, amount in request.items():
+        for kind, number in request.items():
             asked = self.asked.get(kind)
             if asked is None:
                 asked = self.asked[kind] = AskedAmounts()
-            asked.add(amount, tasks)
+            asked.add(number, tasks)
 
     def use(self, usage: Usage, seconds: float, workers: int = 1, memory: float = 0.0) -> None:
         """Count what the programs of a run have used.
@@ -504,6 +568,24 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
         self.memory.add(peak)
         if memory:
             self.memory_shares.add(peak / memory)
+
+    def learn(self, run: Run) -> None:
+        """Count a run if its group learns its memory."""
+        if (learned := run.learned) is not None:
+            group = self.learned.get(learned.group)
+            if group is None:
+                group = GroupRuns(group=learned.group)
+                if len(self.learned) < REQUESTS:
+                    self.learned[learned.group] = group
+            group.add(run, learned)
+
+    @property
+    def explained(self) -> list[str]:
+        """A line for each group that learns its memory; of many for those with the most runs."""
+        groups = sorted(self.learned.values(), key=lambda one: -one.runs)
+        rest = len(groups) - _EXPLAINED
+        more = [f"and {counted(rest, 'other group')} of memory"] if rest > 0 else []
+        return [group.text for group in groups[:_EXPLAINED]] + more
 
     def cut(self, run: Run) -> None:
         """Count a run that failed if its time limit has ended it."""

@@ -100,6 +100,7 @@ class Totals:
         (function.never_ran if run.never_ran else function.waited).add(run.waited)
         function.retried += run.is_retry
         function.core_seconds += run.core_seconds
+        function.learn(run)
         if run.started is not None:
             function.workers[run.workers] = function.workers.get(run.workers, 0) + 1
         if run.state == VALUE:

@@ -556,7 +556,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
                 record=record,
                 cancelled=cancelled,
                 crashed=crashed,
-                report=b"" if report is None else self._report_of(report),
+                report=b"" if report is None else self._report_of(report, error),
                 worker="" if report is None else self.name,
                 call=partial(self._label, record),
             )
@@ -580,8 +580,9 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         _, args, kwargs = record.call
         return "" if self._run_log is None else self._run_log.labels.of(record.name, args, kwargs)
 
-    def _report_of(self, account: RunAccount) -> RunReport:
-        return account.report(self._host, self.name)
+    def _report_of(self, account: RunAccount, error: BaseException | None = None) -> RunReport:
+        exceeded = error is not None and exceeded_memory(error)
+        return account.report(self._host, self.name, exceeded=exceeded)
 
     def _check_served(self, queue: TaskQueue) -> None:
         """Refuse a request that the worker could never meet."""

@@ -404,12 +404,13 @@ class RunLog:
             run.alternative = 0 if record is None else record.alternative
             run.began = self.now - (0.0 if read is None else read.ended - read.started)
         self._list_start(task, run)
-        host, cpus, usage = self._host(run.worker), _NO_CPUS, None
+        host, cpus, usage, learned = self._host(run.worker), _NO_CPUS, None, None
         cores = self._cores(record or self._tasks.get(task), run)
         started, ended = (self._log.time_of(run.began), now) if run.worker else (None, None)
         if read is not None:
             started, ended = read.started, read.ended
             host, cpus, usage = read.host or host, read.cpus, read.usage
+            learned = read.learned
         outcome: Outcome = "value"
         kind = text = label = ""
         if cancelled:
@@ -435,6 +436,8 @@ class RunLog:
                 usage=usage,
                 members=self._members(run, read),
                 call=label,
+                exceeded=read is not None and read.exceeded,
+                learned=learned,
             )
         )
 
@@ -586,6 +589,8 @@ class RunLog:
                 message=message,
                 final=False,
                 call="" if outcome == "returned" else call(),
+                exceeded=report is not None and report.exceeded,
+                learned=None if report is None else report.learned,
             )
         )
 

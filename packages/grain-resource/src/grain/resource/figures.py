@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from grain.resource.spans import on_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -121,6 +121,37 @@ def amount(number: float) -> str:
         return f"{number:,.0f}"
     text = f"{number:.{min(2 - math.floor(math.log10(abs(number))), 6)}f}"
     return text.rstrip("0").rstrip(".")
+
+
+def needed(enough: int, peaks: Sequence[float]) -> str:
+    """Return for how many runs some memory was enough, and what they used, in GB.
+
+    >>> needed(2, (1.0, 5.5, 1.9))
+    '2 of 3 runs needed no more (median 1.9, largest 5.5)'
+    """
+    return (
+        f"{enough:,} of {counted(len(peaks), 'run')} needed no more (median "
+        f"{amount(middle(peaks))}, largest {amount(max(peaks))})"
+    )
+
+
+def middle(numbers: Sequence[float]) -> float:
+    """Return the median of some numbers; `statistics` takes long to import.
+
+    >>> middle([5, 1, 2]), middle([4, 1])
+    (2.0, 2.5)
+    """
+    ordered, last = sorted(numbers), len(numbers) - 1
+    return (ordered[last // 2] + ordered[len(numbers) // 2]) / 2
+
+
+def too_little(attempts: int) -> str:
+    """Return how many attempts had too little memory, as a clause behind another.
+
+    >>> too_little(0), too_little(3)
+    ('', '; 3 attempts had too little')
+    """
+    return f"; {counted(attempts, 'attempt')} had too little" if attempts else ""
 
 
 def size_text(count: float) -> str:

@@ -13,7 +13,7 @@ from grain.eventlog.reader import LogReader
 from grain.eventlog.schema import BriefTasks, LogStarted, TaskSubmitted
 from grain.facts.fold import Fold
 from grain.facts.rows import FAILURES
-from grain.resource.figures import counted, hostlist, minute, moment, signal_name, span
+from grain.resource.figures import amount, counted, hostlist, minute, moment, signal_name, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -225,10 +225,12 @@ def _verdict(past: PastTask) -> str:
 
 
 def _taken(last: Run) -> str:
-    """Return a clause with the alternative that a run had; empty for a request without any."""
+    """Return a clause with the alternative that a run had, or the memory that was learned."""
+    if last.learned is not None and last.alternative is None:
+        return f", and got {amount(last.learned.amount)} GB of memory"
     if last.alternative is None or last.started is None:
         return ""
-    amounts = " & ".join(f"{kind}({amount:g})" for kind, amount in last.request.items())
+    amounts = " & ".join(f"{kind}({number:g})" for kind, number in last.request.items())
     return f", and had alternative {last.alternative + 1}, {amounts}"
 
 

@@ -8,13 +8,14 @@ import msgspec
 
 from grain.cli.columns import Column, rows_text
 from grain.cli.show import clean, folded, typed
-from grain.resource.figures import amount, clock, counted, minute, percent
+from grain.edge.questions import NeedRow
+from grain.resource.figures import amount, clock, counted, middle, minute, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from grain.cli.history.summary import LogSummary
-    from grain.facts.rows import Cause, Function
+    from grain.facts.rows import Cause, Function, GroupRuns
 
 _SHORT_ID = 8
 _CAUSES = 20
@@ -103,7 +104,10 @@ def mission_data(state: str, summary: LogSummary) -> dict[str, Any]:
     return {
         **data,
         "causes": list(map(cause_data, summary.causes)),
-        "functions": {name: function_data(one) for name, one in summary.functions.items()},
+        "functions": {
+            name: {**function_data(one), "learned": list(map(_need, one.learned.values()))}
+            for name, one in summary.functions.items()
+        },
         "state": state,
         "seconds": summary.seconds,
         "total": function_data(summary.total),
@@ -222,7 +226,23 @@ def _below_function(one: Function) -> Sequence[str]:
     )  # fmt: skip
     other = ", ".join(f"{count} {word}" for count, word in others if count)
     more = [f"{one.cached} of those done are from the cache"] if one.cached else []
-    return [*more, f"and {other}"] if other else more
+    more += [f"and {other}"] if other else []
+    return more + one.explained
+
+
+def _need(one: GroupRuns) -> dict[str, Any]:
+    """Return what a group has learned by the log of a mission, as `grain needs --json` has it."""
+    row = NeedRow(
+        group=one.group,
+        runs=one.runs,
+        exceeded=one.exceeded,
+        median=middle(one.peaks) if one.peaks else None,
+        largest=max(one.peaks) if one.peaks else None,
+        asks=one.asks,
+        text=one.text,
+    )
+    data: dict[str, Any] = msgspec.to_builtins(row)
+    return data
 
 
 _FAILURES: tuple[Column[Cause], ...] = (

@@ -476,6 +476,7 @@ class _View:
             "why_not": "" if one.runs else self._why_not(one),
             "too_much": bool(enough.less),
             "remarks": [*enough.less, *enough.more],
+            "learned": one.explained,
             "time": time_strip,
             "memory": memory_strip,
         }

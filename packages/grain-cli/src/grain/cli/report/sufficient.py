@@ -51,7 +51,7 @@ def sufficient(function: Function) -> Sufficient:
             continue
         parts.append(f"{kind}({enough:g})")
         unit = " GB of memory" if kind == "Memory" else f" {kind.lower()}"
-        if enough < _MUCH * asked:
+        if enough < _MUCH * asked and not (kind == "Memory" and function.learned):
             less.append(f"asked for {asked:g}{unit}, needed {enough:g} at most")
         elif enough > asked:
             more.append(f"asked for {asked:g}{unit}, used up to {enough:g}")

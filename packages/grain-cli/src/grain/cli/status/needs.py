@@ -10,6 +10,7 @@ import msgspec
 from grain.cli.options import config_option, json_option, load_config, patience_option
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean, print_json
+from grain.resource.figures import amount, counted, too_little
 
 if TYPE_CHECKING:
     from grain.edge.questions import NeedRow
@@ -68,8 +69,7 @@ def _line(row: NeedRow) -> str:
         return clean(row.text)
     if row.median is None or row.largest is None:
         return f"{clean(row.group)}: no run has ended yet"
-    runs = "1 run" if row.runs == 1 else f"{row.runs} runs"
     return (
-        f"{clean(row.group)}: {runs}, median {row.median:.3g} GB, largest {row.largest:.3g}; "
-        f"{row.exceeded} attempts had too little"
+        f"{clean(row.group)}: {counted(row.runs, 'run')}, median {amount(row.median)} GB, largest "
+        f"{amount(row.largest)}{too_little(row.exceeded)}"
     )

@@ -12,13 +12,14 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
-from statistics import median
 from typing import NamedTuple
 
 import msgspec
 
 from grain.head.needs.ladder import DOUBLED, alike_ladder, ladder, next_amount
 from grain.head.needs.slope import Sized, power
+from grain.resource.figures import amount as gigabytes
+from grain.resource.figures import needed
 
 LAST = 64
 """So many of the last finished runs count."""
@@ -220,7 +221,7 @@ class LearningGroup:
     def explain(self, terms: Terms) -> str:
         """Return in one line what a first attempt asks for, and why."""
         asked = self.amount(terms)
-        asks = f"{self.name} asks for {_gb(asked)} GB"
+        asks = f"{self.name} asks for {gigabytes(asked)} GB"
         if self.obeys:
             return (
                 f"{asks}, its maximum: its programs use the same part of whatever they are given, "
@@ -237,14 +238,10 @@ class LearningGroup:
         if not self.runs:
             failed = f"{len(self._failed)} {'tasks' if len(self._failed) > 1 else 'task'}"
             return f"{asks}: {failed} had too little, and none has finished yet{self._then(terms)}"
-        peaks = sorted(run.peak * self._scale(run, terms.size) for run in self.runs)
+        peaks = [run.peak * self._scale(run, terms.size) for run in self.runs]
         enough = sum(peak <= asked for peak in peaks)
-        runs = "1 run" if len(peaks) == 1 else f"{len(peaks)} runs"
         scaled = f" at size {terms.size:g}" if self.power and terms.size else ""
-        return (
-            f"{asks}{scaled}: {enough} of {runs} needed no more (median {_gb(median(peaks))}, "
-            f"largest {_gb(peaks[-1])}){self._then(terms)}"
-        )
+        return f"{asks}{scaled}: {needed(enough, peaks)}{self._then(terms)}"
 
     @property
     def power(self) -> float:
@@ -294,7 +291,7 @@ class LearningGroup:
     def _then(self, terms: Terms) -> str:
         later, amount, attempt = [], self.amount(terms), 2
         while (after := self.amount_after(terms, amount, attempt)) is not None:
-            later.append(_gb(after))
+            later.append(gigabytes(after))
             amount, attempt = after, attempt + 1
         return f"; then {', then '.join(later)}" if later else ""
 
@@ -329,7 +326,3 @@ def _rounded(amount: float) -> float:
     scale = 100.0 if 1 <= amount < 10 else 10.0 ** (2 - math.floor(math.log10(amount)))
     # What is above a third digit by a rounding error is that digit.
     return math.ceil(amount * scale - 5e-7) / scale
-
-
-def _gb(amount: float) -> str:
-    return f"{amount:.3g}" if amount < 1000 else f"{amount:.0f}"

@@ -11,6 +11,7 @@ import msgspec
 from grain.edge.questions import NeedRow
 from grain.head.needs.group import FinishedRun, LearningGroup, Terms
 from grain.resource import Cores, Memory, learned
+from grain.resource.figures import amount as gigabytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,8 +117,8 @@ class Needs:
         attempt, failed = memory.tried
         if attempt > 1:
             return (
-                f"{memory.group} asks for {self.amount(request):.3g} GB in attempt {attempt}, as "
-                f"{failed:.3g} GB were too little"
+                f"{memory.group} asks for {gigabytes(self.amount(request))} GB in attempt "
+                f"{attempt}, as {gigabytes(failed)} GB were too little"
             )
         terms = self.terms(request)
         text = self.group(memory.group).explain(terms)

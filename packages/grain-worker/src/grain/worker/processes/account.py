@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from grain import GVAR
-from grain.eventlog.usage import OUTPUTS, RunMember, RunReport, Usage
-from grain.resource import RootAllocation
+from grain.eventlog.usage import OUTPUTS, LearnedAmount, RunMember, RunReport, Usage
+from grain.resource import RootAllocation, learned
 from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
@@ -292,6 +292,7 @@ class RunAccount:
             usage=self.usage,
             members=members_of(self.res),
             exceeded=exceeded,
+            learned=learned_amount(self.res),
         )
 
 
@@ -302,6 +303,16 @@ def attempt_of(task: trio.lowlevel.Task) -> Attempt | None:
     """
     account = GVAR.account_in(task.context)
     return account.attempt if isinstance(account, RunAccount) else None
+
+
+def learned_amount(res: Resource) -> LearnedAmount | None:
+    """Return the memory of an allocation whose group learns it; None for any other."""
+    memory = learned(res)
+    if memory is None or memory.group is None:
+        return None
+    return LearnedAmount(
+        group=memory.group, amount=memory.M, attempt=memory.tried[0], size=memory.size or 0.0
+    )
 
 
 def members_of(res: Resource) -> tuple[RunMember, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from grain.edge.mission_ids import lasts
 from grain.edge.version import Versions
 from grain.eventlog.soft_stops import STOPPED_SOFTLY
-from grain.eventlog.usage import Report, RunReport, encode_report, report_of
+from grain.eventlog.usage import LearnedAmount, Report, RunReport, encode_report, report_of
 from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.session.delayed import ArrivedLeases, PrintedLines
 from grain.worker.agent.session.kept import KeptOutcomes
@@ -389,16 +389,18 @@ class WorkerSession:
             if run.wish is not Wish.COMPLETE:
                 status = "returned" if run.wish is Wish.RETURN else "cancelled"
             payload: Payload = None
-            amount = _learned_amount(run.lease)
-            if status == "crashed" and out_of_memory and amount and alone:
-                status, payload = "error", out_of_memory(amount)
+            learned = _learned_amount(run.lease)
+            # Lasting missions, as jobs are, have receipts, by which a crash is followed.
+            told = status == "crashed" and alone and not lasts(run.lease.mission)
+            if told and out_of_memory and learned is not None:
+                status, payload = "error", out_of_memory(learned.amount)
             report: Report = b""
             if wall:
                 # What its programs have used died with the runner.
                 times = RunReport(
                     started=wall - (now - run.began), ended=wall,
                     host=self.registration.message.host, worker=self.name,
-                    exceeded=payload is not None,
+                    exceeded=payload is not None, learned=learned,
                 )  # fmt: skip
                 report = encode_report(times)
             self._end(run, status, payload, now, report, detail)
@@ -538,12 +540,14 @@ class WorkerSession:
         )
 
 
-def _learned_amount(lease: Lease) -> float:
-    """Return the GB of a run whose group learns them; 0 for others.
-
-    Those of lasting missions, as jobs are, have receipts, by which a crash is followed.
-    """
+def _learned_amount(lease: Lease) -> LearnedAmount | None:
+    """Return the memory of a run on one worker whose group learns it; None for others."""
     memory = lease.res.get("Memory")
-    if not isinstance(memory, dict) or "group" not in memory or lasts(lease.mission):
-        return 0.0
-    return float(memory.get("M", 0.0)) if lease.gang is None else 0.0
+    if not isinstance(memory, dict) or "group" not in memory or lease.gang is not None:
+        return None
+    return LearnedAmount(
+        group=memory["group"],
+        amount=float(memory.get("M", 0.0)),
+        attempt=memory.get("tried", (1, 0.0))[0],
+        size=memory.get("size", 0.0),
+    )
