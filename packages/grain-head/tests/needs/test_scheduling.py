@@ -60,7 +60,7 @@ def test_the_invariants_hold_while_amounts_change() -> None:
     mixed: list[Resource] = [
         Cores(1) & Memory(group="a"),
         Cores(2) & Memory(8, group="b"),
-        Memory(8, group="c", size=5.0),
+        *[Memory(8, group="c", size=size) for size in (5.0, 6.0, 9.0)],
         Cores(1),
         Memory(3),
         Cores(1) & Memory(6, group="a") | GPUs(1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grain.head.scheduler.explain import why_never
-from grain.resource import Cores, WTime
+from grain.resource import Cores, Memory, WTime
 from grain_testkit.scheduler_harness import Cluster
 
 OLD, NEW = "Python 3.11", "Python 3.12"
@@ -25,6 +25,16 @@ def test_a_task_that_needs_an_interpreter_starts_on_a_worker_that_has_it(first: 
     tasks = [cluster.submit(Cores(1), interpreter=NEW) for _ in range(3)]
 
     assert [wanted, wanted, None] == [cluster.where(task) for task in tasks]
+
+
+def test_so_does_a_task_whose_memory_is_learned() -> None:
+    cluster = Cluster()
+    for interpreter in (OLD, NEW):
+        cluster.join(Cores(2) & Memory(8), interpreter)
+    request = Cores(1) & Memory(8, group="opt", size=2)
+    tasks = [cluster.submit(request, interpreter=interpreter) for interpreter in (NEW, OLD)]
+
+    assert [1, 0] == [cluster.where(task) for task in tasks]
 
 
 def test_a_task_that_needs_none_starts_anywhere() -> None:

@@ -189,11 +189,19 @@ class Supply:
         A kind that the request does not ask for counts as wholly left over, so that a task without
         GPUs prefers a worker without them.
         """
+        return sum(self.slacks(request).values())
+
+    def slacks(self, request: Resource) -> dict[str, float]:
+        """Return by kind how loosely the request fits; `slack` is the sum."""
         want = request.parts()
-        return sum(
-            part._slack(want[kind]) if kind in want else min(part._stat()[0], 1)
+        return {
+            kind: part._slack(want[kind]) if kind in want else min(part._stat()[0], 1)
             for kind, part in self.free.parts().items()
-        )
+        }
+
+    def slack_of(self, part: Resource) -> float:
+        """Return how loosely a request for one kind, of which there is enough, fits."""
+        return self.free.parts()[part._kind]._slack(part)
 
     def idle(self) -> bool:
         """Return True if nothing is handed out."""

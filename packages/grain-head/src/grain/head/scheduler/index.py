@@ -23,12 +23,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from grain.head.scheduler.state import Level
-from grain.resource import Supply
+from grain.resource import Memory, Supply
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
 
     from grain.head.scheduler.state import Alternative, WorkerAccount
+    from grain.resource import Resource
 
 # Levels without workers are dropped when there are this many levels, or twice as many as had
 # workers the last time.
@@ -53,6 +54,7 @@ class LevelIndex:
         self._changed: dict[int, int] = {}
         self._changes = 0
         self._prune_at = _FEW
+        self._families: dict[tuple[str, Resource], int] = {}
 
     def of(self, interpreter: str) -> dict[Hashable, Level]:
         """Return the levels of the workers with an interpreter (their `WorkerAccount.peers`)."""
@@ -96,6 +98,11 @@ class LevelIndex:
     def add_alternative(self, new: Alternative) -> None:
         """Work out at which levels with workers a new request fits."""
         self._note(new.bit)
+        if new.learned is not None and not new.family:
+            key = new.interpreter, new.rest
+            if len(self._families) >= _FEW:
+                self._families.clear()
+            new.family = self._families.setdefault(key, self._changes)
         for level in self._occupied.values():
             self._try(new, level)
 
@@ -172,9 +179,30 @@ class LevelIndex:
             heapify(one.heap)
 
     def _try(self, one: Alternative, level: Level) -> None:
-        if one.fits(level.interpreter, level.sample.free):
+        if one.family:
+            self._try_learned(one, level)
+        elif one.fits(level.interpreter, level.sample.free):
             level.mask |= one.bit
             level.slack[one.bit] = level.sample.slack(one.space)
+            if level.workers:
+                self._push(one, level)
+
+    def _try_learned(self, one: Alternative, level: Level) -> None:
+        """Try a request whose memory is learned: its rest is the same for each size of a problem.
+
+        So it is compared only once, as each new level is tried for all sizes.
+        """
+        assert one.learned is not None
+        slacks = level.families.get(one.family)
+        if slacks is None:
+            free = level.sample.free
+            rest = one.rest
+            able = one.interpreter in ("", level.interpreter) and free.request(rest)
+            slacks = level.families[one.family] = level.sample.slacks(rest) if able else {}
+        if slacks and one.learned.amount <= level.memory:
+            slacks[Memory._kind] = level.sample.slack_of(one.learned.memory)
+            level.mask |= one.bit
+            level.slack[one.bit] = sum(slacks.values())
             if level.workers:
                 self._push(one, level)
 

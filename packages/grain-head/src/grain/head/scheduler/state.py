@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from grain.head.needs.again import replaced
 from grain.head.needs.groups import LearnedMemory
 from grain.head.scheduler.places import WHOLE
-from grain.resource import ZERO, Either, Gang, Host, Limits, Supply, WTime, learned
+from grain.resource import ZERO, Either, Gang, Host, Limits, Memory, Supply, WTime, learned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -102,6 +102,7 @@ class Alternative:
         stated: the rest of the request.
         learned: its memory, if that names a group that learns how much to ask for.
         space: the rest of the request, with the memory that the group asks for.
+        family: a number that alternatives have in common which differ only in what they learn.
         count: the number of workers at once that it asks for; more than 1 for a gang.
         same: what the members of a gang have in common: ``"group"`` or ``"job"``.
         hosts: those of which a gang has a member each.
@@ -127,6 +128,7 @@ class Alternative:
     stated: Resource = field(init=False)
     learned: LearnedMemory | None = field(init=False)
     space: Resource = field(init=False)
+    family: int = 0
     limits: Limits = field(init=False)
     count: int = 1
     same: str = "group"
@@ -149,6 +151,14 @@ class Alternative:
         self.learned = None if memory is None else LearnedMemory(needs, self.stated, memory)
         if self.learned is not None:
             self.space = replaced(self.stated, self.learned.memory)
+
+    @property
+    def rest(self) -> Resource:
+        """What it asks for beside the memory that it learns."""
+        rest = ZERO
+        for kind, part in self.stated.parts().items():
+            rest = rest if kind == Memory._kind else rest & part
+        return rest
 
     def renew_memory(self) -> bool:
         """Set the amount of memory to what its group needs now; return True if it is another."""
@@ -560,6 +570,9 @@ class Level:
         in_heap: the bits of the alternatives that have this level in their heap: all of ``mask``
             while a worker is here; some may be missing while none is.
         slack: how loosely those fit, by bit.
+        memory: what is free of it, in GB; less than 0 if there is none at all.
+        families: how loosely the rest of the alternatives of a family fits, by kind; nothing where
+            it does not fit.
         order: the sort keys of ``workers``.
         workers: the workers, ascending by the time at which they end.
     """
@@ -572,8 +585,14 @@ class Level:
     mask: int = 0
     in_heap: int = 0
     slack: dict[int, float] = field(default_factory=dict)
+    memory: float = field(init=False)
+    families: dict[int, dict[str, float]] = field(default_factory=dict)
     order: list[tuple[float, int]] = field(default_factory=list)
     workers: list[WorkerAccount] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        memory = self.sample.free.get(Memory)
+        self.memory = float(memory.M) if isinstance(memory, Memory) else -1.0
 
     def add(self, worker: WorkerAccount) -> None:
         """Put a worker into its place."""
