@@ -127,6 +127,10 @@ def main() -> None:
     plain = [Cores(1) & Memory(4 - size / 1000) for size in range(SIZES)]
     learns = [Cores(1) & Memory(group="g", size=1 + size) for size in range(SIZES)]
     say("needs: learning, with sizes", cost(learns) - cost(plain), "us", sizes=SIZES)
+    # Each size needs in proportion to it.
+    peaks = [0.02 * (1 + task % SIZES) * random.uniform(0.9, 1.1) for task in range(TASKS)]
+    extra = cost(learns, peaks) - cost(plain, peaks)
+    say("needs: learning, where needs grow with sizes", extra, "us", sizes=SIZES)
     if not (folder := os.environ.get("GRAIN_TRACES")):
         return
     found = [replay(path.stem, tasks_of(path)) for path in sorted(Path(folder).glob("*.csv"))]

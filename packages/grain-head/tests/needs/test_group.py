@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from grain.head.needs.group import LAST, PART, SELDOM, FinishedRun, LearningGroup, Terms
+from grain.head.needs.group import (
+    LAST,
+    PART,
+    SELDOM,
+    FinishedRun,
+    LearningGroup,
+    Terms,
+    _rounded,
+    _scale_of,
+)
 
 TERMS = Terms(share=4, maximum=32)
 GUARDED = 8  # "its first eight runs", as the module says
@@ -127,6 +138,15 @@ def test_an_amount_has_three_digits_rounded_up_and_is_at_least_that_of_the_small
     group = LearningGroup("opt")
     asked = [group.amount(Terms(share, 32)) for share in (10.61, 10.6, 0.12345, 1e-5, 0.0)]
     assert asked == [10.7, 10.6, 0.124, 0.01, 0.01]
+
+
+@given(st.floats(0.02, 5000))
+@example(math.nextafter(0.1, 0))
+@example(math.nextafter(1, 0))
+@example(math.nextafter(10, 0))
+def test_usual_amounts_are_rounded_as_all_others(amount: float) -> None:
+    scale = _scale_of(amount)
+    assert math.ceil(amount * scale - 5e-7) / scale == _rounded(amount)
 
 
 def test_rungs_that_follow_from_peaks_are_not_taken_for_obedience() -> None:

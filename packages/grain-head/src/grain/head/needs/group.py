@@ -318,11 +318,15 @@ def _scaled(own: float, other: float, b: float) -> float:
     return (other / own) ** b if b and own and other else 1.0
 
 
+def _scale_of(amount: float) -> float:
+    return 10.0 ** (2 - math.floor(math.log10(amount)))
+
+
 def _rounded(amount: float) -> float:
     """Return an amount rounded up to three digits: requests that differ by less are one."""
     if amount <= _LEAST:
         return _LEAST
     # Most often it is soon found.
-    scale = 100.0 if 1 <= amount < 10 else 10.0 ** (2 - math.floor(math.log10(amount)))
+    scale = 100.0 if 1 <= amount < 10 else 1000.0 if 0.1 <= amount < 1 else _scale_of(amount)
     # What is above a third digit by a rounding error is that digit.
     return math.ceil(amount * scale - 5e-7) / scale

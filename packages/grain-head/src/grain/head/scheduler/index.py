@@ -239,7 +239,7 @@ class ReservedWorkers:
 
     def find(self, by: Alternative, now: float) -> WorkerAccount | None:
         """Return a worker on which a task may start by an alternative now, or None."""
-        return next(self.find_all(by, now), None)
+        return next(self.find_all(by, now), None) if self._groups else None
 
     def find_all(self, by: Alternative, now: float) -> Iterator[WorkerAccount]:
         """Yield the workers on which a task may start by an alternative now."""

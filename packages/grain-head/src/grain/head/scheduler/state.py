@@ -154,7 +154,7 @@ class Alternative:
 
     @property
     def rest(self) -> Resource:
-        """What it asks for beside the memory that it learns."""
+        """The request without the memory that it learns."""
         rest = ZERO
         for kind, part in self.stated.parts().items():
             rest = rest if kind == Memory._kind else rest & part
