@@ -139,7 +139,7 @@ async def test_what_a_task_forks_ends_though_the_guard_of_the_runner_was_killed(
 
 
 ALONE = """\
-import os, sys, threading
+import os, resource, sys, threading
 from grain.worker.agent.first_runner import FirstRunner
 
 {before}
@@ -152,9 +152,19 @@ os._exit(0)
 
 @pytest.mark.parametrize(
     ("before", "expected"),
-    [("", "False\n"), ("threading.Timer(1000, print).start()", "True\n")],
+    [
+        ("", "False\n"),
+        ("threading.Timer(1000, print).start()", "True\n"),
+        # Even root has no more processes then.
+        (
+            "resource.setrlimit(resource.RLIMIT_NPROC, (0, 0)); os.setuid(os.getuid() or 12345)",
+            "True\n",
+        ),
+        ("os.close(0)", "True\n"),
+    ],
+    ids=["alone", "a thread", "no more processes", "no standard input"],
 )
-def test_a_process_with_another_thread_is_not_forked(before: str, expected: str) -> None:
+def test_a_process_is_forked_only_where_that_is_safe(before: str, expected: str) -> None:
     program = ALONE.format(before=before)
     done = subprocess.run(
         [sys.executable, "-c", program], input="", capture_output=True, text=True, check=True
@@ -163,10 +173,11 @@ def test_a_process_with_another_thread_is_not_forked(before: str, expected: str)
 
 
 GONE = """\
-import os, signal, socket, trio
+import os, signal, socket, sys, trio
 from grain.worker.agent.first_runner import FirstRunner
 
 async def main():
+    signal.signal(signal.SIGCHLD, getattr(signal, sys.argv[1]))
     first = FirstRunner.fork()
     first.send_signal(signal.SIGKILL)
     await first.wait()
@@ -178,6 +189,9 @@ trio.run(main)
 """
 
 
-def test_one_that_is_gone_is_not_waited_for() -> None:
-    done = subprocess.run([sys.executable, "-c", GONE], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("inherited", ["SIG_DFL", "SIG_IGN"])
+def test_one_that_is_gone_is_not_waited_for(inherited: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GONE, inherited], capture_output=True, text=True, check=True
+    )
     assert "None\n" == done.stdout

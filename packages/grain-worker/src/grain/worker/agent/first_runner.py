@@ -14,13 +14,14 @@ from __future__ import annotations
 import gc
 import marshal
 import os
+import signal
 import socket
 import sys
 import threading
 import time
 from contextlib import suppress
 from types import ModuleType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import trio
 
@@ -33,9 +34,6 @@ from grain.worker.processes.environment import MARKS
 from grain.worker.processes.subreaper_client import SubreaperProcess
 from grain.worker.processes.sweep import Sweep
 
-if TYPE_CHECKING:
-    import signal
-
 
 class FirstRunner:
     """A subreaper that waits for its runner, as the agent that has forked it sees it.
@@ -44,8 +42,8 @@ class FirstRunner:
     """
 
     def __init__(self, pid: int, pidfd: int, control: socket.socket) -> None:
-        self._pid: int | None = pid  # None once it was waited for
-        self._pidfd = pidfd
+        self._pid = pid
+        self._pidfd: int | None = pidfd  # None once it was waited for
         self._control = control
 
     @classmethod
@@ -63,16 +61,16 @@ class FirstRunner:
         except (AttributeError, OSError):
             return None  # before Linux 5.3
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # A collection would write to, and so copy, every page that the processes share.
-        gc.freeze()
-        pid = os.fork()
+        # Without a standard input or output, what comes next would have its number.
+        pid = -1 if min(agent, control.fileno(), theirs.fileno()) < 3 else _fork()
         if not pid:
             control.close()
             _serve(theirs.detach(), agent)
         theirs.close()
         os.close(agent)
+        if pid < 0:
+            control.close()
+            return None
         control.setblocking(False)
         return cls(pid, os.pidfd_open(pid), control)
 
@@ -102,17 +100,31 @@ class FirstRunner:
 
     def send_signal(self, sig: signal.Signals) -> None:
         """Send it a signal, unless it was waited for."""
-        if self._pid is not None:
+        if self._pidfd is not None:
             with suppress(ProcessLookupError):
-                os.kill(self._pid, sig)
+                signal.pidfd_send_signal(self._pidfd, sig)
 
     async def wait(self) -> None:
-        """Wait until it has ended, and have the kernel forget it."""
+        """Wait until it has ended, and have the kernel forget it; to be called once."""
+        assert self._pidfd is not None
         await trio.lowlevel.wait_readable(self._pidfd)
-        if self._pid is not None:
+        os.close(self._pidfd)
+        self._pidfd = None
+        with suppress(ChildProcessError):  # where SIGCHLD is ignored, it is forgotten already
             os.waitpid(self._pid, 0)  # noqa: ASYNC222 - it has ended
-            self._pid = None
-            os.close(self._pidfd)
+
+
+def _fork() -> int:
+    """Fork; return what os.fork returns, and -1 if there are too many processes."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()  # or both would write what waits
+    # A collection would write to, and so copy, every page that the processes share.
+    gc.freeze()
+    try:
+        return os.fork()
+    except OSError:
+        return -1
 
 
 def _serve(control: int, agent: int) -> NoReturn:
