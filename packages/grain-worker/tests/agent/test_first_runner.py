@@ -47,7 +47,7 @@ async def surroundings() -> dict[str, Any]:
         "argv": sys.argv,
         "original": [*sys.orig_argv[:-2], sys.orig_argv[-1]],
         "spawned": spawned,
-        "module": sys.modules["__main__"].__spec__.name,
+        "module": str(sys.modules["__main__"].__spec__).partition(",")[0],
         "blocked": [line for line in status if line.startswith(("SigBlk", "SigPnd"))],
         "handlers": {
             number.name: type(signal.getsignal(number)).__name__
