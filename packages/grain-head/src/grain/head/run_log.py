@@ -538,6 +538,7 @@ class RunLog:
                 after=(record.after,) if record.after else (),
                 retry_of=retry_of,
                 urgency=record.urgency,
+                priority=record.priority,
             )
         )
 
