@@ -141,6 +141,8 @@ def spoiled(annotation: Any) -> list[Any]:
             *({key(1): wrong} for wrong in spoiled(value)),
             *([{"k" * 1000: value()}] if key is str else []),
         ]
+    if get_origin(annotation) is list:
+        return [[(0.0,)] * 17, *([(wrong,)] for wrong in (-1.0, math.inf, math.nan))]
     return ["f" * 1000] if annotation is str else [-1, math.inf, math.nan]
 
 

@@ -13,7 +13,7 @@ from grain.edge.questions import Ask, pack
 from grain.edge.version import Versions
 from grain.eventlog.usage import ProgramState, RunReport, encode_report
 from grain.facts.amounts import AskedAmounts, Histogram
-from grain.facts.rows import Function
+from grain.facts.rows import Function, GroupRuns
 from grain.head.messages import (
     HEAD,
     MISSION,
@@ -163,6 +163,10 @@ for _values in (SENSE, ODD):
     _values["Histogram"] = _built(Histogram, _values)
     _asked = st.dictionaries(_text, _built(AskedAmounts, _values), max_size=3)
     _values["dict[str, AskedAmounts]"] = _asked
+    _seen = st.tuples(_figure, _figure, _values["int"])
+    _values["list[tuple[float, float, int]]"] = st.lists(_seen, max_size=3)
+    _groups = st.dictionaries(_text, _built(GroupRuns, _values), max_size=3)
+    _values["dict[str, GroupRuns]"] = _groups
     for _name, _one in (
         ("int", _values["int"]),
         ("bytes", _values["bytes"]),

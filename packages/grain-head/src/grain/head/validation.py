@@ -304,6 +304,11 @@ def _check_figures(function: str, value: Any) -> None:
                 if isinstance(key, str):
                     _check_text("kind of resource", key)
                 _check_figures(function, one)
+        case list() | tuple():
+            if len(value) > KINDS:
+                raise BadMessage(f"{len(value)} amounts of a kind; {KINDS} are the most")
+            for one in value:
+                _check_figures(function, one)
         case _ if not 0 <= value < math.inf:
             raise BadMessage(f"amounts of {function} that cannot be")
 
