@@ -118,6 +118,8 @@ SCRIPTS = r"""
 -n 2 | srun -n1 --export=ALL,ADDED=1 sh -c 'echo $OF_USER $ADDED'
 -n 2 | srun -n1 --exact sleep 0.2 & srun -n1 --exact sleep 0.2 & wait; echo both
 -n 2 | srun -n1 --overlap sleep 0.1; echo status $?
+-n 2 | srun -n1 sh -c 'echo $SLURM_LAUNCH_NODE_IPADDR $SLURM_UMASK'
+-n 2 | umask 027; srun -n1 sh -c 'echo $SLURM_UMASK; umask'
 -n 2 | srun -n2 -K sh -c 'test $SLURM_PROCID = 0 && exit 5; sleep 20'; echo status $?
 -n 2 | srun -n2 -W 1 sh -c 'test $SLURM_PROCID = 0 && exit 0; sleep 20'; echo status $?
 -n 2 | printf '0 echo zero\n1 echo one %%t %%o\n' > multi.conf; srun -n2 -l --multi-prog multi.conf | sort

@@ -252,7 +252,7 @@ async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path:
     rsh = tmp_path / "rsh"
     rsh.write_text(
         '#!/bin/sh\nshift\n[ "$1" = --input ] && shift || exec </dev/null\n'
-        'WHERE=$1\nexport WHERE\nexec sh -c "$2"\n'
+        'WHERE=$1\nexport WHERE\numask 0\nexec sh -c "$2"\n'
     )
     rsh.chmod(0o700)
     rooms = [MemberRoom((0, 1))] * 3
@@ -260,6 +260,9 @@ async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path:
         show = "echo ${WHERE:-here} $SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID"
         done = await job.srun("-n4", "sh", "-c", show, GRAIN_RSH=str(rsh))
         assert (["here 0 0 0", "here 1 0 1", "m1 2 1 0", "m2 3 2 0"], [], 0) == shown(done)
+        show = "umask 027; exec srun -n3 sh -c 'echo ${WHERE:-here} $SLURM_UMASK; umask'"
+        done = await job.run("sh", "-c", show, GRAIN_RSH=str(rsh))
+        assert (["0027"] * 3 + ["here 0027", "m1 0027", "m2 0027"], [], 0) == shown(done)
         done = await job.srun("-n1", "-w", "gpu1", "sh", "-c", "exit 4", GRAIN_RSH=str(rsh))
         assert ([], ["srun: error: gpu1: task 0: Exited with exit code 4"], 4) == shown(done)
         reads = ["-l", "cat"]

@@ -104,6 +104,7 @@ class StepJob(NamedTuple):
             none.
         gpus: the ids of the GPUs of each member, where the job has any.
         threads: the variables with numbers of threads that Grain has given to the script.
+        address: of the first member, by which the others reach it.
     """
 
     variables: Mapping[str, str]
@@ -112,6 +113,7 @@ class StepJob(NamedTuple):
     seen_by: Mapping[str, str] | None = None
     threads: Mapping[str, str] = {}
     gpus: Sequence[Sequence[str]] = ()
+    address: str = "127.0.0.1"
 
     @property
     def number(self) -> str:
@@ -198,6 +200,7 @@ def answer(
         missing["SLURM_JOB_NAME"] = order.name
     usual = "block" if wish.tasks > len(shares) else "cyclic"
     facts = {
+        "LAUNCH_NODE_IPADDR": job.address,  # srun runs on the first member
         "NNODES": str(len(shares)),
         "NPROCS": str(wish.tasks),
         "NTASKS": str(wish.tasks),

@@ -175,6 +175,8 @@ class _Step:
         self._cpu = self._memory = 0.0  # seconds; the peak of a process, in GB
         self._pumps: list[Thread] = []
         self._files: list[int] = []
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
         self._commands = [command] * len(self._ranks)
         if how.multi:
             try:
@@ -438,6 +440,7 @@ class _Step:
         }
         found |= self._answer["variables"]
         found |= own["variables"]
+        found["SLURM_UMASK"] = f"{self._umask:04o}"
         if self._how.name:
             found["SLURM_JOB_NAME"] = self._how.name
         if len(self._ranks) > 1 and not self._launcher and self._how.mpi != "none":
