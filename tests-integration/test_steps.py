@@ -345,6 +345,14 @@ async def test_a_step_that_cannot_begin_or_write_has_failed(tmp_path: Path) -> N
         done = await job.srun("-n2", "-i", "/nonexistent", "cat")
         assert "Could not open stdin file" in done.stderr
         assert (1, (1, 1)) == (done.returncode, job.lines[-1].statuses)
+        (tmp_path / "data").write_text("kept\n")
+        for reads in ("-i data", "< data", "-l < data"):
+            done = await job.run("sh", "-c", f"srun -n2 -o data {reads} cat")
+            why = "the program reads it, and that would empty it"
+            assert f"srun: error: (Grain) cannot write to {tmp_path}/data: {why}\n" == done.stderr
+            assert (1, "kept\n") == (done.returncode, (tmp_path / "data").read_text())
+        done = await job.srun("-i", "data", "-o", "data", "--open-mode=append", "head", "-n1")
+        assert (0, "kept\nkept\n") == (done.returncode, (tmp_path / "data").read_text())
         full = await job.run("sh", "-c", "srun -l echo x > /dev/full")
         assert "srun: error: output could not be written: No space left on device\n" == full.stderr
         assert 1 == full.returncode

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import sys
 
 from grain.cli.slurm_words.grammar import BadUse, parse
@@ -175,6 +176,7 @@ class _Step:
         self._cpu = self._memory = 0.0  # seconds; the peak of a process, in GB
         self._pumps: list[Thread] = []
         self._files: list[int] = []
+        self._input = 0  # what is read
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self._commands = [command] * len(self._ranks)
@@ -262,8 +264,8 @@ class _Step:
         signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
         try:
             self._statuses = [_FAILED] * len(self._started)  # if it cannot begin
-            plans = [self._plan(rank) for rank in self._started]
             sources = self._stdin()
+            plans = [self._plan(rank) for rank in self._started]
             self._statuses = [0] * len(self._started)
             for rank, (out, err) in enumerate(plans):
                 self._pids[self._start(rank, (sources[rank], out, err))] = rank
@@ -323,6 +325,11 @@ class _Step:
         # may be the last that writes.
         shared = any(path in (one["stdout"], one["stderr"]) for one in self._ranks[:rank])
         more = 0 if shared or self._how.append else os.O_TRUNC
+        if more and self._is_input(path):
+            raise StepRefused(
+                f"srun: error: (Grain) cannot write to {path}: the program reads it, and that "
+                "would empty it"
+            )
         try:
             fd = open_output(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | more)
         except OSError as error:
@@ -331,6 +338,14 @@ class _Step:
             ) from None
         self._files.append(fd)
         return fd
+
+    def _is_input(self, path: str) -> bool:
+        """Return True if an output is the file that is read, as of a job's script."""
+        try:
+            there = os.stat(path)  # noqa: PTH116 - see above
+            return stat.S_ISREG(there.st_mode) and os.path.samestat(there, os.fstat(self._input))
+        except OSError:
+            return False
 
     def _labelled(self, target: int, rank: int) -> int:
         from threading import Thread
@@ -358,7 +373,9 @@ class _Step:
             null = self._opened(os.devnull)
             return [0 if rank == int(how) else null for rank in range(count)]
         if how != "all":
-            return [self._opened(how) for _ in range(count)]
+            opened = [self._opened(how) for _ in range(count)]
+            self._input = opened[0]
+            return opened
         if count == 1 or _is_empty(0):
             return [0] * count
         from threading import Thread
