@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from grain.queue.notes.steps import StepRecord
+    from grain.worker.gang.control import JsonLines
 
 IN_JOB = {
     "GRAIN_JOB_ID": "12", "SLURM_JOB_ID": "12", "SLURM_JOB_NAME": "name",
@@ -246,6 +247,20 @@ async def test_no_step_begins_in_a_job_that_ends(tmp_path: Path) -> None:
             "srun: (Grain) no step begins in a job that ends",
         ]
         assert ("", said, 1) == (done.stdout, done.stderr.splitlines(), done.returncode)
+
+
+async def test_a_worker_of_another_grain_starts_no_step(tmp_path: Path) -> None:
+    async def answer(lines: JsonLines) -> None:
+        await lines.receive()
+        await lines.send(step=0, ranks=[])
+
+    name, listener = listen()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve, listener, answer)
+        done = await JobSite(tmp_path, name).srun("true")
+        assert "srun: error: (Grain) Grain was changed since this job's" in done.stderr
+        assert (1, 1) == (done.returncode, len(done.stderr.splitlines()))
+        nursery.cancel_scope.cancel()
 
 
 async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path: Path) -> None:

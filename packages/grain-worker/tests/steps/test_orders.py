@@ -188,5 +188,10 @@ def test_a_task_of_an_array_has_the_numbers_of_its_own() -> None:
     assert "/work/12_3_12000003.5" == found["ranks"][0]["stdout"]
 
 
-def test_an_answer_is_plain_data() -> None:
-    assert msgspec.json.decode(msgspec.json.encode(answered(tasks=1)))["step"] == 5
+def test_an_answer_is_plain_data_of_a_form_with_a_number() -> None:
+    found = msgspec.json.decode(msgspec.json.encode(answered(tasks=1)))
+    assert (1, 5) == (found["form"], found["step"])
+    # Other names take another number, as srun may be newer than the worker.
+    assert ["form", "job", "ranks", "step", "threads", "variables"] == sorted(found)
+    names = ["cpus", "member", "name", "stderr", "stdout", "threads", "variables"]
+    assert names == sorted(found["ranks"][0])

@@ -25,6 +25,9 @@ _AGAIN = (
 )  # fmt: skip
 
 
+ANSWER = 1
+"""The form of `answer`, to be changed with it: srun may be of another Grain than the worker."""
+
 GPUS = "GRAIN_STEP_GPUS"
 """The variable of a process on another member with its GPUs: see `grain.worker.gang.rank`."""
 
@@ -256,6 +259,7 @@ def answer(
             }
         )
     return {
+        "form": ANSWER,
         "step": step,
         "job": job.number,
         "variables": common,

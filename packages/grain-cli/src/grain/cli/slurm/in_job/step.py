@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 DESK = "GRAIN_STEPS"
 """The variable with the name at which a job's srun asks: see `grain.worker.steps.desk`."""
 
+ANSWER = 1
+"""The form of the desk's answer that this srun reads: `grain.worker.steps.orders.ANSWER`."""
+
 USAGE = """\
 Usage: srun [OPTIONS] COMMAND [ARGS]
 
@@ -139,8 +142,13 @@ def _answer(lines: BinaryIO) -> dict[str, Any]:
         if "wait" in answer:
             sys.stderr.write(f"{answer['wait']}\n")
             sys.stderr.flush()
-        else:
+        elif answer.get("form") == ANSWER:
             return answer
+        else:
+            raise StepRefused(
+                "srun: error: (Grain) Grain was changed since this job's worker began, and srun "
+                "does not understand it: run the job again on a worker that begins now"
+            )
     raise ConnectionError("it is gone")
 
 
