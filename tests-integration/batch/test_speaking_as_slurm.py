@@ -149,6 +149,40 @@ scancel -Q -b 99
 scancel -t none
 srun -a 1 true
 srun -m nope true
+sbatch --cpu-freq=nope --wrap true
+sbatch --cpu-freq=low-nope --wrap true
+sbatch --gpu-freq=12x --wrap true
+sbatch --mem-bind=local,nope --wrap true
+sbatch --cpu-bind=none --wrap true
+sbatch --profile=nope --wrap true
+sbatch --acctg-freq=nope --wrap true
+sbatch --gres-flags=nope --wrap true
+sbatch -B 1:2:x --wrap true
+sbatch --switches=0 --wrap true
+sbatch --get-user-env=10x --wrap true
+sbatch --no-kill=x --wrap true
+sbatch --threads-per-core=0 --wrap true
+sbatch --wait-all-nodes=2 --wrap true
+sbatch --priority=-1 --wrap true
+sbatch --propagate=NOPE --wrap true
+sbatch --signal=USR1@65536 --wrap true
+sbatch --gpu-bind= --wrap true
+sbatch --mem-per-gpu=x --wrap true
+sbatch --gid=no-such-group --wrap true
+sbatch --tres-per-task=cpu:1 --wrap true
+sbatch -N 2-1 --wrap true
+sbatch -Q -H --cpu-freq=low-high:Performance --gpu-freq=high,memory=700 --mem-bind=v,prefer,map_mem:0 --wrap true
+sbatch -Q -H --profile=none,task --acctg-freq=30,task=5 -B '1-2:*' --switches=1@10 --get-user-env=10L --no-kill=off --wrap true
+srun --cpu-freq=nope true
+srun --mem-bind=nope true
+srun --profile=nope true
+srun --accel-bind=x true
+srun --open-mode=x true
+srun -T 0 true
+srun --msg-timeout=x true
+srun --exclusive=x true
+srun --signal=nope true
+srun -N 2-1 true
 """
 
 DIFFERENT = {

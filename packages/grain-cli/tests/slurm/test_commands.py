@@ -204,7 +204,6 @@ def test_wrong_values(site: SlurmSite, words: list[str], status: int, text: str)
     ("words", "text"),
     [
         (["-N", "20000"], "Requested node configuration is not available"),
-        (["-N", "4-2"], "Requested node configuration is not available"),
         (["-a", "x"], "Invalid job array specification"),
         (["-a", "0-1000000"], "Invalid job array specification"),
         (["-a", "1000000"], "Invalid job array specification"),
@@ -306,14 +305,6 @@ def test_a_job_with_fewer_tasks_than_nodes_has_fewer_nodes_and_says_so(site: Slu
     assert ("Submitted batch job 1\n", text, 0) == said
     assert gang(2, Cores=1) == site.queue.job(1).request
     assert "" == site.answer("sbatch", "-N", "2", "-n", "2", "--wrap=x").err
-
-
-def test_a_range_of_nodes_that_ends_before_it_begins_is_shown_the_other_way_round(
-    site: SlurmSite,
-) -> None:
-    said = site.answer("sbatch", "-N", "4-2", "--wrap=x").err
-
-    assert "(Grain) 4-2 ends before it begins: write 2-4" in said
 
 
 @pytest.mark.parametrize(

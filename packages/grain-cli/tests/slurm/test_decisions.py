@@ -132,7 +132,6 @@ def test_what_was_asked_for_is_kept_for_the_variables_of_the_job() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"nodes": "4-2"}, "Requested node configuration is not available"),
         ({"nodes": "0"}, "Node count specification invalid"),
         ({"nodes": "10001"}, "Requested node configuration is not available"),
         ({"licenses": "g16:0"}, "Invalid license specification"),
@@ -472,6 +471,31 @@ def test_steps_that_there_are_not(given: dict[str, str]) -> None:
 def test_values_of_options_of_a_step_that_make_no_sense(given: dict[str, str]) -> None:
     with pytest.raises(BadUse):
         ordered(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"accel-bind": "x"}, "Invalid --accel-bind specification"),
+        ({"open-mode": "x"}, "Invalid --open-mode specification"),
+        ({"exclusive": "x"}, "Invalid --exclusive specification"),
+        ({"signal": "nope"}, "Invalid --signal specification"),
+        ({"threads": "0"}, 'Invalid numeric value "0" for --threads.'),
+        ({"mem-bind": "map_mem:g"}, 'unrecognized --mem-bind argument "g"'),
+        (
+            {"cpu-bind": "rank,x"},
+            'unrecognized --cpu-bind argument "x"\n'
+            "srun: fatal: Failed to parse --cpu-bind= values.",
+        ),
+    ],
+)
+def test_wrong_arguments_of_options_of_a_step_are_refused_as_by_srun(
+    given: dict[str, str], text: str
+) -> None:
+    with pytest.raises(BadUse) as refused:
+        ordered(given)
+    assert f"srun: error: {text}" == str(refused.value)
+    ordered({"cpu-bind": "v,mask_cpu:0x5,a0", "accel-bind": "gv", "exclusive": "user"})
 
 
 def test_a_step_has_the_planes_of_its_job() -> None:

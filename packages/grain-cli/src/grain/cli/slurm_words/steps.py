@@ -33,6 +33,11 @@ _FLAGS = {
     "SLURM_EXACT": "exact", "SLURM_EXCLUSIVE": "exclusive", "SLURM_OVERLAP": "overlap",
     "SLURM_WHOLE": "whole", "SLURM_LABELIO": "label", "SLURM_OVERCOMMIT": "overcommit",
 }  # fmt: skip
+# Such steps are not kept by reading how the arguments of other options are written.
+_USUAL = {
+    "chdir", "cpus-per-task", "distribution", "error", "exact", "export", "gres", "input", "label",
+    "mem", "mem-per-cpu", "mpi", "nodes", "ntasks", "ntasks-per-node", "output", "overlap", "quiet",
+}  # fmt: skip
 _MEMORY = {"mem": "memory", "mem-per-cpu": "memory_per_cpu"}
 _GPUS = {
     "gres": "gpus", "gpus-per-node": "gpus", "gpus": "gpus_in_all",
@@ -193,6 +198,11 @@ def step_order(
         raise StepRefused(
             f"srun: error: Invalid MPI type '{given['mpi']}', --mpi=list for acceptable types"
         )
+    if not given.keys() <= _USUAL:
+        from grain.cli.slurm_words.values import check_arguments
+
+        # The distribution of a job may be a plane whose size is in another variable.
+        check_arguments("srun", {n: v for n, v in given.items() if n != "distribution"})
     numbers = step_numbers(given, environment)
     relative = given.get("relative", "0")
     if not relative.isdecimal():
