@@ -39,6 +39,12 @@ squeue --noheader -o '%i^^^%t^^^%r^^^%B^^^%u^^^%D^^^%C^^^%R^^^%P^^^%l^^^%M^^^%S^
 squeue -h -n wrap -S i -r -o %i
 squeue -h -t PD,R -p queue -r -S -i -o '%2t%10j'
 squeue -h -p none
+squeue -h -S nope
+squeue -h -S 't i'
+squeue -h -S i,~
+squeue -h -S X
+squeue -h -r -S -l+i -o '%i %l'
+squeue -h -j 1 -O Cluster,AllocNodes:.1,BatchFlag,CPUsPerTask,Deadline,NTPerNode,AccrueTime
 squeue -t CD
 squeue -j 99
 squeue -j 98,99
@@ -171,8 +177,9 @@ sbatch --mem-per-gpu=x --wrap true
 sbatch --gid=no-such-group --wrap true
 sbatch --tres-per-task=cpu:1 --wrap true
 sbatch -N 2-1 --wrap true
-sbatch -Q -H --cpu-freq=low-high:Performance --gpu-freq=high,memory=700 --mem-bind=v,prefer,map_mem:0 --wrap true
-sbatch -Q -H --profile=none,task --acctg-freq=30,task=5 -B '1-2:*' --switches=1@10 --get-user-env=10L --no-kill=off --wrap true
+sbatch -Q -H --cpu-freq=low-high:Performance --mem-bind=v,prefer,map_mem:0 --wrap true
+sbatch -Q -H --gpu-freq=high,memory=700 --acctg-freq=30,task=5 --wrap true
+sbatch -Q -H --profile=none,task -B '1-2:*' --switches=1@10 --no-kill=off --wrap true
 srun --cpu-freq=nope true
 srun --mem-bind=nope true
 srun --profile=nope true

@@ -481,6 +481,9 @@ def test_wrong_words_of_squeue(site: SlurmSite) -> None:
     assert site.answer("squeue", "-u", "no-such").err == "squeue: error: Invalid user: no-such\n"
     wrong = "squeue: error: Invalid job format specification: !"
     assert site.answer("squeue", "-o", "%i%!") == ("", wrong, 1)
+    for keys, letter in ("nope", "o"), ("t i", " "), ("i,~", "~"), ("X", "X"):
+        wrong = f"squeue: error: Invalid sort specification: {letter}"
+        assert site.answer("squeue", "-S", keys) == ("", wrong, 1)
     assert site.answer("squeue", "-O", "JobID,no").err.endswith("specification: no")
     assert site.answer("squeue", "--yaml").err.startswith("squeue: unrecognized option '--yaml'\n")
 

@@ -14,7 +14,7 @@ from grain.cli.slurm_words.facts import SlurmTask
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of, states_named
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
-from grain.cli.slurm_words.values import hosts
+from grain.cli.slurm_words.values import hosts, moment
 from grain.queue.book import Book, Entry
 from grain.queue.records import Dependency
 from grain.queue.states import Run, Standing, outcome
@@ -304,6 +304,25 @@ def test_squeue_lists_the_most_urgent_first_of_each_state(site: SlurmSite) -> No
     assert "3 1 5 2 4" == listed("-S", "Q,i")
     assert "4 2 1 5 3" == listed("-S", "-Q,+i")
     assert "5 4 3 2 1" == listed(SQUEUE_SORT="-i")
+    assert "4 2 1 5 3" == listed("-S-Q+i")
+
+
+def test_squeue_sorts_limits_by_their_lengths(site: SlurmSite) -> None:
+    for limit in ("10", "1-0", "9", "UNLIMITED", "1:00:00"):
+        site.submit("-t", limit, "--wrap=x")
+    for letter in "lL":
+        found = site.out("squeue", "-h", "-o", "%i", "-S", letter).split()
+        assert ["3", "1", "5", "2", "4"] == found
+
+
+def test_squeue_knows_since_when_a_job_waits(site: SlurmSite) -> None:
+    site.submit("-d", f"afterok:{site.submit('--ntasks-per-node=2', '--wrap=x')}", "--wrap=x")
+    at = site.queue.job(1).at
+    names = "AccrueTime:|,EligibleTime:|,PendingTime:|,Deadline:|,ntperNode:"
+    first, second = site.out("squeue", "-h", "-S", "i", "-O", names).splitlines()
+    when = moment(at)
+    assert first.startswith(f"{when}|{when}|") and first.endswith("|N/A|2")
+    assert second.startswith("N/A|N/A|") and second.endswith("|N/A|0")
 
 
 @pytest.mark.parametrize(
