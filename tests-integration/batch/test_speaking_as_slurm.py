@@ -113,6 +113,17 @@ squeue -u no-such-user
 squeue -o %i%!
 sinfo -h -o %P
 sinfo --none
+sinfo -h -t nope
+sinfo -h -t idle,nope
+sinfo -h -p main -t down
+sinfo -h -p main -t down -o '%t %N'
+sinfo -h -p main -n none
+sinfo -h -p main -d
+sinfo -h -N -p main -d
+sinfo -h -T
+sinfo -i x
+sinfo -l -o %t
+sinfo -p main -t down -O Partition,PartitionName:.12,Root,PreemptMode,PriorityJobFactor,Share
 srun
 srun --none
 sbatch --mail-type=NOPE --wrap true

@@ -26,11 +26,11 @@ _OF_SBATCH = options("""
 """)
 _OF_SRUN = options("""
     accel-bind= cpu-bind= label,l unbuffered,u mpi= exact whole overlap exclusive=?
-    kill-on-bad-exit,K=? wait,W= immediate,I=? multi-prog pty=? jobid= preserve-env,E relative,r= disable-status,X no-allocate,Z
-    nodelist,w= constraint,C= licenses,L= container= signal= het-group= prolog= epilog=
-    task-prolog= task-epilog= slurmd-debug= debugger-test test-only bcast=? compress=?
-    msg-timeout= interactive launch-cmd launcher-opts= threads,T= prefer= time-min= deadline= reboot
-    requeue no-requeue exclude,x= nodefile,F= reservation=
+    kill-on-bad-exit,K=? wait,W= immediate,I=? multi-prog pty=? jobid= preserve-env,E relative,r=
+    disable-status,X no-allocate,Z nodelist,w= constraint,C= licenses,L= container= signal=
+    het-group= prolog= epilog= task-prolog= task-epilog= slurmd-debug= debugger-test test-only
+    bcast=? compress=? msg-timeout= interactive launch-cmd launcher-opts= threads,T= prefer=
+    time-min= deadline= reboot requeue no-requeue exclude,x= nodefile,F= reservation=
 """)
 # Ignored: they choose among things that there is one of, or none; or they say how, and not what.
 _IGNORED = options("""

@@ -37,18 +37,20 @@ _UNTIL: dict[str, Until] = {
 _EACH = "aftercorr"
 _WAITED_FOR = r"(?a)(\d{1,15})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,7}))?"
 _COUNT = r"0*[1-9]\d*"
-_MAIL = (
-    "none|begin|end|fail|requeue|all|invalid_depend|stage_out|time_limit(_[589]0)?|array_tasks"
-)
+_MAIL = "none|begin|end|fail|requeue|all|invalid_depend|stage_out|time_limit(_[589]0)?|array_tasks"
 _BIND = "q|quiet|v|verbose|no|none|rank|(0x)?[0-9a-f*]+"
+_UNITS_BOUND = "(socket|core|thread|ldom)s?"
+_COUNTS = (
+    "cores-per-socket msg-timeout ntasks-per-core ntasks-per-socket sockets-per-node thread-spec "
+    "threads threads-per-core"
+)
 _INVALID = "{0}: error: Invalid --{1} specification"
 _NO_NUMBER = '{0}: error: Invalid numeric value "{2}" for --{1}.'
 _UNKNOWN = '{0}: error: unrecognized --{1} argument "{2}"'
 # Options; what divides their arguments; a part of these, in small or large letters; the status of
 # a command with any other; what it says, with its name, the option, the part, all, and its place.
 _ARGUMENTS = (
-    ("cores-per-socket msg-timeout ntasks-per-core ntasks-per-socket sockets-per-node thread-spec "
-     "threads threads-per-core", "", _COUNT, 1, _NO_NUMBER),
+    (_COUNTS, "", _COUNT, 1, _NO_NUMBER),
     ("core-spec wait-all-nodes", "", r"\d+", 1, _NO_NUMBER),
     ("switches", "", rf"{_COUNT}(@.*)?", 1, _NO_NUMBER),
     ("extra-node-info", ":", r"\*|\d*(-\d+)?", 1,
@@ -68,8 +70,7 @@ _ARGUMENTS = (
     ("hint", ",", "(compute|memory)_bound|(no)?multithread", 1,
      '{0}: error: unrecognized --hint argument "{3}", see --hint=help'),
     ("mem-bind", "[,:]", rf"{_BIND}|local|prefer|(no)?sort|(map|mask)_mem", 255, _UNKNOWN),
-    ("cpu-bind", "[,:]", rf"{_BIND}|(map|mask)_(cpu|ldom)|rank_ldom|one_thread"
-     "|(socket|core|thread|ldom)s?", 1,
+    ("cpu-bind", "[,:]", rf"{_BIND}|(map|mask)_(cpu|ldom)|rank_ldom|one_thread|{_UNITS_BOUND}", 1,
      _UNKNOWN + "\n{0}: fatal: Failed to parse --cpu-bind= values."),
     ("cpu-freq", "[-:]", r"\d.*|(lo|med|hi|co|onde|per|pow|sched|user).*", 255,
      _UNKNOWN + "\n{0}: error: Invalid --cpu-freq argument"),
