@@ -351,9 +351,10 @@ async def test_in_the_log_a_job_is_submitted_after_the_end_of_the_one_that_it_fo
         first = executor.submit(Cores(1), nap, 0)
         autojump_clock.jump(1.0)
         executor.cancel(first)
-        executor.submit_call(Cores(1), Call(nap, (0,), {}), after=first)
+        executor.submit_call(Cores(1), Call(nap, (0,), {}), after=first, priority=2)
     run_log.close()
 
+    assert [0, 2] == [line.priority for line in log.of(TaskSubmitted)]
     lines = [line for line in log.lines if isinstance(line, (TaskSubmitted, RunEnded))]
     expected = [(TaskSubmitted, 1), (RunEnded, 1), (TaskSubmitted, 2), (RunEnded, 2)]
     assert expected == [(type(line), line.task) for line in lines]

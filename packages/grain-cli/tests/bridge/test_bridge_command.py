@@ -170,7 +170,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         options.append(given)
         raise OSError("enough")
 
-    monkeypatch.setattr("grain.edge.public.serve_bridge", serve)
+    monkeypatch.setattr("grain.edge.served.serve_bridge", serve)
     return options
 
 

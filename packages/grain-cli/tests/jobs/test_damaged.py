@@ -12,6 +12,7 @@ import pytest
 from grain.cli.slurm.__main__ import answer
 from grain.cli.slurm.here import Here
 from grain.queue.book import Book
+from grain.queue.files import LARGEST
 from grain.queue.packing import pack_bucket
 from grain_testkit.command_line import grain
 
@@ -75,11 +76,15 @@ def link(file: Path) -> None:
     file.symlink_to("/dev/zero")
 
 
+def blown_up(file: Path) -> None:
+    os.truncate(file, LARGEST + 1)
+
+
 def lost(file: Path) -> None:
     file.unlink()
 
 
-DAMAGES = [emptied, torn, noise, odd_types, another_kind, pipe, folder, link, lost]
+DAMAGES = [emptied, torn, noise, odd_types, another_kind, pipe, folder, link, blown_up, lost]
 FILES = ["format", "view", "jobs/0/1", "jobs/0/2", "attempts/0/1.1.begun", "attempts/0/1.1.ended",
          "wishes/0/1"]  # fmt: skip
 COMMANDS = [

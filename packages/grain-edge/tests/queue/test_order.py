@@ -16,7 +16,7 @@ import pytest
 from grain.queue import files as queue_files
 from grain.queue.arrays import parse_array
 from grain.queue.book import Book
-from grain.queue.errors import NotSynced, Settled
+from grain.queue.errors import CannotWrite, NotSynced, Settled
 from grain.queue.files import INCOMING, LocalDisk, WholeFiles
 from grain.queue.folder import Queue, make_format, read_format
 from grain.queue.packing import keep_house, sweep_blobs
@@ -108,6 +108,23 @@ def test_a_write_that_takes_only_a_part_is_gone_on_with(
         patch.setattr(os, "write", lambda fd, content: write(fd, content[:3]))
         LocalDisk(tmp_path).create("x", b"0123456789")
     assert (tmp_path / "x").read_bytes() == b"0123456789"
+
+
+def test_a_file_beyond_the_largest_is_neither_written_nor_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_files, "LARGEST", 10)
+    disk = LocalDisk(tmp_path)
+    disk.make_folder(INCOMING)
+    with pytest.raises(CannotWrite, match="more than 512 MiB"):
+        WholeFiles(disk).link_whole("x", b"0123456789+")
+    assert not os.listdir(tmp_path / INCOMING)
+
+    disk.create("x", b"0123456789")
+    assert b"0123456789" == WholeFiles(disk).read("x")
+    with (tmp_path / "x").open("ab") as file:
+        file.write(b"+")
+    assert b"" == WholeFiles(disk).read("x")
 
 
 # ---- a host that crashes

@@ -539,13 +539,15 @@ async def test_jobs_that_leave_together_have_the_time_of_the_first_in_the_log(
             mock_clock.jump(1.0)
             executor.cancel(1)  # a message without a job
             for seconds in 0.0001, 0.01, 0.0:  # the first one leaves by itself
-                executor.submit(Cores(1), nothing)
+                executor.submit_call(Cores(1), Call(nothing, (), {}), priority=int(seconds > 0))
                 mock_clock.jump(seconds)
             await wait_all_tasks_blocked()
         head.post([(Retracted(task), None) for task in range(1, 8)])
     run_log.close()
+    submitted = [line for line in log.lines if isinstance(line, TaskSubmitted)]
+    assert [0, *[1, 1, 0] * 2] == [line.priority for line in submitted]
 
-    first, *others = (line.time for line in log.lines if isinstance(line, TaskSubmitted))
+    first, *others = (line.time for line in submitted)
     assert [1.0, 1.0, 1.0, 2.01, 2.01, 2.01] == [round(time - first, 3) for time in others]
 
 

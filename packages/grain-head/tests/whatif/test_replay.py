@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -488,15 +488,14 @@ def test_the_wait_of_a_task_that_was_sent_ahead_is_no_run() -> None:
     assert 100.0 == replay(log.workload(), workers(1)).makespan
 
 
-def test_what_was_urgent_goes_first_again() -> None:
-    """What waits for the urgent one runs beside the others."""
+@pytest.mark.parametrize("first", [{"urgency": 1.0}, {"priority": 1}], ids=["urgency", "priority"])
+def test_what_went_first_goes_first_again(first: dict[str, Any]) -> None:
+    """What waits for it runs beside the others."""
     log = Log()
     log.join(0, "w", 1)
     for at in range(3):
         log.run(log.submit(0), 10 * at, 10 * at + 10)
-    log.lines.append(
-        TaskSubmitted(time=AT, task=4, function="fn", request={"Cores": 1.0}, urgency=1.0)
-    )
+    log.lines.append(TaskSubmitted(time=AT, task=4, function="fn", request={"Cores": 1.0}, **first))
     log.run(4, 30, 40)
     log.lines.append(TaskSubmitted(time=AT + 40, task=5, function="long", after=(4,)))
     log.run(5, 40, 70)

@@ -97,9 +97,13 @@ async def _serve(playing: Head, task_status: trio.TaskStatus[object]) -> None:
 
 
 @asynccontextmanager
-async def worker(*words: str, env: dict[str, str] | None = None) -> AsyncGenerator[trio.Process]:
+async def worker(
+    *words: str,
+    env: dict[str, str] | None = None,
+    command: tuple[str, ...] = ("-m", "grain.worker"),
+) -> AsyncGenerator[trio.Process]:
     """Start a worker's process; kill it at the end if it has not left."""
-    command = [sys.executable, "-m", "grain.worker", "--name", "w1", *words]
+    command = (sys.executable, *command, "--name", "w1", *words)
     process = await trio.lowlevel.open_process(
         command, env={**os.environ, **(env or {})}, stderr=-1, start_new_session=True
     )

@@ -26,6 +26,7 @@ To add a transport:
 Map:
 
 - ``public``: the public names that need a network
+- ``served``: those for processes that others dial
 - ``address``: addresses and their parser
 - ``errors``: the errors, each with a remedy; attempts to reach a head, for them and the doctor
 - ``mission_ids``: the ids of missions that outlive their processes
@@ -51,14 +52,16 @@ from grain.edge.address import DEFAULT as DEFAULT
 
 if TYPE_CHECKING:
     from grain.edge.public import *  # noqa: F403
+    from grain.edge.served import *  # noqa: F403
 else:
     # A mission that keeps to its own machine needs only channels in memory, and starts in two
     # thirds of the time without TLS and what else meets over a network.
     def __getattr__(name: str) -> object:
         from importlib import import_module
 
-        # Not by a from-import, which would ask this very function for the module.
-        public = import_module("grain.edge.public")
-        if name.startswith("_") or not hasattr(public, name):
-            raise AttributeError(f"module 'grain.edge' has no attribute {name!r}")
-        return getattr(public, name)
+        for module in () if name.startswith("_") else ("public", "served"):
+            # Not by a from-import, which would ask this very function for the module.
+            names = import_module(f"grain.edge.{module}")
+            if hasattr(names, name):
+                return getattr(names, name)
+        raise AttributeError(f"module 'grain.edge' has no attribute {name!r}")

@@ -12,12 +12,7 @@ from grain.edge.connecting.peer import Peer as Peer
 from grain.edge.connecting.routes import ALL_TRANSPORTS as ALL_TRANSPORTS
 from grain.edge.connecting.seeking import SEEK_FIRST as SEEK_FIRST
 from grain.edge.connecting.seeking import DirectWaySeeker as DirectWaySeeker
-from grain.edge.connecting.serve import FROZEN as FROZEN
-from grain.edge.connecting.serve import Serving as Serving
-from grain.edge.connecting.serve import prepare as prepare
-from grain.edge.connecting.serve import serve as serve
 from grain.edge.errors import Attempt as Attempt
 from grain.edge.meeting.disk import check_writable as check_writable
-from grain.edge.relay.server import serve_bridge as serve_bridge
 from grain.edge.transports.liveness import stopped_words as stopped_words
 from grain.files.processes import PeerProcess as PeerProcess

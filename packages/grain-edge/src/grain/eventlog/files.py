@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
 from contextlib import suppress
@@ -34,12 +35,18 @@ def open_plain(path: Path | str, *, links: bool = True) -> BinaryIO:
     return os.fdopen(_open_plain(path, links=links)[0], "rb")
 
 
-def read_plain(path: Path | str, *, links: bool = True) -> bytes:
-    """Return the content of such a file; arguments and errors as of `open_plain`."""
+def read_plain(path: Path | str, *, links: bool = True, most: float = math.inf) -> bytes:
+    """Return the content of such a file; arguments and errors as of `open_plain`.
+
+    Args:
+        most: bytes of a file that is read; of a larger one, the error is EFBIG.
+    """
     # Without a file object, which asks the system for as much again: a queue reads a file or two
     # for each of its attempts, and its threads give up the lock of the interpreter each time.
     fd, size = _open_plain(path, links=links)
     try:
+        if size > most:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
         content = os.read(fd, size + 1)
         while content and (not size or len(content) < size) and (more := os.read(fd, 1 << 20)):
             content += more

@@ -124,6 +124,7 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
             one could not come earlier; empty if it had waited for none.
         retry_of: the first attempt, where this task is a further one of the same call; else 0.
         urgency: larger goes first among the tasks of its mission that ask for the same.
+        priority: larger goes first.
     """
 
     task: Count
@@ -136,6 +137,7 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
     after: tuple[Count, ...] = ()
     retry_of: Count = 0
     urgency: float = 0.0
+    priority: int = 0
 
 
 class TaskStarted(Line, frozen=True, kw_only=True, tag="started"):

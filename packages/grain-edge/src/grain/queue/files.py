@@ -25,18 +25,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+LARGEST = 512 << 20
+"""Bytes of a file, at most. A pack of a thousand jobs with the longest scripts has 64 MiB."""
+
 INCOMING = "incoming"
 INCOMING_KEPT = 86400.0
 """Seconds after which a file in ``incoming`` is left over from a process that was killed."""
 
 _WITHOUT_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
-# A named pipe, a directory or a device; a socket; a link.
-_NOT_PLAIN = frozenset({errno.EINVAL, errno.EISDIR, errno.ENXIO, errno.ELOOP})
+# A named pipe, a directory or a device; a socket; a link; more than anything that is written here.
+_NO_RECORD = frozenset({errno.EINVAL, errno.EISDIR, errno.ENXIO, errno.ELOOP, errno.EFBIG})
 _REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "your quota is used up",
     errno.EROFS: "the file system is mounted read-only",
     errno.EACCES: "you may not write there",
+    errno.EFBIG: f"it would have more than {LARGEST >> 20} MiB",
 }
 
 
@@ -215,7 +219,8 @@ class WholeFiles:
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None if there is none.
 
-        What is not a plain file has no content, which no reader takes for that of a record.
+        What is not a plain file, or is blown up beyond `LARGEST`, has no content, which no reader
+        takes for that of a record.
 
         Raises:
             NotADirectoryError: its bucket is packed.
@@ -226,7 +231,7 @@ class WholeFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
-            if error.errno in _NOT_PLAIN:
+            if error.errno in _NO_RECORD:
                 return b""
             if error.errno != errno.ESTALE:
                 raise
@@ -283,6 +288,8 @@ class LocalDisk:
 
     def create(self, name: str, content: bytes, mode: int = 0o600) -> None:
         """See `FileOperations`."""
+        if len(content) > LARGEST:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(self._root + name, flags, mode)
         try:
@@ -314,7 +321,7 @@ class LocalDisk:
 
     def read(self, name: str) -> bytes:
         """See `FileOperations`."""
-        return read_plain(self._root + name, links=False)
+        return read_plain(self._root + name, links=False, most=LARGEST)
 
     def exists(self, name: str) -> bool:
         """See `FileOperations`."""

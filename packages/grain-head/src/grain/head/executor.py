@@ -249,8 +249,9 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             kind = kinds.of(name, queue.request)
         kind.left += 1
         self._tasks[task] = LocalTask(
-            call.fn, queue.request, kind, deliver, urgency, after, submitted, call=call, past=past
-        )
+            call.fn, queue.request, kind, deliver, urgency, after, submitted, priority=priority,
+            call=call, past=past,
+        )  # fmt: skip
         return task
 
     def cancel(self, task: int) -> None:

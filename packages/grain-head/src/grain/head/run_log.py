@@ -535,6 +535,7 @@ class RunLog:
                 after=(record.after,) if record.after else (),
                 retry_of=retry_of,
                 urgency=record.urgency,
+                priority=record.priority,
             )
         )
 

@@ -299,6 +299,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             deliver,
             urgency,
             after,
+            priority=priority,
             arguments=arguments,
             asked=request,
             worker=worker,

@@ -360,7 +360,7 @@ class _Replay:
         if why_never or (why_never := self._too_long(task)):
             self._strand(index, why_never)
             return
-        queue = self._scheduler.queue(request)
+        queue = self._scheduler.queue(request, task.priority)
         self._progress[index] = _Progress(self._now)
         self._scheduler.on_submitted(self._id(index), queue, urgency=task.urgency)
 

@@ -88,12 +88,13 @@ class LoggedTask:
         failed: True if it ended with an exception.
         peak_memory: the largest memory that its last run used, in GB; None if it was not measured.
         urgency: larger goes first among tasks that ask for the same.
+        priority: larger goes first.
         count: how many tasks it stands for: brief ones run one after the other as one.
     """
 
     __slots__ = (
-        "after", "count", "delay", "failed", "follows", "function", "peak_memory", "request",
-        "runs", "urgency", "waited",
+        "after", "count", "delay", "failed", "follows", "function", "peak_memory", "priority",
+        "request", "runs", "urgency", "waited",
     )  # fmt: skip
 
     def __init__(self, function: str, request: Resource) -> None:
@@ -107,6 +108,7 @@ class LoggedTask:
         self.failed = False
         self.peak_memory: float | None = None
         self.urgency = 0.0
+        self.priority = 0
         self.count = 1
 
 
@@ -327,7 +329,7 @@ class WorkloadBuilder:
         task = LoggedTask(line.function, self._requests.asked(line))
         index = len(self._tasks)
         self._repeated += bool(line.retry_of)
-        task.urgency = line.urgency
+        task.urgency, task.priority = line.urgency, line.priority
         self._wire(task, line, now)
         self._add(task, now)
         self._listed.append((now, index))

@@ -2,7 +2,7 @@
 
 import sys
 
-from grain.worker.agent.command import main
+from grain.worker.agent.command import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

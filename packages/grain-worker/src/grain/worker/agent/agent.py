@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from grain.edge import DirectWaySeeker, Peer
     from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Message, Payload
+    from grain.worker.agent.first_runner import FirstRunner
     from grain.worker.agent.lifecycle import Lifecycle
     from grain.worker.agent.listener import RunnerDeath
     from grain.worker.agent.session import WorkerSession
@@ -62,6 +63,7 @@ class Agent:
         dial: connects to the head, and waits for one if there is none.
         direct: looks for a direct way to the head, which ``dial`` would find, while the connection
             goes over files or a relay.
+        first: becomes the first runner.
     """
 
     def __init__(
@@ -71,12 +73,15 @@ class Agent:
         dial: Dial,
         settings: RunnerSettings = RunnerSettings(),  # noqa: B008 - it is frozen
         direct: DirectWaySeeker | None = None,
+        first: FirstRunner | None = None,
     ) -> None:
         self._session = session
         self._direct = direct
         self._lifecycle = lifecycle
         self._dial = dial
-        self._runner = RunnerProcess(session.name, self, session.functions, settings=settings)
+        self._runner = RunnerProcess(
+            session.name, self, session.functions, settings=settings, first=first
+        )
         self._channel: WireChannel | None = None
         # Messages for the head that wait until it reads, or until they are read from the spool;
         # those of this connection.

@@ -25,6 +25,7 @@ from grain.edge.machine.cpu_locks import taking_cpus
 from grain.edge.version import own_versions
 from grain.files.batch_systems import BATCH_SYSTEMS, facts_of, several_nodes
 from grain.worker.agent.agent import FAILED, USAGE, Agent
+from grain.worker.agent.first_runner import FirstRunner
 from grain.worker.agent.lifecycle import Lifecycle, Times
 from grain.worker.agent.session import IN_MEMORY, WorkerSession
 from grain.worker.auto import (
@@ -187,10 +188,12 @@ async def serve(
     groups: str = "",
     seek: float = SEEK_FIRST,
     part: NodePart | None = None,
+    first: FirstRunner | None = None,
 ) -> int:
     """Serve as a worker until it leaves; return the exit code.
 
     Args:
+        first: becomes the first runner.
         part: of a worker that another process of its job has started.
     """
     now = trio.current_time()
@@ -213,7 +216,7 @@ async def serve(
     connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)
     settings = RunnerSettings(worker, own_directory=bool(worker.cwd), labels=True, groups=groups)
     direct = DirectWaySeeker(partial(is_reached_directly, options.url), seek)
-    agent = Agent(session, lifecycle, connect, settings=settings, direct=direct)
+    agent = Agent(session, lifecycle, connect, settings=settings, direct=direct, first=first)
     if part is None:
         return await agent.run()
     async with trio.open_nursery() as nursery:
@@ -248,11 +251,20 @@ def start_workers(argv: Sequence[str], options: argparse.Namespace) -> int:
         return FAILED
 
 
-def main(argv: Sequence[str] | None = None, seek: float = SEEK_FIRST) -> int:
+def run() -> int:
+    """Run the command as a process of its own; return the exit code."""
+    return main(forking=True)
+
+
+def main(
+    argv: Sequence[str] | None = None, seek: float = SEEK_FIRST, *, forking: bool = False
+) -> int:
     """Run the command; return the exit code.
 
     Args:
         seek: seconds until the first look for a direct way, where another one connects it.
+        forking: fork the first runner from this process, which has done nothing else and does
+            nothing behind this.
     """
     options = parser().parse_args(argv)
     part = NodePart.taken(os.environ)
@@ -261,6 +273,11 @@ def main(argv: Sequence[str] | None = None, seek: float = SEEK_FIRST) -> int:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         part.redirect()
         options.name = worker_name(options.name, part)
+    first = None
+    if not options.dry and (part is not None or options.nodes == 1):
+        raise_open_files()
+        # Before this process has more than one thread, a log or a lock.
+        first = FirstRunner.fork() if forking else None
     log_to(STANDARD_ERROR, "%(asctime)s %(levelname)s %(message)s")
     # Grid Engine sends it to every process of a job; the job's script forwards it as SIGTERM.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
@@ -287,11 +304,10 @@ def main(argv: Sequence[str] | None = None, seek: float = SEEK_FIRST) -> int:
             f"grain-worker: --cwd {options.cwd}: not a directory that it can enter", file=sys.stderr
         )
         return USAGE
-    raise_open_files()
     try:
         # Missions with a local worker on this machine choose other CPUs.
         with taking_cpus(getattr(offer.resources, "c", ())), prepared(decision) as groups:
-            code = trio.run(serve, options, offer, info, groups, seek, part)
+            code = trio.run(serve, options, offer, info, groups, seek, part, first)
     except RunnerUnusable as error:
         print(f"grain-worker: {error}", file=sys.stderr)
         return FAILED

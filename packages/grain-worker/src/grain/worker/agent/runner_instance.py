@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import WireBatch
     from grain.edge.messages import Message
+    from grain.worker.agent.first_runner import FirstRunner
     from grain.worker.agent.functions import FunctionFeed, Order
     from grain.worker.agent.listener import RunnerListener
     from grain.worker.messages import Attempt
@@ -67,6 +68,7 @@ class RunnerInstance:
     Args:
         grace: seconds between SIGTERM and SIGKILL for what the process leaves behind.
         replaced: as `grain.edge.version.replaced_code`.
+        first: becomes the process, if there is one; else a process is started.
 
     Attributes:
         failure: why it did not become ready, if it reported a reason.
@@ -81,7 +83,9 @@ class RunnerInstance:
         functions: FunctionFeed,
         settings: RunnerSettings,
         replaced: Callable[[], str],
+        first: FirstRunner | None = None,
     ) -> None:
+        self._first = first
         self._name = name
         self._replaced = replaced
         self._settings = settings.to_word()
@@ -138,18 +142,22 @@ class RunnerInstance:
             fd = theirs.fileno()
             command = python_command("grain.worker.runner.main")
             argv = [*command, self._name, str(fd), self._settings]
-            self._process = await SubreaperProcess.start(argv, self._grace, pass_fds=(fd,))
+            if self._first is not None:
+                self._process = self._first.start(argv, self._grace, fd)
+            if self._process is None:
+                self._process = await SubreaperProcess.start(argv, self._grace, pass_fds=(fd,))
             theirs.close()
-            await self._receive(self._process.socket, reports, on_ready, on_ended)
+            await self._receive(self._process, reports, on_ready, on_ended)
 
     async def _receive(
         self,
-        connection: socket.socket,
+        process: SubreaperProcess,
         reports: socket.socket,
         on_ready: Callable[[], object],
         on_ended: Callable[[], object],
     ) -> None:
-        stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
+        connection = trio.socket.from_stdlib_socket(process.socket)
+        stream = trio.SocketStream(connection)
 
         def take(batch: WireBatch) -> None:
             ended = []
@@ -181,6 +189,7 @@ class RunnerInstance:
             self._channel = channel
             nursery.start_soon(self._watch, channel)
             nursery.start_soon(self._take_reports, reports)
+            nursery.start_soon(self._end_with_guard, process, connection)
             try:
                 await channel.receive_into(take)
             except (ChannelError, trio.ClosedResourceError):
@@ -217,6 +226,18 @@ class RunnerInstance:
             elif not misses and self._blocked:
                 self._listener.unblocked(self._blocked)
                 self._blocked = 0.0
+
+    async def _end_with_guard(
+        self, process: SubreaperProcess, connection: trio.socket.SocketType
+    ) -> None:
+        """End the channel when the subreaper has died, and the process with it.
+
+        A process that a task has forked may hold the other end. What the dead one has sent is read
+        before the end of file.
+        """
+        await process.wait_for_word()
+        with suppress(OSError):  # it has ended by itself
+            connection.shutdown(socket.SHUT_RD)
 
     async def _take_reports(self, reports: socket.socket) -> None:
         """Pass on what the process reports by other ways than its channel."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from grain.edge.messages import Payload
+    from grain.worker.agent.first_runner import FirstRunner
     from grain.worker.agent.functions import FunctionStore, Order
     from grain.worker.agent.listener import RunnerListener
     from grain.worker.messages import Attempt
@@ -64,6 +65,7 @@ class RunnerProcess:
         grace: seconds that leaving waits for runs, and for the context to be left. After a crash,
             seconds between SIGTERM and SIGKILL for programs that are left.
         replaced: as `grain.edge.version.replaced_code`; then no other runner is started.
+        first: becomes the first runner, which is faster than to start one; None to start it.
 
     Raises:
         RunnerUnusable: on entering: no runner can be started, mostly since the context fails.
@@ -77,8 +79,10 @@ class RunnerProcess:
         grace: float = 10.0,
         settings: RunnerSettings = RunnerSettings(),  # noqa: B008 - it is frozen
         replaced: Callable[[], str] = replaced_code,
+        first: FirstRunner | None = None,
     ) -> None:
         code_at_start()
+        self._first = first
         self.name = name
         self._replaced = replaced
         self._obsolete = False  # True if this process runs code that was replaced
@@ -266,8 +270,9 @@ class RunnerProcess:
     async def _serve_once(self, on_ready: Callable[[], None], burials: trio.Nursery) -> str:
         """Serve with one instance until its channel ends; return why it was of no use, if so."""
         feed = self._functions.feed()
+        first, self._first = self._first, None
         instance = RunnerInstance(
-            self.name, self._grace, self._listener, feed, self._settings, self._replaced
+            self.name, self._grace, self._listener, feed, self._settings, self._replaced, first
         )
         self._instance = instance
         try:

@@ -39,6 +39,11 @@ class Caller:
         for fd in (self._wakeup.fd, *self._signs):
             self._poll.register(fd, select.POLLIN)
 
+    def close(self) -> None:
+        """Close our end, in a child that this process has forked; the caller sees nothing of it."""
+        self._socket.close()
+        self._wakeup.close()
+
     def report(self, report: tuple[Any, ...]) -> None:
         """Send a report; the next poll notices if the caller has died."""
         send_report(self._socket, report)

@@ -52,6 +52,19 @@ def ignore_warnings() -> None:
         signal.signal(getattr(signal, "SIG" + name), signal.SIG_IGN)
 
 
+def unguarded() -> None:
+    """Have signals do in this process what they do in any Python: it was forked from a guard.
+
+    A guard that executes a program need not: exec resets what is caught.
+    """
+    for name in CAUGHT:
+        signal.signal(getattr(signal, "SIG" + name), signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # as Python does when it begins
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 def become_subreaper(name: bytes) -> None:
     """Adopt all orphans below this process (prctl(2)), and give it a name of up to 15 bytes."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)

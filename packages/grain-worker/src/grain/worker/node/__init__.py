@@ -26,6 +26,7 @@ Map:
 - ``shortage``: a node that is short of memory, and the run that is ended for it
 - ``limits``: open files of this process; which process the kernel kills when memory runs out
 - ``signals``: signals to this process
+- ``shown``: what /proc shows of this process: its command line, its variables
 - ``forks``: signals in children that user code forks
 - ``library_threads``: how many threads numeric libraries use for what tasks compute in this process
 """

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import trio
 
@@ -65,10 +65,23 @@ class ProcessEnd(NamedTuple):
         return how
 
 
+class Subreaper(Protocol):
+    """The process of a subreaper, a child of this one."""
+
+    def send_signal(self, sig: signal.Signals) -> None:
+        """Send it a signal, unless it was waited for."""
+
+    async def wait(self) -> object:
+        """Wait until it has ended, and have the kernel forget it."""
+
+
 class SubreaperProcess:
     """A process below a subreaper, which ends it and all that it started with this process.
 
     Get it by `start`; then `wait` until it has ended, whether `end` was called or not.
+
+    Args:
+        control: our end of the subreaper's control socket, which does not block.
 
     Attributes:
         socket: our end of a connection to the process, which has the other one as descriptor 3.
@@ -77,7 +90,7 @@ class SubreaperProcess:
 
     def __init__(
         self,
-        subreaper: trio.Process,
+        subreaper: Subreaper,
         control: socket.socket,
         channel: socket.socket,
         sweep: Sweep,
@@ -145,6 +158,10 @@ class SubreaperProcess:
         # The process may have stopped the subreaper, which is its parent.
         self._subreaper.send_signal(signal.SIGCONT)
 
+    async def wait_for_word(self) -> None:
+        """Wait until `wait` has something to go by: a report, or the death of the subreaper."""
+        await trio.lowlevel.wait_readable(self._control)
+
     async def wait(self) -> ProcessEnd:
         """Wait until nothing is left, or until what is left is known to survive SIGKILL.
 
@@ -154,7 +171,7 @@ class SubreaperProcess:
         To be called once. Cancellation has everything ended, as `end` does, and does not wait.
         """
         try:
-            await trio.lowlevel.wait_readable(self._control)
+            await self.wait_for_word()
             report = self._receive()
         finally:
             self._control.close()
