@@ -357,9 +357,10 @@ async def test_a_launcher_that_a_signal_ends_has_not_succeeded(tmp_path: Path) -
 
 async def test_a_step_that_cannot_begin_or_write_has_failed(tmp_path: Path) -> None:
     async with job_of(tmp_path) as job:
-        done = await job.srun("-n2", "-i", "/nonexistent", "cat")
-        assert "Could not open stdin file" in done.stderr
-        assert (1, (1, 1)) == (done.returncode, job.lines[-1].statuses)
+        for source in "/nonexistent", "2":  # there is no such process, so it is a file
+            done = await job.srun("-n2", "-i", source, "cat")
+            assert "Could not open stdin file" in done.stderr
+            assert (1, (1, 1)) == (done.returncode, job.lines[-1].statuses)
         (tmp_path / "data").write_text("kept\n")
         for reads in ("-i data", "< data", "-l < data"):
             done = await job.run("sh", "-c", f"srun -n2 -o data {reads} cat")

@@ -565,6 +565,7 @@ def test_numbers_of_a_step_that_contradict_each_other(
 def test_a_job_without_a_number_of_tasks_has_those_of_each_node() -> None:
     env = {"SLURM_NNODES": "2"}
     assert (0, 0, 1, ()) == steps.step_numbers({"ntasks-per-node": "1"}, env)
+    assert 3 == steps.step_numbers({}, {"SLURM_NPROCS": "3"}).tasks
 
 
 def test_variables_stand_for_options_of_srun() -> None:
@@ -612,6 +613,24 @@ def test_several_programs_of_a_step(text: str, found: list[list[str]] | None) ->
             steps.programs(text, 3, "conf")
         return
     assert found == steps.programs(text, 3, "conf")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("* a\n0 b", "Task range specification with asterisk must be last"),
+        ("0 a\n0-1 b", "Duplicate record for task 0"),
+        ("0 a\n1-3 b", "Invalid task id, 3 >= ntasks"),
+        ("0 a\n9 b", "Invalid task id, 9 >= ntasks"),
+    ],
+)
+def test_wrong_numbers_of_programs_are_refused_as_by_srun(text: str, why: str) -> None:
+    with pytest.raises(steps.StepRefused) as refused:
+        steps.programs(text, 3, "conf")
+    second = "srun: error: Line 2 of configuration file conf invalid"
+    assert f"srun: error: {why}\n{second}" == str(refused.value)
+    others = steps.programs("1 a\n* b %t %o\n* c", 3, "conf")
+    assert [["b", "0", "0"], ["a"], ["b", "2", "2"]] == others
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def step_numbers(given: Mapping[str, str], environment: Mapping[str, str]) -> St
     """
     per_node = _count(given, "ntasks-per-node")
     # The number of tasks of the job counts where no option says how many there are.
-    of_job = environment.get("SLURM_NTASKS", "")
+    of_job = environment.get("SLURM_NTASKS") or environment.get("SLURM_NPROCS", "")
     tasks = _count(given, "ntasks") or _count({"ntasks": of_job}, "ntasks")
     least = given.get("nodes", "").partition("-")[0]
     if least and not least.isdecimal():
@@ -336,7 +336,8 @@ def programs(text: str, tasks: int, name: str) -> list[list[str]]:
 
     bad = f"srun: error: Configuration file {name} invalid"
     found: dict[int, list[str]] = {}
-    for line in text.replace("\\\n", " ").split("\n"):
+    all_others = False
+    for at, line in enumerate(text.replace("\\\n", " ").split("\n"), 1):
         try:
             kept = re.sub("'[^']*'", lambda quoted: quoted[0].replace("%", "\0"), line)
             words = shlex.split(kept, comments=True)
@@ -346,9 +347,22 @@ def programs(text: str, tasks: int, name: str) -> list[list[str]]:
             continue
         if len(words) < 2:
             raise StepRefused(f"{bad}, no program: {line}")
-        for place, number in enumerate(_ranks(words[0], tasks, f"{bad}, bad data: {line}")):
+        ranks = _ranks(words[0], tasks, f"{bad}, bad data: {line}")
+        why = ""
+        if words[0] == "*":
+            all_others = True
+        elif all_others:
+            why = "Task range specification with asterisk must be last"
+        elif ranks and max(ranks) >= tasks:
+            why = f"Invalid task id, {max(ranks)} >= ntasks"
+        elif twice := found.keys() & set(ranks):
+            why = f"Duplicate record for task {min(twice)}"
+        if why:
+            invalid = f"Line {at} of configuration file {name} invalid"
+            raise StepRefused(f"srun: error: {why}\nsrun: error: {invalid}")
+        for place, number in enumerate(ranks):
             if number in found:
-                raise StepRefused(f"{bad}, duplicate record for task id {number}")
+                continue  # an asterisk means all others
             found[number] = [
                 word.replace("%t", str(number)).replace("%o", str(place)).replace("\0", "%")
                 for word in words[1:]
@@ -367,5 +381,8 @@ def _ranks(text: str, tasks: int, bad: str) -> list[int]:
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise StepRefused(bad)
-        found += range(int(first), min(int(last or first), tasks) + 1)
+        end = int(last or first)
+        if end >= tasks:
+            return [end]  # that there is not
+        found += range(int(first), end + 1)
     return found

@@ -377,7 +377,7 @@ class _Step:
     def _stdin(self) -> list[int]:
         """Return a descriptor for the input of each process."""
         how, count = self._how.stdin, len(self._started)
-        if how.isdecimal():
+        if how.isdecimal() and int(how) < len(self._ranks):
             null = self._opened(os.devnull)
             return [0 if rank == int(how) else null for rank in range(count)]
         if how != "all":
