@@ -348,15 +348,10 @@ def programs(text: str, tasks: int, name: str) -> list[list[str]]:
         if len(words) < 2:
             raise StepRefused(f"{bad}, no program: {line}")
         ranks = _ranks(words[0], tasks, f"{bad}, bad data: {line}")
-        why = ""
-        if words[0] == "*":
-            all_others = True
-        elif all_others:
+        why = "" if words[0] == "*" else _why_not(ranks, tasks, found)
+        if all_others and words[0] != "*":
             why = "Task range specification with asterisk must be last"
-        elif ranks and max(ranks) >= tasks:
-            why = f"Invalid task id, {max(ranks)} >= ntasks"
-        elif twice := found.keys() & set(ranks):
-            why = f"Duplicate record for task {min(twice)}"
+        all_others = words[0] == "*"
         if why:
             invalid = f"Line {at} of configuration file {name} invalid"
             raise StepRefused(f"srun: error: {why}\nsrun: error: {invalid}")
@@ -371,6 +366,14 @@ def programs(text: str, tasks: int, name: str) -> list[list[str]]:
         if number not in found:
             raise StepRefused(f"{bad}, no record for task id {number}")
     return [found[number] for number in range(tasks)]
+
+
+def _why_not(ranks: Sequence[int], tasks: int, found: Mapping[int, object]) -> str:
+    """Return why processes cannot have a line of a file; "" if they can."""
+    if max(ranks, default=0) >= tasks:
+        return f"Invalid task id, {max(ranks)} >= ntasks"
+    twice = found.keys() & set(ranks)
+    return f"Duplicate record for task {min(twice)}" if twice else ""
 
 
 def _ranks(text: str, tasks: int, bad: str) -> list[int]:
