@@ -44,7 +44,7 @@ squeue -h -S 't i'
 squeue -h -S i,~
 squeue -h -S X
 squeue -h -r -S -l+i -o '%i %l'
-squeue -h -j 1 -O Cluster,AllocNodes:.1,BatchFlag,CPUsPerTask,Deadline,NTPerNode,AccrueTime
+squeue -h -j 1 -O BatchFlag,CPUsPerTask,Deadline,NTPerNode,AccrueTime
 squeue -t CD
 squeue -j 99
 squeue -j 98,99
