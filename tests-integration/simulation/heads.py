@@ -44,6 +44,15 @@ class Observer(Protocol):
     def on_sent(self, head: HeadProcess, wire: Wire, message: Message) -> None:
         """Check a message that a head sends."""
 
+    def on_retract(
+        self, head: HeadProcess, mission: MissionRecord | None, message: Retract
+    ) -> None:
+        """Note what a mission retracts, before its head does.
+
+        Args:
+            mission: None if it is unknown there.
+        """
+
     def on_taken(self, message: Message) -> None:
         """Check a message that a head has taken without complaint."""
 
@@ -245,6 +254,7 @@ class HeadProcess:
             self.world.laws.on_confirmed(self.hub.missions.links[wire], message)
         elif isinstance(message, Retract):
             self.wanted.setdefault(wire, set()).update(message.tasks)
+            self.world.laws.on_retract(self, self.hub.missions.links.get(wire), message)
         elif isinstance(message, InventoryEnd):
             self.ready.add(wire)
         elif isinstance(message, Leaving):

@@ -12,9 +12,6 @@ differ where only one side knows something, or learns of it first:
     does one whose gang has ended but for some seats, see `Gangs`. A run that has ended holds
     nothing, and is not shown; the log learns of that with the outcome. A lane that has ended counts
     as before until then, or as a waiting task if no call of it was known.
-    A mission that connects again learns task by task which runs wait on their workers for which:
-    where runs have gone to other workers meanwhile, it takes one of these for a run under way. And
-    it does not learn where a task runs that it has retracted before.
 3.  A worker that is away, and a seat of it, is in the log until it is given up. A new head has not
     seen all seats; and a mission that was not connected when a gang began learns of its root only.
 4.  A head counts since it met the mission, which is compared by what two looks add. It counts the
@@ -119,9 +116,6 @@ class _Look:
         # Their runs have ended, as workers have reported, and the outcomes are to come.
         leases = {n: one.lease for n, one in self.tasks.items() if one.lease is not None}
         self.over = {n for n, one in leases.items() if one.scheduler_id is None}
-        # The mission may not know of it, if it has connected again.
-        again = record.connection > 1
-        self.retracted = {n for n, one in self.tasks.items() if one.retracted and again}
         # The calls that lanes have, as far as this head knows.
         calls = (call.task for call in record.lane_calls.values())
         self.calls = {task for task in calls if hub.lanes.run_of(record, task) is not None}
@@ -263,11 +257,10 @@ class Displays:
             self._compare_ends(look, logged, ls)
 
     def _compare_runs(self, look: _Look, tasks: dict[int, Task], running: set[int]) -> None:
-        apart = look.away | look.retracted
-        members = {number: tasks[number].members for number in running - apart}
+        members = {number: tasks[number].members for number in running - look.away}
         roots = {(number, names[0]) for number, names in members.items()}
         all_of = {(number, name) for number, names in members.items() for name in names}
-        shown = {one for one in look.runs if one[0] not in apart}
+        shown = {one for one in look.runs if one[0] not in look.away}
         # Those in lanes are shown if they last, and seats if they were seen.
         known = {one for one in roots if one[0] in look.tasks and one[0] not in look.over}
         self._demand("runs", known & shown, known, look)

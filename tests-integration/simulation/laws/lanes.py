@@ -2,12 +2,16 @@
 
 A call is in one lane at most, and only there, or it is the scheduler's. It begins elsewhere when
 its lane is over, and has left no outcome of it. If the lane crashed, that counts for this call.
+
+A lane that is retracted while it waits gives its turn back, if nothing of its mission came later.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Protocol
 
+from grain.head.hub.fair_share import FairShare
 from grain.remote_exer.lanes import LINGER
 from grain.worker.lanes.run import CONFIRM
 from grain.worker.messages import LANE
@@ -18,8 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.edge.messages import Payload
+    from grain.head.hub.fair_share import Share
     from grain.head.hub.hub import Hub
     from grain.head.hub.state import MissionRecord, WorkerRecord
+    from grain.head.messages import Retract
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt, Lease
     from simulation.heads import HeadProcess
@@ -68,6 +74,8 @@ class LaneLaws:
         # The records of worker and mission with which heads have begun them, or learnt of them
         # before they took them for over.
         self._known: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]] = {}
+        # The share of a mission that retracts tasks, and what it is to be when that is done.
+        self._shares: tuple[Share, Share] | None = None
 
     def on_leased(self, head: HeadProcess, lease: Lease) -> None:
         """Check a lease that a head sends."""
@@ -142,6 +150,29 @@ class LaneLaws:
             and registry.workers.get(record.id) is record
             and registry.missions.get(mission.id) is mission
         )
+
+    def on_retract(
+        self, head: HeadProcess, mission: MissionRecord | None, message: Retract
+    ) -> None:
+        """Note the turns that come back with the lanes which a mission retracts."""
+        self._shares = None
+        if mission is None:
+            return
+        share = deepcopy(mission.share)
+        for number in message.tasks:
+            task = mission.tasks.get(number)
+            if task is not None and task.function is LANE and task.scheduler_id is not None:
+                assert task.queue is not None
+                age = head.hub.scheduler.tasks[task.scheduler_id].age
+                FairShare.return_turn(share, age, task.queue.priority)
+        self._shares = mission.share, share
+
+    def on_retracted(self) -> None:
+        """Check that these turns have come back."""
+        if self._shares is not None:
+            share, wanted = self._shares
+            law = "a lane that is retracted gives its turn back"
+            self._laws.demand(law, share._last == wanted._last, (share._last, wanted._last))
 
     def on_begun(self, call: SimulatedCall) -> None:
         """Check a call that begins in a lane."""

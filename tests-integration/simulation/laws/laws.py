@@ -13,6 +13,7 @@ from grain.head.messages import (
     AckTasks,
     Crashed,
     MissionRegistered,
+    Retract,
     Retracted,
     Started,
     WorkerEnded,
@@ -310,8 +311,16 @@ class Laws:
         law = "a peer that is away is waited for"
         self.demand(law, seconds >= self.world.grace - 2.0, (peer, seconds))
 
+    def on_retract(
+        self, head: HeadProcess, mission: MissionRecord | None, message: Retract
+    ) -> None:
+        """Note what a mission retracts, before its head does."""
+        self.lanes.on_retract(head, mission, message)
+
     def on_taken(self, message: Message) -> None:
         """Check a message that a head has taken without complaint."""
+        if isinstance(message, Retract):
+            self.lanes.on_retracted()
         refused = id(message) in self.world.nonsense.refused
         self.demand("nonsense is refused", not refused, message)
 

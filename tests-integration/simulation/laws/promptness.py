@@ -197,8 +197,8 @@ class Promptness:
             law = "a head knows which workers keep too many outcomes"
             # A worker whose runs take whole seconds may begin another pause at each look.
             yield Passing(law, self._trip, (*own, worker.backlogs_sent))
-        if not session.draining and record is not None and record.draining:
-            yield Passing("a worker that does not drain is in use", self._trip, own)
+        if record is not None and record.draining != session.draining:
+            yield Passing("a head knows which workers drain", self._trip, own)
 
     def _of_head(self, head: HeadProcess) -> Iterator[Passing]:
         hub = head.hub

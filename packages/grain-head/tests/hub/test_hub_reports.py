@@ -102,6 +102,23 @@ def test_a_mission_that_comes_back_learns_of_its_workers_anew(harness: HubHarnes
     assert ["w"] == [facts.worker for facts in harness.sent(again, WorkerFacts)]
 
 
+def test_a_mission_that_comes_back_learns_once_where_a_task_runs_that_it_retracts(
+    harness: HubHarness,
+) -> None:
+    """The message that the task had begun may have been lost with the connection."""
+    mission = harness.mission()
+    harness.worker("w")
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    harness.lose(mission)
+    again = harness.mission(link="again", connection=2)
+
+    harness.send(again, Retract((1,)), Retract((1,)), Synced())
+
+    assert ["w"] == [facts.worker for facts in harness.sent(again, WorkerFacts)]
+    assert [Started("w", (1,))] == harness.sent(again, Started)
+
+
 def test_a_mission_learns_of_a_worker_whose_run_another_scheduler_has_begun(
     harness: HubHarness,
 ) -> None:

@@ -206,6 +206,9 @@ class Missions:
         for number in tasks:
             task = mission.tasks.get(number)
             if task is not None:
+                if not task.claimed and task.lease is not None:
+                    # It may not know: what the last connection said of the run may be lost.
+                    self._report_run(task, "")
                 task.claimed = True  # it waits for the answer, though it does not submit the task
             self._outcomes.retract(mission, number)
 
