@@ -611,7 +611,7 @@ class _Runner:
         return call, partial(
             step_job, variables, request["env"], place.hosts, GVAR.res,
             bound=request["cpus"] is not None, worker=os.environ,
-            address="127.0.0.1" if gang is None else gang.address,
+            address="127.0.0.1" if gang is None else gang.address or host,
         )  # fmt: skip
 
     def _note_steps(self, steps: list[StepRecord]) -> None:
