@@ -118,6 +118,8 @@ SCRIPTS = r"""
 -n 2 | srun -n1 --export=ALL,ADDED=1 sh -c 'echo $OF_USER $ADDED'
 -n 2 | srun -n1 --exact sleep 0.2 & srun -n1 --exact sleep 0.2 & wait; echo both
 -n 2 | srun -n1 --overlap sleep 0.1; echo status $?
+-n 2 | srun -n1 sh -c 'echo $SLURM_LAUNCH_NODE_IPADDR $SLURM_UMASK'
+-n 2 | umask 027; srun -n1 sh -c 'echo $SLURM_UMASK; umask'
 -n 2 | srun -n2 -K sh -c 'test $SLURM_PROCID = 0 && exit 5; sleep 20'; echo status $?
 -n 2 | srun -n2 -W 1 sh -c 'test $SLURM_PROCID = 0 && exit 0; sleep 20'; echo status $?
 -n 2 | printf '0 echo zero\n1 echo one %%t %%o\n' > multi.conf; srun -n2 -l --multi-prog multi.conf | sort
@@ -163,6 +165,15 @@ SCRIPTS = r"""
 -n 2 | srun -m nope true; echo status $?
 -n 2 | srun -r x true; echo status $?
 -n 2 | srun --multi-prog none.conf; echo status $?
+-n 2 | printf '0 echo a\n* echo b%%o %%t\n' > m; srun -n2 --multi-prog m | sort
+-n 2 | printf '* echo a\n0 echo b\n' > m; srun -n2 --multi-prog m; echo status $?
+-n 2 | printf '0 echo a\n0-1 echo b\n' > m; srun -n2 --multi-prog m; echo status $?
+-n 2 | printf '0-5 echo a\n' > m; srun -n2 --multi-prog m; echo status $?
+-n 2 | unset SLURM_NTASKS; srun echo n
+-n 2 | unset SLURM_NTASKS SLURM_NPROCS; srun echo n
+-n 2 | SLURM_NTASKS=1 srun echo one
+-n 2 | seq 3 | srun -n2 -l --input=0 cat | sort
+-n 2 | seq 3 | srun -n2 -l --input=2 cat; echo status $?
 -n 2 | printf "0 echo '%%t' %%t\n1 echo '%%o'\n" > q.conf; srun -l --multi-prog q.conf | sort
 -n 2 | srun -n1 "" 2>&1 | sort; echo status ${PIPESTATUS[0]}
 -n 2 | printf '#!/no/such\n' > bad; chmod +x bad; srun -n1 ./bad 2>&1 | sort; echo status ${PIPESTATUS[0]}
@@ -175,6 +186,32 @@ SCRIPTS = r"""
 -n 2 | SRUN_CPUS_PER_TASK=2 srun -n1 sh -c 'echo $SLURM_CPUS_PER_TASK'
 -n 2 | srun -l -n2 printf 'a\n\nb\n' | sort
 -n 2 | srun -n2 -o 'p-%s-%t-%n-%%-%2t' true; ls p-*
+-n 2 | srun -n2 -o none echo hidden; echo status $?
+-n 2 | srun -n2 -e none sh -c 'echo out; echo err >&2' | sort
+-n 2 | echo 'echo $SLURM_PROCID' > s.sh; srun -n2 bash < s.sh | sort
+-n 2 | mkdir d; srun -n1 -D d pwd
+-n 2 | SLURM_NPROCS=1 srun echo one
+-n 1 -c 2 | srun sh -c 'echo $SLURM_CPUS_PER_TASK $SLURM_CPUS_ON_NODE'; srun -n2 -c1 echo two
+-n 1 -c 2 | export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; srun sh -c 'echo $SLURM_CPUS_PER_TASK'
+-n 2 | srun -n1 --mem=50 sh -c 'echo $SLURM_MEM_PER_NODE $SLURM_MEM_PER_CPU'
+-n 2 --mem-per-cpu=100 | srun -n1 sh -c 'echo $SLURM_MEM_PER_NODE $SLURM_MEM_PER_CPU'
+-n 2 | srun -n1 --mem-per-cpu=20 sh -c 'echo $SLURM_MEM_PER_NODE $SLURM_MEM_PER_CPU'
+-n 2 | srun -n1 --exact -c2 sh -c 'echo $SLURM_CPUS_ON_NODE $SLURM_CPUS_PER_TASK'
+-n 2 | srun -n1 --exact sh -c 'echo $SLURM_CPUS_ON_NODE'
+-n 2 | srun -n1 --export=ALL,A='1 2',B=3 sh -c 'echo "$A" $B'
+--export=ALL,A='x y' | echo "$A"
+--export=A=1,B=2 | echo $A $B ${OF_USER-unset}
+--export=ALL,A= | echo "[${A-unset}]"
+-n 2 | srun -n1 sh -c 'exit 256'; echo $?; srun -n1 sh -c 'exit 255'; echo $?
+-n 2 | srun -n1 -n2 echo last | wc -l
+-n 2 | srun -n1 --ntasks 2 echo last | wc -l
+-n 2 | srun --nodes=1-1 -n2 echo r | wc -l
+-n 2 | srun -N1-4 -n2 echo r | wc -l
+-n 2 | srun -n1 printenv SLURM_JOB_NODELIST SLURM_STEP_NODELIST
+-n 2 | srun -n1 --open-mode=append -o f echo 1; srun -n1 --open-mode=append -o f echo 2; srun -n1 -o g echo 3; srun -n1 -o g echo 4; cat f g
+-n 2 | srun -n2 -o f -e f sh -c 'echo o; echo e >&2'; sort f
+-n 2 | scontrol show job -o $SLURM_JOB_ID | tr ' ' '\n' | grep -E '^(JobId|JobName|JobState|Reason|Dependency|NodeList|WorkDir|StdIn|Power|Comment|Nice)='  | sed "s|$PWD|DIR|"
+-n 2 | squeue -h -j $SLURM_JOB_ID -o '%i|%T|%r|%C|%D|%l|%N' | sed "s/$SLURM_JOB_ID/ID/"
 -n 1 | exec srun -n1 sh -c 'exit 6'
 -n 1 | srun -n1 --gres=none echo none
 -n 1 | m() { echo "m $*"; }; export -f m; srun -n1 bash -c 'm list'

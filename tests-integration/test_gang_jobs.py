@@ -60,6 +60,7 @@ async def test_srun_in_a_script_starts_processes_on_all_nodes(tool: Tool) -> Non
 echo $SLURM_NNODES $SLURM_NTASKS $SLURM_TASKS_PER_NODE $SLURM_JOB_CPUS_PER_NODE
 scontrol show hostnames $SLURM_JOB_NODELIST | wc -l
 srun -l sh -c 'echo $SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID $SLURM_STEP_TASKS_PER_NODE'
+srun -N1 -n1 sh -c 'echo at $SLURM_LAUNCH_NODE_IPADDR'
 printf 'a\\nb\\n' | srun -l wc -l
 srun -n 3 sh -c 'echo err >&2; test $SLURM_NODEID != 2 || exit 5'
 echo status $?
@@ -74,7 +75,9 @@ echo status $?
     assert ("3 6 2(x3) 2(x3)", "3", "status 5") == (first, count, status)
     expected = [f"{rank}: {rank} {rank // 2} {rank % 2} 2(x3)" for rank in range(6)]
     expected += [f"{rank}: 2" for rank in range(6)]  # each has read the two lines
-    assert sorted(expected) == sorted(labelled)
+    [address] = (line for line in labelled if line.startswith("at "))
+    assert re.fullmatch(r"at [\d.]+|at [\da-f:]+", address)
+    assert sorted([*expected, address]) == sorted(labelled)
     failed = r"srun: error: [\w-]+: task 2: Exited with exit code 5"
     assert ["err"] * 3 == [
         one for one in tool.text("err").splitlines() if not re.match(failed, one)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from grain.queue.notes.steps import StepRecord
+    from grain.worker.gang.control import JsonLines
 
 IN_JOB = {
     "GRAIN_JOB_ID": "12", "SLURM_JOB_ID": "12", "SLURM_JOB_NAME": "name",
@@ -248,11 +249,25 @@ async def test_no_step_begins_in_a_job_that_ends(tmp_path: Path) -> None:
         assert ("", said, 1) == (done.stdout, done.stderr.splitlines(), done.returncode)
 
 
+async def test_a_worker_of_another_grain_starts_no_step(tmp_path: Path) -> None:
+    async def answer(lines: JsonLines) -> None:
+        await lines.receive()
+        await lines.send(step=0, ranks=[])
+
+    name, listener = listen()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve, listener, answer)
+        done = await JobSite(tmp_path, name).srun("true")
+        assert "srun: error: (Grain) Grain was changed since this job's" in done.stderr
+        assert (1, 1) == (done.returncode, len(done.stderr.splitlines()))
+        nursery.cancel_scope.cancel()
+
+
 async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path: Path) -> None:
     rsh = tmp_path / "rsh"
     rsh.write_text(
         '#!/bin/sh\nshift\n[ "$1" = --input ] && shift || exec </dev/null\n'
-        'WHERE=$1\nexport WHERE\nexec sh -c "$2"\n'
+        'WHERE=$1\nexport WHERE\numask 0\nexec sh -c "$2"\n'
     )
     rsh.chmod(0o700)
     rooms = [MemberRoom((0, 1))] * 3
@@ -260,6 +275,9 @@ async def test_processes_on_other_members_have_the_variables_of_theirs(tmp_path:
         show = "echo ${WHERE:-here} $SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID"
         done = await job.srun("-n4", "sh", "-c", show, GRAIN_RSH=str(rsh))
         assert (["here 0 0 0", "here 1 0 1", "m1 2 1 0", "m2 3 2 0"], [], 0) == shown(done)
+        show = "umask 027; exec srun -n3 sh -c 'echo ${WHERE:-here} $SLURM_UMASK; umask'"
+        done = await job.run("sh", "-c", show, GRAIN_RSH=str(rsh))
+        assert (["0027"] * 3 + ["here 0027", "m1 0027", "m2 0027"], [], 0) == shown(done)
         done = await job.srun("-n1", "-w", "gpu1", "sh", "-c", "exit 4", GRAIN_RSH=str(rsh))
         assert ([], ["srun: error: gpu1: task 0: Exited with exit code 4"], 4) == shown(done)
         reads = ["-l", "cat"]
@@ -339,9 +357,18 @@ async def test_a_launcher_that_a_signal_ends_has_not_succeeded(tmp_path: Path) -
 
 async def test_a_step_that_cannot_begin_or_write_has_failed(tmp_path: Path) -> None:
     async with job_of(tmp_path) as job:
-        done = await job.srun("-n2", "-i", "/nonexistent", "cat")
-        assert "Could not open stdin file" in done.stderr
-        assert (1, (1, 1)) == (done.returncode, job.lines[-1].statuses)
+        for source in "/nonexistent", "2":  # there is no such process, so it is a file
+            done = await job.srun("-n2", "-i", source, "cat")
+            assert "Could not open stdin file" in done.stderr
+            assert (1, (1, 1)) == (done.returncode, job.lines[-1].statuses)
+        (tmp_path / "data").write_text("kept\n")
+        for reads in ("-i data", "< data", "-l < data"):
+            done = await job.run("sh", "-c", f"srun -n2 -o data {reads} cat")
+            why = "the program reads it, and that would empty it"
+            assert f"srun: error: (Grain) cannot write to {tmp_path}/data: {why}\n" == done.stderr
+            assert (1, "kept\n") == (done.returncode, (tmp_path / "data").read_text())
+        done = await job.srun("-i", "data", "-o", "data", "--open-mode=append", "head", "-n1")
+        assert (0, "kept\nkept\n") == (done.returncode, (tmp_path / "data").read_text())
         full = await job.run("sh", "-c", "srun -l echo x > /dev/full")
         assert "srun: error: output could not be written: No space left on device\n" == full.stderr
         assert 1 == full.returncode

@@ -39,6 +39,12 @@ squeue --noheader -o '%i^^^%t^^^%r^^^%B^^^%u^^^%D^^^%C^^^%R^^^%P^^^%l^^^%M^^^%S^
 squeue -h -n wrap -S i -r -o %i
 squeue -h -t PD,R -p queue -r -S -i -o '%2t%10j'
 squeue -h -p none
+squeue -h -S nope
+squeue -h -S 't i'
+squeue -h -S i,~
+squeue -h -S X
+squeue -h -r -S -l+i -o '%i %l'
+squeue -h -j 1 -O BatchFlag,CPUsPerTask,Deadline,NTPerNode,AccrueTime
 squeue -t CD
 squeue -j 99
 squeue -j 98,99
@@ -107,6 +113,17 @@ squeue -u no-such-user
 squeue -o %i%!
 sinfo -h -o %P
 sinfo --none
+sinfo -h -t nope
+sinfo -h -t idle,nope
+sinfo -h -p main -t down
+sinfo -h -p main -t down -o '%t %N'
+sinfo -h -p main -n none
+sinfo -h -p main -d
+sinfo -h -N -p main -d
+sinfo -h -T
+sinfo -i x
+sinfo -l -o %t
+sinfo -p main -t down -O Partition,PartitionName:.12,Root,PreemptMode,PriorityJobFactor,Share
 srun
 srun --none
 sbatch --mail-type=NOPE --wrap true
@@ -149,6 +166,41 @@ scancel -Q -b 99
 scancel -t none
 srun -a 1 true
 srun -m nope true
+sbatch --cpu-freq=nope --wrap true
+sbatch --cpu-freq=low-nope --wrap true
+sbatch --gpu-freq=12x --wrap true
+sbatch --mem-bind=local,nope --wrap true
+sbatch --cpu-bind=none --wrap true
+sbatch --profile=nope --wrap true
+sbatch --acctg-freq=nope --wrap true
+sbatch --gres-flags=nope --wrap true
+sbatch -B 1:2:x --wrap true
+sbatch --switches=0 --wrap true
+sbatch --get-user-env=10x --wrap true
+sbatch --no-kill=x --wrap true
+sbatch --threads-per-core=0 --wrap true
+sbatch --wait-all-nodes=2 --wrap true
+sbatch --priority=-1 --wrap true
+sbatch --propagate=NOPE --wrap true
+sbatch --signal=USR1@65536 --wrap true
+sbatch --gpu-bind= --wrap true
+sbatch --mem-per-gpu=x --wrap true
+sbatch --gid=no-such-group --wrap true
+sbatch --tres-per-task=cpu:1 --wrap true
+sbatch -N 2-1 --wrap true
+sbatch -Q -H --cpu-freq=low-high:Performance --mem-bind=v,prefer,map_mem:0 --wrap true
+sbatch -Q -H --gpu-freq=high,memory=700 --acctg-freq=30,task=5 --wrap true
+sbatch -Q -H --profile=none,task -B '1-2:*' --switches=1@10 --no-kill=off --wrap true
+srun --cpu-freq=nope true
+srun --mem-bind=nope true
+srun --profile=nope true
+srun --accel-bind=x true
+srun --open-mode=x true
+srun -T 0 true
+srun --msg-timeout=x true
+srun --exclusive=x true
+srun --signal=nope true
+srun -N 2-1 true
 """
 
 DIFFERENT = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from grain.cli.slurm_words.facts import SlurmTask
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.states import COMPACT, OPEN, reason_of, state_of, states_named
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
-from grain.cli.slurm_words.values import hosts
+from grain.cli.slurm_words.values import hosts, moment
 from grain.queue.book import Book, Entry
 from grain.queue.records import Dependency
 from grain.queue.states import Run, Standing, outcome
@@ -132,7 +133,6 @@ def test_what_was_asked_for_is_kept_for_the_variables_of_the_job() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"nodes": "4-2"}, "Requested node configuration is not available"),
         ({"nodes": "0"}, "Node count specification invalid"),
         ({"nodes": "10001"}, "Requested node configuration is not available"),
         ({"licenses": "g16:0"}, "Invalid license specification"),
@@ -305,6 +305,25 @@ def test_squeue_lists_the_most_urgent_first_of_each_state(site: SlurmSite) -> No
     assert "3 1 5 2 4" == listed("-S", "Q,i")
     assert "4 2 1 5 3" == listed("-S", "-Q,+i")
     assert "5 4 3 2 1" == listed(SQUEUE_SORT="-i")
+    assert "4 2 1 5 3" == listed("-S-Q+i")
+
+
+def test_squeue_sorts_limits_by_their_lengths(site: SlurmSite) -> None:
+    for limit in ("10", "1-0", "9", "UNLIMITED", "1:00:00"):
+        site.submit("-t", limit, "--wrap=x")
+    for letter in "lL":
+        found = site.out("squeue", "-h", "-o", "%i", "-S", letter).split()
+        assert ["3", "1", "5", "2", "4"] == found
+
+
+def test_squeue_knows_since_when_a_job_waits(site: SlurmSite) -> None:
+    site.submit("-d", f"afterok:{site.submit('--ntasks-per-node=2', '--wrap=x')}", "--wrap=x")
+    at = site.queue.job(1).at
+    names = "AccrueTime:|,EligibleTime:|,PendingTime:|,Deadline:|,ntperNode:"
+    first, second = site.out("squeue", "-h", "-S", "i", "-O", names).splitlines()
+    when = moment(at)
+    assert re.fullmatch(rf"{when}\|{when}\|\d+\|N/A\|2", first)
+    assert re.fullmatch(r"N/A\|N/A\|\d+\|N/A\|0", second)
 
 
 @pytest.mark.parametrize(
@@ -410,6 +429,7 @@ def test_the_status_of_a_job_is_the_highest_of_its_tasks(
 
 # ---- steps
 
+NO_CPU_BIND = "srun: fatal: Failed to parse --cpu-bind= values."
 JOB = {"SLURM_JOB_ID": "12", "SLURM_NTASKS": "6", "SLURM_STEP_ID": "3", "PATH": "/bin"}
 
 
@@ -474,6 +494,30 @@ def test_values_of_options_of_a_step_that_make_no_sense(given: dict[str, str]) -
         ordered(given)
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"accel-bind": "x"}, "Invalid --accel-bind specification"),
+        ({"open-mode": "x"}, "Invalid --open-mode specification"),
+        ({"exclusive": "x"}, "Invalid --exclusive specification"),
+        ({"signal": "nope"}, "Invalid --signal specification"),
+        ({"threads": "0"}, 'Invalid numeric value "0" for --threads.'),
+        ({"mem-bind": "map_mem:g"}, 'unrecognized --mem-bind argument "g"'),
+        (
+            {"cpu-bind": "rank,x"},
+            f'unrecognized --cpu-bind argument "x"\n{NO_CPU_BIND}',
+        ),
+    ],
+)
+def test_wrong_arguments_of_options_of_a_step_are_refused_as_by_srun(
+    given: dict[str, str], text: str
+) -> None:
+    with pytest.raises(BadUse) as refused:
+        ordered(given)
+    assert f"srun: error: {text}" == str(refused.value)
+    ordered({"cpu-bind": "v,mask_cpu:0x5,a0", "accel-bind": "gv", "exclusive": "user"})
+
+
 def test_a_step_has_the_planes_of_its_job() -> None:
     env = {**JOB, "SLURM_DIST_PLANESIZE": "3"}
     assert "plane=3" == ordered({"distribution": "plane"}, env)["distribution"]
@@ -521,6 +565,7 @@ def test_numbers_of_a_step_that_contradict_each_other(
 def test_a_job_without_a_number_of_tasks_has_those_of_each_node() -> None:
     env = {"SLURM_NNODES": "2"}
     assert (0, 0, 1, ()) == steps.step_numbers({"ntasks-per-node": "1"}, env)
+    assert 3 == steps.step_numbers({}, {"SLURM_NPROCS": "3"}).tasks
 
 
 def test_variables_stand_for_options_of_srun() -> None:
@@ -568,6 +613,24 @@ def test_several_programs_of_a_step(text: str, found: list[list[str]] | None) ->
             steps.programs(text, 3, "conf")
         return
     assert found == steps.programs(text, 3, "conf")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("* a\n0 b", "Task range specification with asterisk must be last"),
+        ("0 a\n0-1 b", "Duplicate record for task 0"),
+        ("0 a\n1-3 b", "Invalid task id, 3 >= ntasks"),
+        ("0 a\n9 b", "Invalid task id, 9 >= ntasks"),
+    ],
+)
+def test_wrong_numbers_of_programs_are_refused_as_by_srun(text: str, why: str) -> None:
+    with pytest.raises(steps.StepRefused) as refused:
+        steps.programs(text, 3, "conf")
+    second = "srun: error: Line 2 of configuration file conf invalid"
+    assert f"srun: error: {why}\n{second}" == str(refused.value)
+    others = steps.programs("1 a\n* b %t %o\n* c", 3, "conf")
+    assert [["b", "0", "0"], ["a"], ["b", "2", "2"]] == others
 
 
 @pytest.mark.parametrize(

@@ -64,17 +64,74 @@ def test_a_tool_sees_sizes_and_gpus(busy: SlurmSite) -> None:
 def test_a_person_sees_hosts_by_their_states(busy: SlurmSite) -> None:
     assert [
         "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST",
-        "queue*       up   infinite      1   idle n1",
+        "queue*       up   infinite      1   drng n4",
         "queue*       up   infinite      2    mix n2,n6",
         "queue*       up   infinite      1  alloc n3",
-        "queue*       up   infinite      1   drng n4",
+        "queue*       up   infinite      1   idle n1",
         "queue*       up   infinite      1   unk* n5",
     ] == busy.out("sinfo").splitlines()
     assert "3/1/2/6\n" == busy.out("sinfo", "-h", "-o", "%F")
     assert ["n1", "n2", "n6"] == busy.out("sinfo", "-h", "-N", "-t", "idle,mix", "-o", "%n").split()
     assert "n5\n" == busy.out("sinfo", "-h", "-d", "-o", "%N")
     assert "14/2/0/16\n" == busy.out("sinfo", "-h", "-n", "n2", "-o", "%C")
-    assert "" == busy.out("sinfo", "-h", "-n", "n99")
+    for nothing in ("-n", "n99"), ("-t", "down"):
+        assert "queue*       up   infinite      0    n/a \n" == busy.out("sinfo", "-h", *nothing)
+        assert "" == busy.out("sinfo", "-h", "-o", "%t %N", *nothing)
+        assert "" == busy.out("sinfo", "-h", "-N", *nothing)
+
+
+@pytest.mark.parametrize(
+    ("states", "names"),
+    [
+        ("i", "n1"), ("a", "n3"), ("IDLE,,alloc", "n1 n3"), ("drain", "n4"), ("drng", "n4"),
+        ("drained", ""), ("no_respond", "n5"), ("unk,m", "n2 n5 n6"), ("all", "n1 n2 n3 n4 n5 n6"),
+    ],
+)  # fmt: skip
+def test_states_are_chosen_by_the_beginnings_of_their_names(
+    busy: SlurmSite, states: str, names: str
+) -> None:
+    found = busy.out("sinfo", "-h", "-N", "-t", states, "-o", "%N")
+    assert names.split() == found.split()
+
+
+def test_lines_have_an_order(busy: SlurmSite) -> None:
+    def listed(*words: str, **environment: str) -> str:
+        return " ".join(busy.out("sinfo", "-h", "-o", "%t:%c", *words, **environment).split())
+
+    assert "unk*:16 idle:16 alloc:8 mix:8+ drng:16" == listed("-S", "t")
+    assert "mix:8+ alloc:8 idle:16 drng:16 unk*:16" == listed("-S", "c,#~", SINFO_SORT="-t")
+    assert "unk*:16 idle:16 drng:16 alloc:8 mix:8+" == listed("-S", "-c+t")
+    assert "n6 n5 n4 n3 n2 n1" == " ".join(
+        busy.out("sinfo", "-h", "-N", "-o", "%N", "-S", "-N").split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (
+            "-t idle,nope",
+            'sinfo: error: Bad state string: "nope"\nsinfo: error: valid states: unkn',
+        ),
+        ("-l -o %t", "sinfo: fatal: Options -o(--format) and -l(--long) are mutually exclusive. "),
+        ("-i x", "sinfo: error: Error: invalid entry for --iterate=x"),
+        ("-o %~", "sinfo: error: Invalid node format specification: ~"),
+    ],
+)
+def test_wrong_words_of_sinfo(site: SlurmSite, words: str, text: str) -> None:
+    found = site.answer("sinfo", *words.split())
+    assert ("", 1) == (found.out, found.status)
+    assert found.err.startswith(text)
+
+
+def test_words_that_mean_nothing_are_ignored(busy: SlurmSite) -> None:
+    assert busy.out("sinfo", "-n", "n1") == busy.out("sinfo", "-n", "n1", "x")
+    assert "No reservations in the system\n" == busy.out("sinfo", "-h", "-T")
+    names = "User,Version,PreemptMode,StateComplete,GresUsed:9"
+    assert (
+        "Unknown             22.05.8             OFF                 idle                (null)"
+        in (busy.out("sinfo", "-h", "-n", "n1", "-O", names))
+    )
 
 
 def test_each_node_has_a_line_of_its_own(busy: SlurmSite) -> None:

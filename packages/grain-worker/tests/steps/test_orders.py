@@ -79,7 +79,7 @@ def test_a_job_has_no_such_members(fields: dict[str, Any], why: str) -> None:
 
 
 def test_each_process_knows_its_place() -> None:
-    found = answered(tasks=4)
+    found = answered(JOB._replace(address="10.0.0.1"), tasks=4)
     expected = {
         "SLURM_PROCID": ["0", "1", "2", "3"],
         "SLURM_NODEID": ["0", "0", "1", "2"],
@@ -95,6 +95,7 @@ def test_each_process_knows_its_place() -> None:
         "SLURM_NNODES": "3", "SLURM_STEP_NODELIST": "n[1-3]", "SLURM_STEP_NUM_NODES": "3",
         "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2,1(x2)",
         "SLURM_TASKS_PER_NODE": "2,1(x2)", "SLURM_DISTRIBUTION": "block",
+        "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1",
     }  # fmt: skip
     assert expected_of_all.items() <= common.items()
 
@@ -187,5 +188,10 @@ def test_a_task_of_an_array_has_the_numbers_of_its_own() -> None:
     assert "/work/12_3_12000003.5" == found["ranks"][0]["stdout"]
 
 
-def test_an_answer_is_plain_data() -> None:
-    assert msgspec.json.decode(msgspec.json.encode(answered(tasks=1)))["step"] == 5
+def test_an_answer_is_plain_data_of_a_form_with_a_number() -> None:
+    found = msgspec.json.decode(msgspec.json.encode(answered(tasks=1)))
+    assert (1, 5) == (found["form"], found["step"])
+    # Other names take another number, as srun may be newer than the worker.
+    assert ["form", "job", "ranks", "step", "threads", "variables"] == sorted(found)
+    names = ["cpus", "member", "name", "stderr", "stdout", "threads", "variables"]
+    assert names == sorted(found["ranks"][0])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from grain.cli.columns import Column, fields
@@ -41,12 +43,24 @@ _INSTEAD = {
     "sprio": "larger priorities go first, then smaller numbers; squeue -o '%i %Q' shows them",
     "sreport": "Grain has no accounts; sacct lists jobs",
 }
+_FATAL = "sinfo: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove "
+# As Slurm lists them, and of which a word is the beginning; then shorter words for some.
+_STATES = (
+    "unknown,down,idle,allocated,?,mixed,future,drain,drained,draining,no_respond,reserved,perfctrs,"
+    "cloud,completing,powering_down,powered_down,power_down,powering_up,fail,maint,reboot,reboot^,"
+    "unknown"
+)
+_SHORTER = {"drng": "draining", "resv": "reserved", "futr": "future", "npc": "perfctrs"}
 _REASONS = "REASON               USER      TIMESTAMP           NODELIST\n"
 _FIELDS: dict[str, Column[_Group]] = by_words({
     "A nodeai": Column("NODES(A/I)", lambda one: one.nodes_by_use("{busy}/{idle}")),
     "B maxcpuspernode": Column("MAX_CPUS_PER_NODE", same("UNLIMITED")),
     "C cpusstate": Column("CPUS(A/I/O/T)", lambda one: one.cpus_by_use()),
     "D nodes": Column("NODES", lambda one: len(one.nodes)),
+    "H timestamp": Column("TIMESTAMP", same("Unknown")),
+    "M preemptmode": Column("PREEMPT_MODE", same("OFF")),
+    "U userlong": Column("USER", same("Unknown")),
+    "V cluster": Column("CLUSTER", same("N/A")),
     "E reason": Column("REASON", same("none")),
     "F nodeaiot": Column(
         "NODES(A/I/O/T)", lambda one: one.nodes_by_use("{busy}/{idle}/{other}/{all}")
@@ -69,16 +83,23 @@ _FIELDS: dict[str, Column[_Group]] = by_words({
     "e freemem": Column("FREE_MEM", same("N/A")),
     "f features": Column("AVAIL_FEATURES", same("(null)")),
     "g groups": Column("GROUPS", same("all")),
-    "h oversubscribe": Column("OVERSUBSCRIBE", same("NO")),
+    "comment": Column("COMMENT", same("(null)")),
+    "extra": Column("EXTRA", same("(null)")),
+    "gresused": Column("GRES_USED", same("(null)")),
+    "h oversubscribe share": Column("OVERSUBSCRIBE", same("NO")),
     # A worker ends, but the next ones come: what a job may take is not limited by those of now.
     "l time": Column("TIMELIMIT", same("infinite")),
     "m memory": Column("MEMORY", lambda one: one.memory),
     "n nodehost": Column("HOSTNAMES", lambda one: one.names),
     "o nodeaddr": Column("NODE_ADDR", lambda one: one.names),
     "p prioritytier": Column("PRIO_TIER", same("1")),
+    "priorityjobfactor": Column("PRIO_JOB_FACTOR", same("1")),
     "r root": Column("ROOT", same("no")),
     "s size": Column("JOB_SIZE", same("1-infinite")),
+    "statecomplete": Column("STATECOMPLETE", lambda one: one.state),
     "t statecompact": Column("STATE", lambda one: SHORT.get(one.state, one.state)),
+    "u user": Column("USER", same("Unknown")),
+    "v version": Column("VERSION", same(VERSION)),
     "w weight": Column("WEIGHT", same("1")),
     "z socketcorethread": Column("S:C:T", lambda one: f"1:{one.cpus}:1"),
 })  # fmt: skip
@@ -109,6 +130,15 @@ class _Group:
     @property
     def state(self) -> str:
         return self.nodes[0].state if self.nodes else "n/a"
+
+    def place(self, letter: str) -> tuple[float, str]:
+        """Return the place of the line in the order by a field."""
+        if letter in "tT":
+            return (_STATES.find(self.state.strip("*")), "")
+        text = _FIELDS[letter].shown(self).removesuffix("+")
+        if text.isdecimal():
+            return (float(text), "")
+        return (0.0, re.sub(r"\d+", lambda number: number[0].zfill(9), text))
 
     @property
     def gres(self) -> str:
@@ -150,9 +180,15 @@ def sinfo(words: list[str], here: Here) -> SlurmAnswer:
         return SlurmAnswer(f"slurm {VERSION}\n")
     if parsed.has("help") or parsed.has("usage"):
         return SlurmAnswer(_USAGE)
-    if parsed.has("iterate") or parsed.rest:
+    if pause := parsed.last("iterate"):
+        if not pause.isdecimal() or not int(pause):
+            raise CommandFailed(f"sinfo: error: Error: invalid entry for --iterate={pause}")
         raise CommandFailed("sinfo: error: (Grain) --iterate is not supported")
+    if parsed.has("long") and (parsed.has("format") or parsed.has("Format")):
+        raise CommandFailed(f"{_FATAL}one and retry.")
     read_book(here)
+    if parsed.has("reservation"):
+        return SlurmAnswer("No reservations in the system\n")
     queue = here.environment.get("GRAIN_QUEUE") or "queue"
     if parsed.has("list-reasons"):  # for which a node is down, and none is
         return SlurmAnswer("" if parsed.has("noheader") else _REASONS)
@@ -167,7 +203,7 @@ def sinfo(words: list[str], here: Here) -> SlurmAnswer:
     groups = _groups(parsed, here, queue, _columns(parsed, form)) if listed else []
     width = max([_NARROWEST, *(len(group.names) for group in groups)])
     heads = not parsed.has("noheader")
-    rows = [time.ctime()] if parsed.has("long") else []
+    rows = [time.ctime()] if parsed.has("long") and heads else []
     rows += fields(_columns(parsed, form, width), groups, heads=heads)
     return SlurmAnswer("".join(f"{row}\n" for row in rows))
 
@@ -184,16 +220,11 @@ def _columns(parsed: Parsed, form: str, width: int = 0) -> list[Column[_Group]]:
 def _groups(parsed: Parsed, here: Here, queue: str, columns: list[Column[_Group]]) -> list[_Group]:
     """Return the groups of nodes that have a line each."""
     nodes, like = find_nodes(here)
-    hosts, states = parsed.last("nodes"), parsed.last("states")
-    if hosts:
+    if hosts := parsed.last("nodes"):
         nodes = [node for node in nodes if node.name in hosts.split(",")]
-    if states:
-        wanted = {state.lower() for state in states.split(",")}
-        nodes = [
-            node
-            for node in nodes
-            if "all" in wanted or wanted & {node.state.strip("*"), SHORT[node.state].strip("*")}
-        ]
+    if states := parsed.last("states"):
+        wanted = _states(states)
+        nodes = [node for node in nodes if wanted & _states_of(node)]
     if parsed.has("dead"):
         nodes = [node for node in nodes if node.state == "unknown*"]
     if parsed.has("responding"):
@@ -209,8 +240,41 @@ def _groups(parsed: Parsed, here: Here, queue: str, columns: list[Column[_Group]
         )
         groups.setdefault(key, []).append(node)
     found = [_Group(queue, tuple(group), like) for group in groups.values()]
-    chosen = hosts or states or any(map(parsed.has, ("Node", "dead", "responding")))
-    return found or ([] if chosen else [_Group(queue, (), like)])
+    usual = "-t" if "STATE" in heads and not parsed.has("Node") else ""  # nodes have their order
+    keys = parsed.last("sort", here.environment.get("SINFO_SORT", usual))
+    for sign, letter in reversed(re.findall(r"([+-]?)([A-Za-z])", keys)):
+        if letter in _FIELDS:
+            found.sort(key=partial(_Group.place, letter=letter), reverse=sign == "-")
+    if found or parsed.has("Node"):
+        return found
+    chosen = hosts or states or any(map(parsed.has, ("dead", "responding")))
+    return [] if chosen and "PARTITION" not in heads else [_Group(queue, (), like)]
+
+
+def _states(text: str) -> set[str]:
+    """Return the states of ``--states``.
+
+    Raises:
+        CommandFailed: a word is none.
+    """
+    known = _STATES.split(",")
+    found = set()
+    for word in filter(None, text.lower().split(",")):
+        meant = (state for state in known if state.startswith(_SHORTER.get(word, word)))
+        state = word if word == "all" else next(meant, "")
+        if not state:
+            raise CommandFailed(
+                f'sinfo: error: Bad state string: "{word}"\nsinfo: error: valid states: {_STATES}'
+            )
+        found.add(state)
+    return found
+
+
+def _states_of(node: SlurmNode) -> set[str]:
+    """Return the states by which a node is chosen."""
+    state = node.state.strip("*")
+    also = {"drain"} if state.startswith("drain") else set()
+    return {"all", state} | also | ({"no_respond"} if "*" in node.state else set())
 
 
 def sacctmgr(words: list[str], here: Here) -> SlurmAnswer:

@@ -125,7 +125,7 @@ def _long(
     name, equals, value = word[2:].partition("=")
     found = [table[name]] if name in table else [o for n, o in table.items() if n.startswith(name)]
     if not found:
-        raise _advised(command, f"unrecognized option '--{name}'")
+        raise _advised(command, f"unrecognized option '{word}'")
     if len(found) > 1:
         several = " ".join(f"'--{option.name}'" for option in found)
         raise _advised(command, f"option '{word}' is ambiguous; possibilities: {several}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import TYPE_CHECKING
 
 from grain.cli.columns import Column
@@ -20,6 +22,7 @@ DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 
+_SORTED = set("bcdefghijlmnptuvzBCDGHIJLMNOPQSTUV")  # squeue takes no others in --sort
 _WRONG = "squeue: error: Invalid job format specification"
 _WITH_REASON = ("PENDING", "FAILED", "TIMEOUT", "OUT_OF_MEMORY")
 
@@ -52,6 +55,11 @@ def _whole(
     return Column(name, value, text, cut=None)
 
 
+def _eligible(facts: SlurmTask) -> str:
+    waits = facts.dependency or facts.reason == "JobHeldUser"
+    return "N/A" if waits else facts.time(max(facts.job.at, facts.job.not_before))
+
+
 _FIELDS: dict[str, Column[SlurmTask]] = by_words({
     "a account": Column("ACCOUNT", lambda f: f.option("account")),
     "F arrayjobid": Column("ARRAY_JOB_ID", lambda f: f.number),
@@ -62,7 +70,13 @@ _FIELDS: dict[str, Column[SlurmTask]] = by_words({
     "O contiguous": Column("CONTIGUOUS", same("0")),
     "X corespec": Column("CORE_SPEC", same("N/A")),
     "I cores": Column("CORES_PER_SOCKET", same("*")),
-    "cpus-per-task": Column("CPUS_PER_TASK", lambda f: f.per_task),
+    "accruetime": _whole("ACCRUE_TIME", _eligible),
+    "allocnodes": Column("ALLOC_NODES", lambda f: f.job.host),
+    "batchflag": Column("BATCH_FLAG", same("1")),
+    "cluster": Column("CLUSTER", same("grain")),
+    "cpus-per-task cpuspertask": Column("CPUS_PER_TASK", lambda f: f.per_task),
+    "deadline": _whole("DEADLINE", lambda f: f.time(f.job.deadline or 0.0, "N/A")),
+    "eligibletime": _whole("ELIGIBLE_TIME", _eligible),
     "E dependency": Column("DEPENDENCY", lambda f: f.dependency or "(null)"),
     "e endtime": _whole("END_TIME", _end),
     "x excnodes": Column("EXC_NODES", lambda f: f.option("exclude", "")),
@@ -81,9 +95,13 @@ _FIELDS: dict[str, Column[SlurmTask]] = by_words({
     "N nodelist": Column("NODELIST", lambda f: f.nodelist),
     "C numcpus numcpu": _whole("CPUS", lambda f: f.cores),
     "D numnodes": _whole("NODES", lambda f: f.nodes),
+    "ntpernode": _whole("NTASKS_PER_NODE", lambda f: f.option("ntasks-per-node", "0")),
     "numtasks": _whole("TASKS", lambda f: f.tasks),
     "h oversubscribe shared": Column("OVER_SUBSCRIBE", lambda f: f.sharing),
     "P partition": Column("PARTITION", lambda f: f.partition),
+    "pendingtime": _whole(
+        "PENDING_TIME", lambda f: int(max((f.began or f.ended or f.now) - f.job.at, 0.0))
+    ),
     "p priority": _whole("PRIORITY", lambda f: f.job.priority, "{:.14f}".format),
     "Q prioritylong": _whole("PRIORITY", lambda f: f.job.priority),
     "q qos": Column("QOS", lambda f: f.option("qos")),
@@ -169,10 +187,10 @@ def sorted_by(keys: str, tasks: Sequence[SlurmTask]) -> list[SlurmTask]:
         BadUse: a letter means nothing.
     """
     found = list(tasks)
-    for key in reversed([key.strip() for key in keys.split(",") if key.strip()]):
-        if key[-1] not in _FIELDS:
-            raise BadUse(f"squeue: error: Invalid sort specification: {key}")
-        found.sort(key=_sort_key(key[-1]), reverse=key.startswith("-"))
+    for sign, letter in reversed(re.findall(r"(?s)([+-]?)([^,+-])", keys)):
+        if letter not in _SORTED:
+            raise BadUse(f"squeue: error: Invalid sort specification: {letter}", 1)
+        found.sort(key=_sort_key(letter), reverse=sign == "-")
     return found
 
 
@@ -180,7 +198,12 @@ def _sort_key(letter: str) -> Callable[[SlurmTask], tuple[float, str]]:
     def key(facts: SlurmTask) -> tuple[float, str]:
         if letter == "i":
             return (facts.number + (facts.task or 0) / TASKS_PER_JOB, "")
-        text = _FIELDS[letter].shown(facts)
-        return (float(text), "") if text.lstrip("-").isdecimal() else (0.0, text)
+        if letter in "lL":
+            used = facts.elapsed if letter == "L" else 0.0
+            return (facts.job.timeout - used if facts.job.timeout else math.inf, "")
+        found = _FIELDS[letter].value(facts)
+        if isinstance(found, int | float):
+            return (found, "")
+        return (0.0, "" if found == "N/A" else str(found))
 
     return key

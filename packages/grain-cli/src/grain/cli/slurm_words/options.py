@@ -25,22 +25,21 @@ _OF_SBATCH = options("""
     constraint,C= prefer= time-min= deadline= reboot exclude,x= nodefile,F= reservation=
 """)
 _OF_SRUN = options("""
-    label,l unbuffered,u mpi= exact whole overlap exclusive=? kill-on-bad-exit,K=? wait,W=
-    immediate,I=? multi-prog pty=? jobid= preserve-env,E relative,r= disable-status,X no-allocate,Z
-    nodelist,w= constraint,C= licenses,L= container= signal= het-group= prolog= epilog=
-    task-prolog= task-epilog= slurmd-debug= debugger-test test-only bcast=? compress=?
-    msg-timeout= interactive launch-cmd launcher-opts= threads,T= prefer= time-min= deadline= reboot
-    requeue no-requeue exclude,x= nodefile,F= reservation=
+    accel-bind= cpu-bind= label,l unbuffered,u mpi= exact whole overlap exclusive=?
+    kill-on-bad-exit,K=? wait,W= immediate,I=? multi-prog pty=? jobid= preserve-env,E relative,r=
+    disable-status,X no-allocate,Z nodelist,w= constraint,C= licenses,L= container= signal=
+    het-group= prolog= epilog= task-prolog= task-epilog= slurmd-debug= debugger-test test-only
+    bcast=? compress=? msg-timeout= interactive launch-cmd launcher-opts= threads,T= prefer=
+    time-min= deadline= reboot requeue no-requeue exclude,x= nodefile,F= reservation=
 """)
 # Ignored: they choose among things that there is one of, or none; or they say how, and not what.
 _IGNORED = options("""
-    accel-bind= acctg-freq= begin-after= clusters,M= contiguous core-spec,S= cores-per-socket=
-    cpu-bind= cpu-freq= delay-boot= distribution,m= extra-node-info,B=
-    get-user-env=? gpu-bind= gpu-freq= gres-flags= hint= ignore-pbs mail-type= mail-user=
-    mcs-label= mem-bind= mem_bind= network= no-kill,k=? ntasks-per-core=
+    acctg-freq= clusters,M= contiguous core-spec,S= cores-per-socket= cpu-freq= delay-boot=
+    distribution,m= extra-node-info,B= get-user-env=? gpu-bind= gpu-freq= gres-flags= hint=
+    ignore-pbs mail-type= mail-user= mcs-label= mem-bind= network= no-kill,k=? ntasks-per-core=
     ntasks-per-socket= overcommit,O oversubscribe,s power= profile= propagate=? share
-    sockets-per-node= spread-job switches= thread-spec= threads-per-core= tmp= tres-per-task=
-    use-min-nodes verbose,v wait-all-nodes=
+    sockets-per-node= spread-job switches= thread-spec= threads-per-core= tmp= use-min-nodes
+    verbose,v wait-all-nodes=
 """)
 _ALIASES = options("tasks-per-node=")
 _MEANS = {"tasks-per-node": "ntasks-per-node", "cpu_bind": "cpu-bind"}

@@ -33,6 +33,11 @@ _FLAGS = {
     "SLURM_EXACT": "exact", "SLURM_EXCLUSIVE": "exclusive", "SLURM_OVERLAP": "overlap",
     "SLURM_WHOLE": "whole", "SLURM_LABELIO": "label", "SLURM_OVERCOMMIT": "overcommit",
 }  # fmt: skip
+# Such steps are not kept by reading how the arguments of other options are written.
+_USUAL = {
+    "chdir", "cpus-per-task", "distribution", "error", "exact", "export", "gres", "input", "label",
+    "mem", "mem-per-cpu", "mpi", "nodes", "ntasks", "ntasks-per-node", "output", "overlap", "quiet",
+}  # fmt: skip
 _MEMORY = {"mem": "memory", "mem-per-cpu": "memory_per_cpu"}
 _GPUS = {
     "gres": "gpus", "gpus-per-node": "gpus", "gpus": "gpus_in_all",
@@ -148,7 +153,7 @@ def step_numbers(given: Mapping[str, str], environment: Mapping[str, str]) -> St
     """
     per_node = _count(given, "ntasks-per-node")
     # The number of tasks of the job counts where no option says how many there are.
-    of_job = environment.get("SLURM_NTASKS", "")
+    of_job = environment.get("SLURM_NTASKS") or environment.get("SLURM_NPROCS", "")
     tasks = _count(given, "ntasks") or _count({"ntasks": of_job}, "ntasks")
     least = given.get("nodes", "").partition("-")[0]
     if least and not least.isdecimal():
@@ -193,6 +198,11 @@ def step_order(
         raise StepRefused(
             f"srun: error: Invalid MPI type '{given['mpi']}', --mpi=list for acceptable types"
         )
+    if not given.keys() <= _USUAL:
+        from grain.cli.slurm_words.values import check_arguments
+
+        # The distribution of a job may be a plane whose size is in another variable.
+        check_arguments("srun", {n: v for n, v in given.items() if n != "distribution"})
     numbers = step_numbers(given, environment)
     relative = given.get("relative", "0")
     if not relative.isdecimal():
@@ -326,7 +336,8 @@ def programs(text: str, tasks: int, name: str) -> list[list[str]]:
 
     bad = f"srun: error: Configuration file {name} invalid"
     found: dict[int, list[str]] = {}
-    for line in text.replace("\\\n", " ").split("\n"):
+    all_others = False
+    for at, line in enumerate(text.replace("\\\n", " ").split("\n"), 1):
         try:
             kept = re.sub("'[^']*'", lambda quoted: quoted[0].replace("%", "\0"), line)
             words = shlex.split(kept, comments=True)
@@ -336,9 +347,17 @@ def programs(text: str, tasks: int, name: str) -> list[list[str]]:
             continue
         if len(words) < 2:
             raise StepRefused(f"{bad}, no program: {line}")
-        for place, number in enumerate(_ranks(words[0], tasks, f"{bad}, bad data: {line}")):
+        ranks = _ranks(words[0], tasks, f"{bad}, bad data: {line}")
+        why = "" if words[0] == "*" else _why_not(ranks, tasks, found)
+        if all_others and words[0] != "*":
+            why = "Task range specification with asterisk must be last"
+        all_others = words[0] == "*"
+        if why:
+            invalid = f"Line {at} of configuration file {name} invalid"
+            raise StepRefused(f"srun: error: {why}\nsrun: error: {invalid}")
+        for place, number in enumerate(ranks):
             if number in found:
-                raise StepRefused(f"{bad}, duplicate record for task id {number}")
+                continue  # an asterisk means all others
             found[number] = [
                 word.replace("%t", str(number)).replace("%o", str(place)).replace("\0", "%")
                 for word in words[1:]
@@ -349,6 +368,14 @@ def programs(text: str, tasks: int, name: str) -> list[list[str]]:
     return [found[number] for number in range(tasks)]
 
 
+def _why_not(ranks: Sequence[int], tasks: int, found: Mapping[int, object]) -> str:
+    """Return why processes cannot have a line of a file; "" if they can."""
+    if max(ranks, default=0) >= tasks:
+        return f"Invalid task id, {max(ranks)} >= ntasks"
+    twice = found.keys() & set(ranks)
+    return f"Duplicate record for task {min(twice)}" if twice else ""
+
+
 def _ranks(text: str, tasks: int, bad: str) -> list[int]:
     if text == "*":
         return list(range(tasks))
@@ -357,5 +384,8 @@ def _ranks(text: str, tasks: int, bad: str) -> list[int]:
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise StepRefused(bad)
-        found += range(int(first), min(int(last or first), tasks) + 1)
+        end = int(last or first)
+        if end >= tasks:
+            return [end]  # that there is not
+        found += range(int(first), end + 1)
     return found

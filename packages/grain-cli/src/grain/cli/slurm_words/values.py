@@ -11,6 +11,8 @@ from grain.cli.slurm_words.grammar import BadUse
 from grain.files.hosts import host_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from grain.queue.records import Dependency, Receivers, Until
 
 EXCLUSIVE = "exclusive"
@@ -28,11 +30,55 @@ _UNITS = {"": 1.0, "M": 1.0, "K": 1 / 1024, "G": 1024.0, "T": 1024.0**2, "P": 10
 _MEMORY = r"(?ai)(\d{1,15})\s*([KMGTP]?)(?:B|IB)?"
 _LIMIT = r"(?a)(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?"
 _SIGNAL = r"(?i)([RB]{1,2}:)?(?:SIG)?([A-Z]+\d?|\d{1,2})(?:@(\d{1,5}))?"
+_LATEST = 65_535  # seconds before the limit
 _UNTIL: dict[str, Until] = {
     "afterok": "ok", "afterany": "any", "afternotok": "fail", "after": "begun", "aftercorr": "each",
 }  # fmt: skip
 _EACH = "aftercorr"
 _WAITED_FOR = r"(?a)(\d{1,15})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,7}))?"
+_COUNT = r"0*[1-9]\d*"
+_MAIL = "none|begin|end|fail|requeue|all|invalid_depend|stage_out|time_limit(_[589]0)?|array_tasks"
+_BIND = "q|quiet|v|verbose|no|none|rank|(0x)?[0-9a-f*]+"
+_UNITS_BOUND = "(socket|core|thread|ldom)s?"
+_COUNTS = (
+    "cores-per-socket msg-timeout ntasks-per-core ntasks-per-socket sockets-per-node thread-spec "
+    "threads threads-per-core"
+)
+_INVALID = "{0}: error: Invalid --{1} specification"
+_NO_NUMBER = '{0}: error: Invalid numeric value "{2}" for --{1}.'
+_UNKNOWN = '{0}: error: unrecognized --{1} argument "{2}"'
+# Options; what divides their arguments; a part of these, in small or large letters; the status of
+# a command with any other; what it says, with its name, the option, the part, all, and its place.
+_ARGUMENTS = (
+    (_COUNTS, "", _COUNT, 1, _NO_NUMBER),
+    ("core-spec wait-all-nodes", "", r"\d+", 1, _NO_NUMBER),
+    ("switches", "", rf"{_COUNT}(@.*)?", 1, _NO_NUMBER),
+    ("extra-node-info", ":", r"\*|\d*(-\d+)?", 1,
+     '{0}: error: Invalid numeric value "{2}" for {4} arg of -B.'),
+    ("wait-all-nodes", "", "[01]", 255, _INVALID),
+    ("accel-bind", "", ".*[gmnv].*", 255, _INVALID),
+    ("exclusive", "", "(user|mcs)?", 255, _INVALID),
+    ("get-user-env", "", r"\d*[sl]?", 255, _INVALID),
+    ("gres-flags", "", "(dis|en)(able|force)-binding", 255, _INVALID),
+    ("mail-type", ",", rf"\s*({_MAIL})\s*", 255, _INVALID),
+    ("no-kill", "", "(off|no)?", 255, _INVALID),
+    ("open-mode", "", "[at].*", 255, _INVALID),
+    ("acctg-freq", ",", r"\d*|(task|energy|network|filesystem)=.*", 255, _INVALID + ": {3}"),
+    ("priority", "", "(?!-).*", 255, "{0}: error: Priority must be >= 0"),
+    ("profile", "", "(.*,)?(none|all|energy|task|lustre|filesystem|network)(,.*)?", 255,
+     "{0}: error: invalid --profile={3} option"),
+    ("hint", ",", "(compute|memory)_bound|(no)?multithread", 1,
+     '{0}: error: unrecognized --hint argument "{3}", see --hint=help'),
+    ("mem-bind", "[,:]", rf"{_BIND}|local|prefer|(no)?sort|(map|mask)_mem", 255, _UNKNOWN),
+    ("cpu-bind", "[,:]", rf"{_BIND}|(map|mask)_(cpu|ldom)|rank_ldom|one_thread|{_UNITS_BOUND}", 1,
+     _UNKNOWN + "\n{0}: fatal: Failed to parse --cpu-bind= values."),
+    ("cpu-freq", "[-:]", r"\d.*|(lo|med|hi|co|onde|per|pow|sched|user).*", 255,
+     _UNKNOWN + "\n{0}: error: Invalid --cpu-freq argument"),
+    ("gpu-freq", ",", r"verbose|(memory=)?(low|medium|high|highm1|\d+)", 255,
+     "{0}: error: Invalid --gpu-freq argument: gpu:{3}"),
+    ("gpu-bind", "", r"(?!map_|mask_).+|map_gpu:[\d,*]+|mask_gpu:[\da-fx,*]+", 255,
+     "{0}: error: Invalid --gpu-bind argument: gpu:{3}"),
+)  # fmt: skip
 _BEGIN_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _OF_DAY = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 
@@ -127,7 +173,7 @@ def warning(text: str) -> Warned:
         ValueError: it is not written so.
     """
     match = re.fullmatch(_SIGNAL, text)
-    if match is None:
+    if match is None or int(match[3] or 0) > _LATEST:
         raise ValueError(text)
     to: Receivers = "script" if "B" in (match[1] or "").upper() else "steps"
     return Warned(signal_number(match[2]), float(match[3] or 60), to)
@@ -308,3 +354,34 @@ def hosts(text: str) -> list[str]:
         return host_names(text)
     except ValueError:
         raise BadUse(f"Invalid hostlist: {text}") from None
+
+
+_READ_BY: Mapping[str, Callable[[str], object]] = {
+    "delay-boot": time_limit, "distribution": distribution, "mem-per-gpu": megabytes,
+    "signal": warning, "time-min": time_limit, "tmp": megabytes,
+}  # fmt: skip
+
+
+def check_arguments(command: str, given: Mapping[str, str]) -> None:
+    """Refuse wrong values of options that are ignored, or have a few words only, as Slurm does.
+
+    Args:
+        command: its name, for messages.
+        given: options by their long names.
+
+    Raises:
+        BadUse: a value is wrong.
+    """
+    for names, between, part, status, text in _ARGUMENTS:
+        for name in given.keys() & set(names.split()):
+            whole = given[name]
+            for at, word in enumerate(re.split(between, whole) if between else [whole]):
+                if not re.fullmatch(part, word, re.ASCII | re.IGNORECASE):
+                    place = ("first", "second", "third")[min(at, 2)]
+                    raise BadUse(text.format(command, name, word, whole, place), status)
+    for name, read in _READ_BY.items():
+        if name in given:
+            try:
+                read(given[name])
+            except ValueError:
+                raise BadUse(_INVALID.format(command, name), 255) from None

@@ -75,6 +75,8 @@ def become_step(cpus: str, variables: list[str], program: list[str]) -> None:
         os.environ[name] = value
     os.environ.update(_devices(os.environ.pop(_GPUS, "")))
     os.environ["SLURM_TASK_PID"] = str(os.getpid())
+    if mask := os.environ.get("SLURM_UMASK"):  # that of srun
+        os.umask(int(mask, 8))
     try:
         os.execvp(program[0], program)  # noqa: S606
     except OSError as error:

@@ -571,7 +571,8 @@ class _Runner:
             host, cores or 1, self._queue.name, others, tuple(getattr(GVAR.res, "g", ())),
             getattr(GVAR.res, "M", 0), (os.getuid(), os.getgid()), os.nice(0),
         )  # fmt: skip
-        if others and (gang := members.get()) is not None:
+        gang = members.get()
+        if others and gang is not None:
             gang.allow(ranks_each(job, place))
         own = own_variables(job, what.number, what.task, what.attempt, place, known.variables)
         own[DESK] = self._desk
@@ -610,6 +611,7 @@ class _Runner:
         return call, partial(
             step_job, variables, request["env"], place.hosts, GVAR.res,
             bound=request["cpus"] is not None, worker=os.environ,
+            address="127.0.0.1" if gang is None else gang.address or host,
         )  # fmt: skip
 
     def _note_steps(self, steps: list[StepRecord]) -> None:

@@ -24,6 +24,7 @@ def step_job(
     *,
     bound: bool,
     worker: Mapping[str, str],
+    address: str,
 ) -> StepJob:
     """Return what steps need to know of their job.
 
@@ -34,6 +35,7 @@ def step_job(
         res: its allocation.
         bound: True if its script is bound to CPUs.
         worker: the environment of the worker.
+        address: of the first member.
     """
     given = {
         name: os.fsdecode(environment[name.encode()])
@@ -52,6 +54,7 @@ def step_job(
         seen_by=worker if any(map(_gpus, _of_members(res))) else None,
         threads=given,
         gpus=[_room(one).gpus for one in _of_members(res)],
+        address=address,
     )
 
 

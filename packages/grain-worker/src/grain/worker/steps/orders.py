@@ -25,6 +25,9 @@ _AGAIN = (
 )  # fmt: skip
 
 
+ANSWER = 1
+"""The form of `answer`, to be changed with it: srun may be of another Grain than the worker."""
+
 GPUS = "GRAIN_STEP_GPUS"
 """The variable of a process on another member with its GPUs: see `grain.worker.gang.rank`."""
 
@@ -104,6 +107,7 @@ class StepJob(NamedTuple):
             none.
         gpus: the ids of the GPUs of each member, where the job has any.
         threads: the variables with numbers of threads that Grain has given to the script.
+        address: of the first member, by which the others reach it.
     """
 
     variables: Mapping[str, str]
@@ -112,6 +116,7 @@ class StepJob(NamedTuple):
     seen_by: Mapping[str, str] | None = None
     threads: Mapping[str, str] = {}
     gpus: Sequence[Sequence[str]] = ()
+    address: str = "127.0.0.1"
 
     @property
     def number(self) -> str:
@@ -198,6 +203,7 @@ def answer(
         missing["SLURM_JOB_NAME"] = order.name
     usual = "block" if wish.tasks > len(shares) else "cyclic"
     facts = {
+        "LAUNCH_NODE_IPADDR": job.address,  # srun runs on the first member
         "NNODES": str(len(shares)),
         "NPROCS": str(wish.tasks),
         "NTASKS": str(wish.tasks),
@@ -253,6 +259,7 @@ def answer(
             }
         )
     return {
+        "form": ANSWER,
         "step": step,
         "job": job.number,
         "variables": common,

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import sys
 
 from grain.cli.slurm_words.grammar import BadUse, parse
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 DESK = "GRAIN_STEPS"
 """The variable with the name at which a job's srun asks: see `grain.worker.steps.desk`."""
+
+ANSWER = 1
+"""The form of the desk's answer that this srun reads: `grain.worker.steps.orders.ANSWER`."""
 
 USAGE = """\
 Usage: srun [OPTIONS] COMMAND [ARGS]
@@ -138,8 +142,13 @@ def _answer(lines: BinaryIO) -> dict[str, Any]:
         if "wait" in answer:
             sys.stderr.write(f"{answer['wait']}\n")
             sys.stderr.flush()
-        else:
+        elif answer.get("form") == ANSWER:
             return answer
+        else:
+            raise StepRefused(
+                "srun: error: (Grain) Grain was changed since this job's worker began, and srun "
+                "does not understand it: run the job again on a worker that begins now"
+            )
     raise ConnectionError("it is gone")
 
 
@@ -175,6 +184,9 @@ class _Step:
         self._cpu = self._memory = 0.0  # seconds; the peak of a process, in GB
         self._pumps: list[Thread] = []
         self._files: list[int] = []
+        self._input = 0  # what is read
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
         self._commands = [command] * len(self._ranks)
         if how.multi:
             try:
@@ -260,8 +272,8 @@ class _Step:
         signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
         try:
             self._statuses = [_FAILED] * len(self._started)  # if it cannot begin
-            plans = [self._plan(rank) for rank in self._started]
             sources = self._stdin()
+            plans = [self._plan(rank) for rank in self._started]
             self._statuses = [0] * len(self._started)
             for rank, (out, err) in enumerate(plans):
                 self._pids[self._start(rank, (sources[rank], out, err))] = rank
@@ -321,6 +333,11 @@ class _Step:
         # may be the last that writes.
         shared = any(path in (one["stdout"], one["stderr"]) for one in self._ranks[:rank])
         more = 0 if shared or self._how.append else os.O_TRUNC
+        if more and self._is_input(path):
+            raise StepRefused(
+                f"srun: error: (Grain) cannot write to {path}: the program reads it, and that "
+                "would empty it"
+            )
         try:
             fd = open_output(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | more)
         except OSError as error:
@@ -329,6 +346,14 @@ class _Step:
             ) from None
         self._files.append(fd)
         return fd
+
+    def _is_input(self, path: str) -> bool:
+        """Return True if an output is the file that is read, as of a job's script."""
+        try:
+            there = os.stat(path)  # noqa: PTH116 - see above
+            return stat.S_ISREG(there.st_mode) and os.path.samestat(there, os.fstat(self._input))
+        except OSError:
+            return False
 
     def _labelled(self, target: int, rank: int) -> int:
         from threading import Thread
@@ -352,11 +377,13 @@ class _Step:
     def _stdin(self) -> list[int]:
         """Return a descriptor for the input of each process."""
         how, count = self._how.stdin, len(self._started)
-        if how.isdecimal():
+        if how.isdecimal() and int(how) < len(self._ranks):
             null = self._opened(os.devnull)
             return [0 if rank == int(how) else null for rank in range(count)]
         if how != "all":
-            return [self._opened(how) for _ in range(count)]
+            opened = [self._opened(how) for _ in range(count)]
+            self._input = opened[0]
+            return opened
         if count == 1 or _is_empty(0):
             return [0] * count
         from threading import Thread
@@ -438,6 +465,7 @@ class _Step:
         }
         found |= self._answer["variables"]
         found |= own["variables"]
+        found["SLURM_UMASK"] = f"{self._umask:04o}"
         if self._how.name:
             found["SLURM_JOB_NAME"] = self._how.name
         if len(self._ranks) > 1 and not self._launcher and self._how.mpi != "none":
