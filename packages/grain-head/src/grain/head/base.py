@@ -57,7 +57,6 @@ class SubmittedTask(msgspec.Struct, eq=False):
         alternative: by which of the alternatives of its request it ran last, counted from 0.
         submitted: when it was submitted, as long as the event log has no line about it; None from
             then on, and where there is no log.
-        priority: as of `submit_call`, for the log only.
     """
 
     function: Any
@@ -68,7 +67,6 @@ class SubmittedTask(msgspec.Struct, eq=False):
     after: int = 0
     submitted: float | None = None
     alternative: int = 0
-    priority: int = 0
 
     @property
     def asked_by(self) -> Resource:

@@ -7,6 +7,7 @@ import socket
 import time
 from contextlib import asynccontextmanager
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -74,6 +75,7 @@ class LocalTask(SubmittedTask, eq=False, kw_only=True):
     call: Call
     cancelled: bool = False
     past: PastAttempts | None = None
+    priority: int = 0
 
 
 class CrashedTask(msgspec.Struct, eq=False):
@@ -187,7 +189,8 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         # True if `_wake` was set for a task that was submitted, and nothing was dispatched since.
         self._awake = False
         if run_log is not None:
-            run_log.follow(self._tasks, self._note_starts, self._label_of, self.kinds)
+            priority_of = attrgetter("priority")
+            run_log.follow(self._tasks, self._note_starts, self._label_of, self.kinds, priority_of)
 
     # ---- the queue of tasks
 
@@ -249,8 +252,8 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             kind = kinds.of(name, queue.request)
         kind.left += 1
         self._tasks[task] = LocalTask(
-            call.fn, queue.request, kind, deliver, urgency, after, submitted, priority=priority,
-            call=call, past=past,
+            call.fn, queue.request, kind, deliver, urgency, after, submitted, call=call, past=past,
+            priority=priority,
         )  # fmt: skip
         return task
 

@@ -27,7 +27,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from functools import partial
 from operator import add, attrgetter
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import msgspec
 import trio
@@ -178,6 +178,7 @@ class RunLog:
         self._tasks: Mapping[int, SubmittedTask] = {}
         self._note_starts: Callable[[], None] = lambda: None
         self._call_of: Callable[[int], str] = lambda _: ""
+        self._priority_of: Callable[[Any], int] = lambda _: 0
         self._kinds: Callable[[], Iterable[CallKindNow]] = tuple
         # True if some tasks have waited for long and have no lines, as they are too many.
         self._behind = False
@@ -218,6 +219,7 @@ class RunLog:
         note_starts: Callable[[], None] = lambda: None,
         call_of: Callable[[int], str] = lambda _: "",
         kinds: Callable[[], Iterable[CallKindNow]] = tuple,
+        priority_of: Callable[[Any], int] = lambda _: 0,
     ) -> None:
         """List the tasks of an executor.
 
@@ -227,11 +229,13 @@ class RunLog:
             call_of: returns the label of the call of a task that is not over, or "". Raises
                 nothing.
             kinds: returns the tasks by function and cores, see `ExecutorBase.kinds`.
+            priority_of: returns the priority of one of these tasks.
         """
         self._tasks = tasks
         self._kinds = kinds
         self._note_starts = note_starts
         self._call_of = call_of
+        self._priority_of = priority_of
 
     def retried(self, task: int, retry_of: int) -> None:
         """Note that a task, which the executor has just taken, is a further attempt.
@@ -538,7 +542,7 @@ class RunLog:
                 after=(record.after,) if record.after else (),
                 retry_of=retry_of,
                 urgency=record.urgency,
-                priority=record.priority,
+                priority=self._priority_of(record),
             )
         )
 

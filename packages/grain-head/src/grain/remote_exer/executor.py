@@ -245,7 +245,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._apart: set[str] = set()
         self._load_asked = -math.inf
         if run_log is not None:
-            run_log.follow(self._tasks, self._note_starts, self._label, self.kinds)
+            run_log.follow(
+                self._tasks, self._note_starts, self._label, self.kinds, self._priority_of
+            )
             self._session.reports = []
 
     # ---- the queue of tasks
@@ -299,7 +301,6 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             deliver,
             urgency,
             after,
-            priority=priority,
             arguments=arguments,
             asked=request,
             worker=worker,
@@ -362,6 +363,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             if record.worker:
                 run_log.started((task,), record.worker, run_log.now)
         return task
+
+    def _priority_of(self, record: RemoteTask) -> int:
+        return self._session.requests.stated[record.asked].priority
 
     def _request_of(self, res: Resource, priority: int, interpreter: str) -> int:
         """Return the number of a request, which is stated to the scheduler once."""
