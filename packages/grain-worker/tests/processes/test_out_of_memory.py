@@ -321,9 +321,10 @@ def test_the_first_evidence_that_holds_is_named() -> None:
 GROWS = """
 import time
 kept = []
-for _ in range(400):
+for _ in range(50):
     kept.append(bytearray(10_000_000))
     time.sleep(0.02)
+time.sleep(60)
 """
 FORKS = """
 import os, time
