@@ -174,6 +174,7 @@ def test_a_process_is_forked_only_where_that_is_safe(before: str, expected: str)
 
 GONE = """\
 import os, signal, socket, sys, trio
+from pathlib import Path
 from grain.worker.agent.first_runner import FirstRunner
 
 async def main():
@@ -184,6 +185,11 @@ async def main():
     first.send_signal(signal.SIGKILL)  # of a number that may be another process's by now
     with socket.socket() as sock:
         print(first.start(["python", "w", "1", "{}"], 1.0, sock.fileno()))
+        # One that cannot take what it is told is not left, nor as a zombie, though it is stopped.
+        first = FirstRunner.fork()
+        first.send_signal(signal.SIGSTOP)
+        print(first.start(["python", "w", "1", "x" * 40_000], 1.0, sock.fileno()))
+    print(Path(f"/proc/self/task/{os.getpid()}/children").read_text())
 
 trio.run(main)
 """
@@ -194,4 +200,4 @@ def test_one_that_is_gone_is_not_waited_for(inherited: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", GONE, inherited], capture_output=True, text=True, check=True
     )
-    assert "None\n" == done.stdout
+    assert "None\nNone\n\n" == done.stdout

@@ -46,6 +46,6 @@ Map:
 - ``lifecycle``: the times at which a worker drains, cancels its runs, and leaves; no I/O
 - ``runner_process``: the handle on the runner, which is started again when it dies
 - ``runner_instance``: one process of the runner
-- ``first_runner``: the first one, which is forked from the agent, as that has loaded its code
+- ``first_runner``: forks the first one from the agent, which is faster than to start it
 - ``listener``: the reports of the handle
 """

@@ -96,6 +96,8 @@ class FirstRunner:
                     return SubreaperProcess(self, self._control, ours, sweep)
         ours.close()
         self._control.close()
+        self.send_signal(signal.SIGKILL)  # or it could be stopped, and be waited for without end
+        self._forget()
         return None
 
     def send_signal(self, sig: signal.Signals) -> None:
@@ -108,10 +110,15 @@ class FirstRunner:
         """Wait until it has ended, and have the kernel forget it; to be called once."""
         assert self._pidfd is not None
         await trio.lowlevel.wait_readable(self._pidfd)
-        os.close(self._pidfd)
-        self._pidfd = None
-        with suppress(ChildProcessError):  # where SIGCHLD is ignored, it is forgotten already
-            os.waitpid(self._pid, 0)  # noqa: ASYNC222 - it has ended
+        self._forget()
+
+    def _forget(self) -> None:
+        """Have the kernel forget it, once it has ended or was killed."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+            with suppress(ChildProcessError):  # where SIGCHLD is ignored, it is forgotten already
+                os.waitpid(self._pid, 0)
 
 
 def _fork() -> int:
@@ -141,7 +148,7 @@ def _serve(control: int, agent: int) -> NoReturn:
     data, (sock, reports) = request
     argv, grace, marks = marshal.loads(data)  # noqa: S302 (our parent)
     os.environb[MARKS] = marks
-    # Of all ways in which a version of Python is told to run a module, the shortest.
+    # Not as Python 3.10 is told to run a module, for which there may be no room.
     words = [argv[0], "-P", "-m", *argv[-4:]]
     show([NAME, *map(os.fsencode, words)], os.environb)
     began = time.monotonic()
