@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import outcome
 import pytest
 from fake_batch.start import until
 from tools import soak
 from tools.chaos import job
 from tools.chaos.books import BEGINS, MEMBER, QUEUE, Book, expected, read_lines
-from tools.chaos.judge import APART, CANCELLED, LAWS, Ending, Event, Evidence, QueuedJob, judge
+from tools.chaos.judge import CANCELLED, GANGS, LAWS, Ending, Event, Evidence, QueuedJob, judge
+from tools.chaos.mission import Mission
 from tools.chaos.processes import Marked, marked, role_of, task_of
 from tools.chaos.schedule import (
     AT_BRIDGE,
@@ -27,6 +29,9 @@ from tools.chaos.schedule import (
     TaskPlan,
     make_schedule,
 )
+
+from grain.head.errors import TaskCrashed
+from grain.head.messages import Crash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,7 +187,7 @@ class MadeUp:
         lines = [one for one in self.lines if (one["what"], one["mission"], one["task"]) == key]
         lines[place].update(more)
 
-    def gang(self, *, error: str = "", **more: Any) -> None:
+    def gang(self, **more: Any) -> None:
         """Make task 3 of m0 a gang of tcp-1 and unix-1, whose member on tcp-1 has a line."""
         plan = self.plans[0]
         tasks = (*plan.tasks[:3], TaskPlan("gang", 1.0), *plan.tasks[4:])
@@ -191,9 +196,6 @@ class MadeUp:
         line = next(one for one in self.lines if one["mission"] == "m0" and one["task"] == 3)
         name = {"what": MEMBER, "run": "tcp-1.5.6", "worker": "tcp-1"}
         self.lines.append({**line, **name, **more})
-        if error:
-            self.drop("resolved", "m0", 3)
-            self.resolve("m0", 3, error=error)
 
     def again(self, at: float = 130.0, worker: str = "unix-2") -> None:
         """Begin task 3 of m0 again, instead of its end at first."""
@@ -489,12 +491,14 @@ def a_gang_that_began_again_without_a_fault_of_its_members(case: MadeUp) -> None
 
 
 def a_gang_that_was_given_up_by_itself(case: MadeUp) -> None:
-    case.gang(error="TaskCrashed ('one of its workers was lost',)")
+    case.gang()
+    case.drop("resolved", "m0", 3)
+    case.resolve("m0", 3, error="TaskCrashed ('given up',)", apart=GANGS - 1)
 
 
 def a_program_that_was_given_up_as_a_gang(case: MadeUp) -> None:
     case.drop("resolved", "m0", 3)
-    case.resolve("m0", 3, error=f"TaskCrashed ('workers {APART}',)")
+    case.resolve("m0", 3, error="TaskCrashed ('given up',)", apart=GANGS)
 
 
 def a_member_that_outlived_its_mission(case: MadeUp) -> None:
@@ -695,7 +699,9 @@ def a_gang_whose_member_was_away(case: MadeUp) -> None:
 
 
 def a_gang_whose_workers_do_not_reach_each_other(case: MadeUp) -> None:
-    case.gang(error=f"TaskCrashed ('workers {APART}',)")
+    case.gang()
+    case.drop("resolved", "m0", 3)
+    case.resolve("m0", 3, error="TaskCrashed ('given up',)", apart=GANGS)
 
 
 EXCUSES = [
@@ -760,6 +766,17 @@ def test_programs_of_a_gang_share_the_lock_of_their_task_and_no_other_run_does(b
     assert [("start", True), (MEMBER, True), (MEMBER, True), ("start", False)] == [
         (one["what"], one["alone"]) for one in read_lines(books)
     ]
+
+
+def test_the_books_have_how_many_gangs_of_a_task_did_not_begin(books: str) -> None:
+    """Whatever the words of the error are."""
+    runs = [Crash((1, n), "w", "killed", 0.0, absent="w-2" if n else "") for n in range(GANGS + 1)]
+    mission = Mission(books, {"tasks": []}, "m0")
+    mission.resolve(3, outcome.Error(TaskCrashed("given up", tuple(runs))))
+    mission.resolve(4, outcome.Error(ValueError(4)))
+
+    lines = [line for line in read_lines(books) if line["what"] == "resolved"]
+    assert [(3, GANGS), (4, 0)] == [(line["task"], line["apart"]) for line in lines]
 
 
 def test_a_line_that_is_not_complete_does_not_count(books: str) -> None:

@@ -75,8 +75,8 @@ CANCELLED = 30.0
 OVER = frozenset({"done", "failed", "timed out", "out of memory", "cancelled", "lost"})
 """The states of a job that is final, as `grain jobs --json` has them."""
 
-APART = "did not reach each other"
-"""In the message of a gang that was given up, as its workers could not join each other."""
+GANGS = 5
+"""Gangs of which a member did not join, after which a task is given up."""
 
 ENDING = frozenset({"agent", "runner", "subreaper", "fork server", "supervisor"})
 """The processes of a worker whose end may end its runs."""
@@ -393,7 +393,7 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
         report.violations += _of_runs(runs, causes, report.restarts)
         report.gangs += sum("gang" in run for run in runs)
     report.violations += [v for line in members for v in _of_member(line, causes)]
-    report.apart = sum(APART in r.get("error", "") for rs in resolutions.values() for r in rs)
+    report.apart = sum(one.get("apart", 0) >= GANGS for rs in resolutions.values() for one in rs)
     for job in evidence.jobs:
         report.violations += _of_job(job, attempts[job.number], ends)
     report.violations += _of_the_dead(evidence, causes)
@@ -459,7 +459,7 @@ def _of_task(
     right = {"failing": "ExternalError 3", "raising": f"ValueError ({key[1]},)"}.get(kind, "")
     for one in resolutions:
         error = one.get("error", "")
-        if kind == "gang" and APART in error:
+        if kind == "gang" and one.get("apart", 0) >= GANGS:
             continue
         if error.startswith("TaskCrashed") and crashes >= CRASHES:
             continue

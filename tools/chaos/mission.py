@@ -146,7 +146,8 @@ class Mission:
             detail = getattr(error, "returncode", None)
             # The class of a user's exception travels; one of Grain's says what went wrong.
             text = f"{type(error).__name__} {error.args if detail is None else detail}"
-            self._book.append("resolved", self.name, task, error=text[:2000])
+            apart = sum(crash.absent != "" for crash in getattr(error, "crashes", ()))
+            self._book.append("resolved", self.name, task, error=text[:2000], apart=apart)
         else:
             whole = data[::-1] == self._data(task)
             self._book.append("resolved", self.name, task, run=name, value=value, whole=whole)
