@@ -213,6 +213,14 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "library of C": (lambda _: ctypes.CDLL(None), "ctypes.CDLL is loaded into this process"),
     "database": (lambda folder: sqlite3.connect(folder / "db"), "sqlite3.Connection"),
     "memory map": (lambda _: mmap.mmap(-1, 10), "mmap.mmap"),
+    "method of a temporary file": (
+        lambda folder: tempfile.NamedTemporaryFile(dir=folder).write,
+        "tempfile._TemporaryFileCloser",
+    ),
+    "part of a temporary file": (
+        lambda folder: tempfile.NamedTemporaryFile(dir=folder)._closer,  # type: ignore[attr-defined]
+        "tempfile._TemporaryFileCloser",
+    ),
     "generator": (lambda _: (i for i in range(3)), "generator"),
     "process of multiprocessing": (lambda _: multiprocessing.Process(), "multiprocessing"),
     "queue of multiprocessing": (lambda _: multiprocessing.Queue(), "multiprocessing"),
@@ -233,6 +241,12 @@ COPIED: dict[str, Callable[[Path], Any]] = {
     "spooled file": lambda _: tempfile.SpooledTemporaryFile(),
     "rolled file": lambda folder: tempfile.SpooledTemporaryFile(1, "w", dir=str(folder)),
     "file of trio": lambda folder: trio.wrap_file((folder / "data").open("w")),
+    "part of a kept file": lambda folder: (
+        tempfile.NamedTemporaryFile(dir=folder, delete=False)._closer  # type: ignore[attr-defined]
+    ),
+    "part of a removed file": closed(
+        lambda folder: tempfile.NamedTemporaryFile(dir=folder)._closer
+    ),  # type: ignore[attr-defined]
     "finished program": finished,
     "closed zip": closed(archive),
     "closed tar": closed(tape("w")),

@@ -85,6 +85,7 @@ _NAMED_REMEDIES: dict[str, dict[str, str]] = {
     "ssl": {"SSLSocket": _CONNECTION},
     "subprocess": {"Popen": _PROGRAM},
     "tarfile": {"TarFile": _FILE},
+    "tempfile": {"_TemporaryFileCloser": _FILE},
     "trio": {"Process": _PROGRAM},
     "zipfile": {"ZipFile": _FILE},
 }
@@ -102,6 +103,10 @@ _ACTING: dict[str, Callable[[Any], bool]] = {
     "SharedMemory": lambda _: True,
     "_ConnectionBase": lambda connection: not connection.closed,  # as FdStream
     "_Database": lambda database: database._index is not None,  # writes its table
+    # Removes the file when collected; from Python 3.12 on, closing need not have removed it.
+    "_TemporaryFileCloser": lambda closer: (
+        closer.delete and not getattr(closer, "cleanup_called", closer.close_called)
+    ),
 }
 
 IN_PROCESS: frozenset[type] = frozenset(_REMEDIES) - LOCKS
