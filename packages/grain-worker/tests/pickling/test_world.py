@@ -218,7 +218,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
         "tempfile._TemporaryFileCloser",
     ),
     "part of a temporary file": (
-        lambda folder: tempfile.NamedTemporaryFile(dir=folder)._closer,  # type: ignore[attr-defined]
+        lambda folder: tempfile.NamedTemporaryFile(dir=folder)._closer,
         "tempfile._TemporaryFileCloser",
     ),
     "generator": (lambda _: (i for i in range(3)), "generator"),
@@ -242,11 +242,11 @@ COPIED: dict[str, Callable[[Path], Any]] = {
     "rolled file": lambda folder: tempfile.SpooledTemporaryFile(1, "w", dir=str(folder)),
     "file of trio": lambda folder: trio.wrap_file((folder / "data").open("w")),
     "part of a kept file": lambda folder: (
-        tempfile.NamedTemporaryFile(dir=folder, delete=False)._closer  # type: ignore[attr-defined]
+        tempfile.NamedTemporaryFile(dir=folder, delete=False)._closer
     ),
     "part of a removed file": closed(
         lambda folder: tempfile.NamedTemporaryFile(dir=folder)._closer
-    ),  # type: ignore[attr-defined]
+    ),
     "finished program": finished,
     "closed zip": closed(archive),
     "closed tar": closed(tape("w")),
