@@ -18,6 +18,7 @@ from grain.edge.questions import (
     WhyAnswer,
     unpack,
 )
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.usage import ProgramState
 from grain.facts.rows import Mission, Worker
 from grain.head.hub.state import MissionRecord, TaskRecord
@@ -357,7 +358,7 @@ def test_why_remembers_how_a_task_has_ended(harness: HubHarness) -> None:
 
 
 def test_why_has_the_reason_of_a_failure(harness: HubHarness) -> None:
-    failed = harness.ended(running(harness), "error", detail="ValueError: odd")
+    failed = harness.ended(running(harness), "error", failure=RunFailure("ValueError", "odd"))
     harness.send("w", failed, payload=b"large")
     answer = asked(harness, "why", 1)
 
