@@ -235,8 +235,7 @@ def test_a_task_that_was_given_up_after_crashes_is_shown_with_the_last_one(
     harness: HubHarness,
 ) -> None:
     harness.worker("w", 1)
-    mission = harness.mission("opt")
-    harness.send(mission, Synced())
+    mission = harness.synced("opt")
     crashes = tuple(Crash((9, number), "v", "SIGBUS", 0.0) for number in range(4))
     harness.submit(mission, 1, crashes=crashes)
     (lease,) = harness.sent("w", Lease)
