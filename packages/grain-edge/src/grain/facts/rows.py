@@ -366,7 +366,7 @@ _NEARLY = 0.9  # of the limit: the run that is logged begins a little later than
 
 
 LAST_RUNS = 64
-"""So many of the last runs of a group are kept, as its scheduler does."""
+"""So many of the last runs of a group count, for its scheduler and for displays."""
 
 
 _EXPLAINED = 3  # groups of a function that have a line
