@@ -373,10 +373,8 @@ def _check_gangs(hub: Hub) -> None:
                 assert lease.gang.seats[lease.member] is lease
 
 
-def _check_record(hub: Hub, task: TaskRecord) -> None:
-    """Check that a task is in one state, and that its run is on a worker's list."""
-    if task.scheduler_id is not None:
-        assert hub.scheduler.tasks[task.scheduler_id].record is task
+def is_in_one_state(task: TaskRecord) -> bool:
+    """Return True if a task is in one state, or in none as only its crashes are remembered."""
     states = [
         task.scheduler_id is not None,
         task.awaits != "",
@@ -385,7 +383,14 @@ def _check_record(hub: Hub, task: TaskRecord) -> None:
         task.ending is not None,
     ]
     dormant = not task.claimed and bool(task.crashes)
-    assert sum(states) == 1 or (dormant and not any(states)), f"{task}: {states}"
+    return sum(states) == 1 or (dormant and not any(states))
+
+
+def _check_record(hub: Hub, task: TaskRecord) -> None:
+    """Check that a task is in one state, and that its run is on a worker's list."""
+    if task.scheduler_id is not None:
+        assert hub.scheduler.tasks[task.scheduler_id].record is task
+    assert is_in_one_state(task), task
     if task.lease is not None and not hub.gangs.is_stand_in(task.lease):
         assert task.lease.worker.leases.get(task.lease.attempt) is task.lease, f"{task} is lost"
 
