@@ -530,6 +530,8 @@ def _check_levels(scheduler: Scheduler) -> None:
             assert worker.level is not None
             assert worker.level is levels[worker.shape.interpreter, worker.supply.level()]
     _check_reserved(scheduler)
+    since = [level.since for level in scheduler._queues.levels._occupied.values()]
+    assert since == sorted(set(since))
     for one in _alternatives(scheduler.queues.values()):
         heap = one.heap
         assert all(heap[(k - 1) // 2] <= heap[k] for k in range(1, len(heap)))
@@ -593,7 +595,8 @@ def _check_level(scheduler: Scheduler, level: Level) -> None:
     assert level.mask & known == _mask(every, level.interpreter, level.sample.free)
     assert not level.in_heap & ~level.mask
     if level.workers:
-        assert level.in_heap == level.mask
+        gathered = sum(one.bit for one in every if level.since <= one.gathered)
+        assert not level.mask & gathered & ~level.in_heap
 
 
 def _knows(scheduler: Scheduler, level: Level, one: Alternative) -> bool:
