@@ -214,7 +214,7 @@ async def test_a_server_with_a_list_serves_its_meetings_and_no_others() -> None:
 
 
 async def test_a_server_with_a_list_serves_what_a_listed_meeting_vouches_for_alone() -> None:
-    """Tried: Have a meeting at a server that lists others, by a word that nobody has given for it.
+    """Tried: Have a meeting at a server that lists others, with a forged voucher.
 
     Result: refused.
     """

@@ -33,7 +33,7 @@ _COMPLAINS = re.compile(
     re.IGNORECASE,
 )
 
-# What no worker sends is not a message, and what no writer writes is not a line.
+# No worker sends a longer text, and no log has one: readers refuse it.
 Words = Annotated[str, msgspec.Meta(max_length=4096)]
 
 
@@ -48,8 +48,8 @@ class RunFailure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         status: its exit code; None if it has none.
         signal: the name of the signal that ended it; empty if none did.
         out_of_memory: True if it failed for want of memory.
-        line: of its last lines the one that says why; or, without an exit code and a signal, what
-            happened. Empty if neither is known.
+        line: the one of its last lines that says why it failed. If the program has neither an exit
+            code nor a signal, what happened. Empty if that is not known.
     """
 
     error: Words = ""

@@ -167,10 +167,10 @@ class MeetingKeys:
         return self._signing.sign(_statement(challenge, purpose, token))
 
     def vouch(self, public: bytes) -> bytes:
-        """Return the word of this meeting's members for another one that they have made beside it.
+        """Return a voucher of this meeting for another one that its members have made beside it.
 
-        A server that lists meetings serves that one as well. Who has its key learns nothing of this
-        meeting's.
+        A server that lists this meeting serves the other one as well. The key of the other one
+        tells nothing about the key of this one.
 
         Args:
             public: the public half of its signing key.

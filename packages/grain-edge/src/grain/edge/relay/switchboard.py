@@ -27,8 +27,8 @@ Rules:
    meetings, with the messages that wait for their heads. While all of the last is in use, no
    further meeting is let in, nor is one of an address that has half of it; and no member is
    introduced to a head that reads slowly. Meetings that are there go on.
-9. Where the operator has listed meetings, the members of others are refused, but for meetings that
-   members of a listed one have made beside it, as they say for it by their signature.
+9. If the operator has listed meetings, the members of others are refused. A meeting that the
+   members of a listed one have made beside it is served, too: they vouch for it by a signature.
 """
 
 from __future__ import annotations
