@@ -10,7 +10,6 @@ from tools.campaign.live import Look, Site, run_campaign
 from tools.campaign.measures import Estimated, estimated, replayed
 from tools.campaign.mission import MissionPlan
 
-from grain.eventlog.causes import pattern_of
 from grain.eventlog.reader import read
 from grain.eventlog.schema import RunEnded, TaskStarted, TaskSubmitted
 
@@ -29,9 +28,8 @@ def test_a_small_campaign_has_failures_of_six_kinds_second_attempts_and_tasks_th
 
     lines = list(read(log))
     ended = [line for line in lines if isinstance(line, RunEnded)]
-    failed = Counter(
-        (line.error, pattern_of(line.message)) for line in ended if line.outcome == "error"
-    )
+    failures = [line.failure for line in ended if line.outcome == "error"]
+    failed = Counter((one.error, one.pattern) for one in failures)
     assert 6 == len(failed), failed
     assert {2, 4} == set(failed.values())  # what took too long was tried again
     assert 2 == sum(line.outcome == "cancelled" for line in ended)

@@ -28,6 +28,7 @@ from grain.cli.status.ls_text import state_text
 from grain.cli.top.plain import text as top_text
 from grain.cli.top.tables.picture import ASCII
 from grain.edge.questions import OverviewAnswer, unpack
+from grain.eventlog.causes import NO_FAILURE, RunFailure
 from grain.eventlog.reader import read
 from grain.eventlog.schema import (
     BriefTasks,
@@ -45,7 +46,6 @@ from grain.queue.records import Begun, Ended
 from grain.queue.selectors import Selected
 from grain.resource import Cores, to_data
 from grain.worker.messages import CoresComputed, Lease
-from grain.worker.messages import RunEnded as LeaseEnded
 from grain_testkit.campaign import Campaign
 from grain_testkit.event_logs import write_log
 from grain_testkit.hub_harness import F, HubHarness
@@ -96,6 +96,9 @@ def campaign_lines() -> Iterator[AnyLine]:
         request={"Cores": 1}, request_text="Cores(1)",
     )  # fmt: skip
     yield CachedResults(time=now + 33, function="score", results=12)
+    why = "Error in routine: charge is wrong"
+    message = "/scratch/a b/pw.x -in si.in: exit code 3; on host node3; the last lines of stderr: "
+    charge = RunFailure("JobFailed", f"{message}{why}", "pw.x", 3, line=why)
     for attempt, exit_status in ((1, 3), (2, 0)):
         at = now + 30 + 10 * attempt
         yield TaskSubmitted(
@@ -106,9 +109,7 @@ def campaign_lines() -> Iterator[AnyLine]:
         yield RunEnded(
             time=at + 5, task=9001 + attempt, outcome="error" if exit_status else "value",
             worker="n03", host="node3", started=at, ended=at + 5, cpus=(1,),
-            error="JobFailed" if exit_status else "",
-            message="/scratch/a b/pw.x -in si.in: exit code 3; on host node3; the last lines of "
-            "stderr: Error in routine: charge is wrong" if exit_status else "",
+            failure=charge if exit_status else NO_FAILURE,
             usage=Usage(user=4.0, programs=1, exit_statuses={exit_status: 1}),
         )  # fmt: skip
     yield LogEnded(time=now + 60, status="done")
@@ -206,7 +207,7 @@ def scheduler() -> HubHarness:
     harness.wait(20)
     harness.send(
         name,
-        LeaseEnded(lease.mission, lease.task, lease.attempt, "error", detail="ValueError: no"),
+        harness.ended(lease, "error", failure=RunFailure("ValueError", "no")),
         payload=b"x",
     )
     harness.send(mission, AckTasks((1,)))

@@ -13,6 +13,7 @@ import msgspec
 
 from grain.cli.top.prompts import KEYS
 from grain.eventlog import schema
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.usage import LearnedAmount, RunMember, Usage
 from grain.head import messages as mission_messages
 from grain.head.gnaw.metrics import METRICS
@@ -27,6 +28,7 @@ KINDS: tuple[type[msgspec.Struct], ...] = (
     Usage,
     LearnedAmount,
     RunMember,
+    RunFailure,
     schema.FunctionStanding,
 )
 RUNNER = (

@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from grain.edge.questions import pack, unpack
+from grain.eventlog.causes import RunFailure
 from grain.head.scheduler.outlived import GANGS
 from grain.worker.gang.messages import JOIN, LEAD, SILENCE
 from grain.worker.messages import Ended, GangBegun, SeatOpen
@@ -178,7 +179,8 @@ class SimulatedGangs:
             # Each head begins to count for itself what the last one had no time to pass on.
             few = self._failures[task] <= GANGS * (1 + len(self.world.heads))
             self.world.laws.demand("a gang that does not begin is tried a few times", few, task)
-        ended = Ended(run.lease.attempt, "returned", error="silence", absent=absent)
+        why = RunFailure(message="silence")
+        ended = Ended(run.lease.attempt, "returned", failure=why, absent=absent)
         self._finish(run, ended)
 
     def tick(self) -> None:

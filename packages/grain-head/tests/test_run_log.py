@@ -56,6 +56,10 @@ def log(written: Recorder) -> RunLog:
     return log
 
 
+def messages(written: Recorder) -> list[str]:
+    return [e.failure.message for e in written.of(RunEnded)]
+
+
 def ends(written: Recorder) -> list[tuple[str, str, int, bool]]:
     return [(e.outcome, e.worker, e.attempt, e.final) for e in written.of(RunEnded)]
 
@@ -128,9 +132,9 @@ def test_a_run_ends_with_the_report_of_its_worker(log: RunLog, written: Recorder
     )  # fmt: skip
     started = [line.time for line in written.of(TaskStarted)]
     assert ("n17", started[1], two.time, None) == (two.host, two.started, two.ended, two.usage)
-    assert ("ValueError", "a; b") == (two.error, two.message)
+    assert ("ValueError", "a; b") == (two.failure.error, two.failure.message)
     assert ("cancelled", "", 0, None, "") == (
-        three.outcome, three.worker, three.attempt, three.started, three.error
+        three.outcome, three.worker, three.attempt, three.started, three.failure.error
     )  # fmt: skip
 
 
@@ -168,7 +172,7 @@ def test_a_task_that_waits_again_has_lost_its_worker_or_was_handed_back(
         ("returned", "w1", 1, False), ("lost", "w2", 2, False), ("value", "w1", 3, True)
     ] == ends(written)  # fmt: skip
     # The same cause as that of a lost run that counts as a crash.
-    assert ["", "its worker was lost", ""] == [end.message for end in written.of(RunEnded)]
+    assert ["", "its worker was lost", ""] == messages(written)
 
 
 def test_readers_of_a_log_know_the_character_for_what_a_label_leaves_out() -> None:
@@ -223,7 +227,7 @@ def test_the_crash_by_which_a_task_is_given_up_is_its_end_and_no_other_line(
     log.on_message(Crashed(1, Crash((1, 1), "w1", "signal 9", 0.0)))
     log.ended(1, TaskCrashed("given up", ()), crashed=True)
     assert [("crashed", "w1", 1, False), ("crashed", "w1", 2, True)] == ends(written)
-    assert ["signal 9", "given up"] == [end.message for end in written.of(RunEnded)]
+    assert ["signal 9", "given up"] == messages(written)
 
 
 def test_a_lost_worker_and_its_runs_end_when_it_was_last_heard(
@@ -266,7 +270,7 @@ def test_a_run_that_is_lost_with_its_worker_is_lost_though_it_counts_as_a_crash(
         log.on_message(WorkerEnded(worker, "lost"))
     log.on_message(Started("", (1, 2)))
     assert [("lost", "w1", 1, False), ("crashed", "w2", 1, False)] == ends(written)
-    assert ["its worker was lost", "signal 9"] == [end.message for end in written.of(RunEnded)]
+    assert ["its worker was lost", "signal 9"] == messages(written)
 
 
 def test_a_run_that_has_outlived_its_worker_was_handed_back_and_has_not_crashed(
@@ -276,7 +280,7 @@ def test_a_run_that_has_outlived_its_worker_was_handed_back_and_has_not_crashed(
     log.on_message(Crashed(1, Crash((1, 1), "w1", TIME_OVER, 0.0, Outlived(110.0, 115.0))))
     log.on_message(Started("", (1,)))
     assert [("returned", "w1", 1, False)] == ends(written)
-    assert [TIME_OVER] == [end.message for end in written.of(RunEnded)]
+    assert [TIME_OVER] == messages(written)
 
 
 def test_a_crash_of_an_earlier_run_is_not_that_of_the_present_one(
@@ -306,7 +310,8 @@ def test_an_exception_without_a_text_is_no_trouble(log: RunLog, written: Recorde
             raise RuntimeError
 
     log.ended(1, Odd())
-    assert [("Odd", "")] == [(end.error, end.message) for end in written.of(RunEnded)]
+    [end] = written.of(RunEnded)
+    assert ("Odd", "") == (end.failure.error, end.failure.message)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +386,7 @@ def test_a_gang_that_loses_a_member_has_one_run_that_crashed(
 
     assert [("crashed", "w1", 1, False), ("value", "", 1, True)] == ends(written)
     assert ["w1"] == [line.worker for line in written.of(TaskStarted)]
-    assert ["w2 is lost", ""] == [end.message for end in written.of(RunEnded)]
+    assert ["w2 is lost", ""] == messages(written)
 
 
 def test_the_run_of_an_earlier_process_is_listed_again_when_the_name_of_its_worker_is_known(

@@ -23,7 +23,7 @@ from grain.head.scheduler.apart import FIRST
 from grain.head.scheduler.outlived import blamed
 from grain.worker.agent.session import FLUSH
 from grain.worker.messages import LANE, AckRuns, Disconnect, Lease, Revoke
-from grain_testkit.scheduler_harness import check_hub
+from grain_testkit.scheduler_harness import check_hub, is_in_one_state
 from simulation.laws.endurance import Endurance
 from simulation.laws.lanes import LaneLaws
 from simulation.peers import (
@@ -537,15 +537,7 @@ class Laws:
         self.demand("scheduler ids agree", sorted(ids) == sorted(hub.scheduler.tasks))
         for mission in hub.registry.missions.values():
             for task in mission.tasks.values():
-                states = [
-                    task.scheduler_id is not None,
-                    task.awaits != "",
-                    task.suspect,
-                    task.lease is not None,
-                    task.ending is not None,
-                ]
-                dormant = not task.claimed and bool(task.crashes)
-                self.demand("one state", sum(states) == 1 or (dormant and not any(states)), task)
+                self.demand("one state", is_in_one_state(task), task)
                 if task.crashes:
                     attempts = {crash.attempt for crash in task.crashes}
                     self.demand("a crash counts once", len(attempts) == len(task.crashes), task)

@@ -21,6 +21,7 @@ from grain.cli import completion, main
 from grain.cli.history.kept import _Kept
 from grain.cli.history.summary import LogSummary, Summariser, _kept_function
 from grain.cli.history.text import failures_text
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.schema import (
     VERSION,
     CachedResults,
@@ -117,7 +118,12 @@ def test_each_further_attempt_takes_back_the_failure_of_the_one_before() -> None
         lines += [
             TaskSubmitted(time=BEGAN + number, task=number, function="fn", retry_of=first),
             TaskStarted(time=BEGAN + number, task=number, worker="w1"),
-            RunEnded(time=BEGAN + number + 0.5, task=number, outcome=outcome, error="OSError"),
+            RunEnded(
+                time=BEGAN + number + 0.5,
+                task=number,
+                outcome=outcome,
+                failure=RunFailure("OSError"),
+            ),
         ]
 
     summariser = Summariser()
@@ -197,8 +203,8 @@ def with_calls(calls: dict[int, str]) -> list[AnyLine]:
         lines += [
             TaskSubmitted(time=BEGAN + task, task=task, function="optimise"),
             RunEnded(
-                time=BEGAN + task, task=task, outcome="error", error="ValueError", message="bad",
-                call=call,
+                time=BEGAN + task, task=task, outcome="error", call=call,
+                failure=RunFailure("ValueError", "bad"),
             ),
         ]  # fmt: skip
     return lines
@@ -280,9 +286,9 @@ def test_a_call_cannot_control_a_terminal_or_end_its_line() -> None:
 
 def test_rare_causes_are_counted_with_their_runs() -> None:
     causes = [
-        Cause(function="f", error="E", pattern=f"p{at}", runs=3, final=3, first=Run(task=at))
+        Cause(runs=3, final=3, first=Run(task=at, function="f", failure=RunFailure("E", f"p{at}")))
         for at in range(23)
-    ]  # fmt: skip
+    ]
 
     text = failures_text(LogSummary(causes=causes), 80)
     assert text.endswith("9 more runs failed for 3 other causes; --json has all of them\n")
@@ -583,7 +589,8 @@ def test_completion_has_the_names_of_missions(
 @pytest.mark.usefixtures("alone")
 def test_messages_do_not_control_the_terminal() -> None:
     evil = [
-        replace(line, message="\x1b[2J") if isinstance(line, RunEnded) else line for line in body()
+        replace(line, failure=RunFailure("", "\x1b[2J")) if isinstance(line, RunEnded) else line
+        for line in body()
     ]
     write(replace(HEADER, command=("\x1b[2J",)), evil)
 

@@ -11,8 +11,8 @@ import pytest
 
 from grain.cli.slurm.__main__ import answer
 from grain.cli.slurm.here import Here
+from grain.eventlog.files import LARGEST
 from grain.queue.book import Book
-from grain.queue.files import LARGEST
 from grain.queue.packing import pack_bucket
 from grain_testkit.command_line import grain
 

@@ -558,7 +558,7 @@ def configure_bridge(folder: Path, port: int) -> None:
     [
         (
             len(GREETING).to_bytes(4, "big") + GREETING,
-            "speaks version 9 of its protocol, this Grain version 1",
+            "speaks version 9 of its protocol, this Grain version 2",
         ),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "what answers there is no bridge of Grain"),
     ],

@@ -20,6 +20,7 @@ from grain.cli.report.sufficient import sufficient, two_digits_up
 from grain.cli.report.timeline.bars import VAIN, VALUE, Bar, Lanes, Timeline, coarser
 from grain.cli.report.timeline.series import Series, Staircase
 from grain.cli.verdict.texts import shortened
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.schema import (
     BriefTasks,
     ClockChanged,
@@ -340,7 +341,7 @@ def test_runs_that_their_time_limit_ended_needed_more() -> None:
             time=at + seconds,
             task=task,
             outcome=outcome,
-            error=error,
+            failure=RunFailure(error),
             started=at,
             ended=at + seconds,
         )

@@ -9,6 +9,7 @@ import pytest
 
 from grain.cli.report.collecting import collect
 from grain.cli.report.page import render
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.schema import (
     LogEnded,
     LogStarted,
@@ -168,7 +169,8 @@ def long_names() -> Iterator[AnyLine]:
         yield TaskStarted(time=time, task=task, worker=worker_of)
         yield RunEnded(
             time=time + 0.9, task=task, outcome="error", worker=worker_of, started=time,
-            ended=time + 0.9, cpus=(task % 2,), error="E" * 80, message="x" * 600, call="y" * 160,
+            ended=time + 0.9, cpus=(task % 2,), call="y" * 160,
+            failure=RunFailure("E" * 80, "x" * 600),
         )  # fmt: skip
     yield Remark(time=1050.0, text="r" * 300)
     yield LogEnded(time=1051.0, status="failed", message="z" * 300)

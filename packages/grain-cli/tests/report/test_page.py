@@ -15,6 +15,7 @@ from grain.cli.report.charts import time_strip
 from grain.cli.report.collecting import collect
 from grain.cli.report.figures import ALL_ROWS
 from grain.cli.report.page import render
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.schema import (
     LogEnded,
     LogStarted,
@@ -138,7 +139,7 @@ def test_nothing_of_a_user_is_taken_for_markup() -> None:
             TaskStarted(time=1002.0, task=1, worker=HOSTILE),
             RunEnded(
                 time=1009.0, task=1, outcome="error", worker=HOSTILE, host=HOSTILE, started=1002.0,
-                ended=1009.0, error=HOSTILE, message=HOSTILE, call=HOSTILE,
+                ended=1009.0, failure=RunFailure(HOSTILE, HOSTILE), call=HOSTILE,
                 usage=Usage(user=1.0, peak_memory=1.0, measured_by="cgroup"),
             ),
             Remark(time=1010.0, text=HOSTILE),
@@ -164,7 +165,9 @@ def test_a_cause_has_the_calls_that_failed_so_one_in_a_line(count: int) -> None:
         call = f"f('m{task}.xyz')" if task <= count else ""  # one is of an older Grain
         lines += [
             TaskSubmitted(time=1001.0, task=task, function="f"),
-            RunEnded(time=1002.0, task=task, outcome="error", error="ValueError", call=call),
+            RunEnded(
+                time=1002.0, task=task, outcome="error", failure=RunFailure("ValueError"), call=call
+            ),
         ]
 
     made = page([*lines, LogEnded(time=1003.0, status="failed")])
@@ -255,7 +258,9 @@ def one_of_all(count: int) -> Iterable[AnyLine]:
         yield WorkerJoined(time=time, worker=name, resources={"Cores": 2.0})
         yield TaskSubmitted(time=time, task=at, function=name, request={"Cores": 2.0})
         yield TaskStarted(time=time, task=at, worker=name)
-        yield RunEnded(time=time + 1, task=at, outcome="error", worker=name, message=name)
+        yield RunEnded(
+            time=time + 1, task=at, outcome="error", worker=name, failure=RunFailure("", name)
+        )
 
 
 def test_the_page_of_very_many_tasks_is_small_and_says_what_it_lacks() -> None:
@@ -430,7 +435,7 @@ def test_a_request_is_marked_as_too_large_only_where_it_kept_something_from_othe
             RunEnded(
                 time=end, task=1, outcome="error" if seconds > 3590 else "value", worker="w",
                 started=1000.0, ended=end, usage=used,
-                error="TooSlowError" if seconds > 3590 else "",
+                failure=RunFailure("TooSlowError" if seconds > 3590 else ""),
             ),
         ])  # fmt: skip
         return ("code", {"class": "better"}) in got.tags

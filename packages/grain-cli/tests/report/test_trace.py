@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grain.cli.report.trace import trace
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.schema import (
     ClockChanged,
     LogEnded,
@@ -49,7 +50,7 @@ def test_workers_are_processes_and_cpus_are_threads() -> None:
         TaskSubmitted(time=1002.0, task=7, function="f", request_text="Cores(2)"),
         TaskStarted(time=1003.0, task=7, worker="w"),
         RunEnded(time=1005.0, task=7, outcome="error", worker="w", host="n17", started=1003.5,
-                 ended=1004.5, cpus=(2, 5), error="ValueError", message="no"),
+                 ended=1004.5, cpus=(2, 5), failure=RunFailure("ValueError", "no")),
         LogEnded(time=1006.0, status="done"),
     ])  # fmt: skip
 

@@ -16,7 +16,7 @@ from grain.cli.report.critical_path import PathStep
 from grain.cli.report.page import render
 from grain.cli.report.verdict import verdict
 from grain.cli.verdict.rules import MOST
-from grain.eventlog.causes import set_aside
+from grain.eventlog.causes import RunFailure, set_aside
 from grain.eventlog.schema import (
     BriefTasks,
     CachedResults,
@@ -62,7 +62,8 @@ def started(task: int, time: float = 1000.0, worker: str = "w") -> TaskStarted:
 
 
 def ended(task: int, time: float = 1010.0, began: float = 1000.0, **more: Any) -> RunEnded:
-    more = {"outcome": "value", "worker": "w", **more}
+    failure = RunFailure(more.pop("error", ""), more.pop("message", ""))
+    more = {"outcome": "value", "worker": "w", "failure": failure, **more}
     return RunEnded(time=time, task=task, started=began, ended=time, **more)
 
 

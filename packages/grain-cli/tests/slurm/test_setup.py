@@ -70,7 +70,7 @@ def test_commands_that_tools_call_every_second_import_little(
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "grain.queue.folder" in imported
     slow = {"click", "trio", "inspect", "dataclasses", "importlib.metadata", "asyncio"}
-    slow |= {"grain.eventlog.schema", "grain._gvar", "json", "shutil", "socket"}
+    slow |= {"grain.eventlog.schema", "grain._gvar", "json", "shutil", "socket", "site"}
     # Amounts of resources are checked by their kinds.
     slow |= set() if command == "sbatch" else {"grain.resource", "hashlib"}
     assert imported & slow == set()

@@ -30,6 +30,7 @@ from grain_testkit.overviews import (
     queue,
     worker,
 )
+from grain_testkit.small_log import failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -262,8 +263,8 @@ def test_a_failure_that_is_tried_again_is_none_for_good() -> None:
 
 def test_failures_of_one_cause_are_one_row_with_the_line_that_says_why_first() -> None:
     def scf(n: int, cycles: int = 250, code: int = 128) -> Run:
-        text = f"xtb m{n}.xyz: exit code {code}: SCF did not converge in {cycles} cycles"
-        return failure(n, error="ExternalError", message=text)
+        what = failed(f"xtb m{n}.xyz", code, f"SCF did not converge in {cycles} cycles")
+        return failure(n, failure=what)
 
     one = [scf(0), scf(1), failure(2, state="crashed", message="SIGKILL")]
     table = made(replace(overview(), failures=one), "failures")

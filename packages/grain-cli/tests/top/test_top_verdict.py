@@ -25,6 +25,7 @@ from grain_testkit.overviews import (
     queue,
     worker,
 )
+from grain_testkit.small_log import failed
 
 if TYPE_CHECKING:
     from grain.edge.questions import OverviewAnswer
@@ -55,8 +56,8 @@ def waiting(*queues: Queue, **more: Any) -> OverviewAnswer:
 
 
 def scf(number: int) -> Run:
-    text = f"xtb m{number}.xyz: exit code 128: SCF did not converge in {number} cycles"
-    return failure(number, error="ExternalError", message=text)
+    what = failed(f"xtb m{number}.xyz", 128, f"SCF did not converge in {number} cycles")
+    return failure(number, failure=what)
 
 
 def test_where_all_is_well_nothing_is_said() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.workers.task_logs import TaskLines
 from grain.edge.questions import ProgramsAnswer, ProgramState, WhyAnswer
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.names import folder_name, logs_folder
 from grain.eventlog.schema import LogStarted, RunEnded, TaskSubmitted, encode
 from grain.eventlog.usage import Usage
@@ -52,7 +53,7 @@ def test_the_runs_and_the_files_of_the_programs_come_from_the_event_log(alone: P
         attempt=2,
         started=5.0,
         ended=15.0,
-        error="ValueError",
+        failure=RunFailure("ValueError"),
         usage=Usage(outputs=("/job/a.out",)),
         **common,
     )

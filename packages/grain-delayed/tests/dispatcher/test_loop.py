@@ -16,6 +16,7 @@ import trio.testing
 
 from grain.dispatcher.desk import Desk
 from grain.dispatcher.mission import MOST_PRIORITY, DispatchLoop, request_of
+from grain.eventlog.causes import RunFailure
 from grain.files.batch_jobs import WorkerJob, jobs_over
 from grain.head.messages import Crash, FailedOn, Unschedulable
 from grain.queue.dispatchers import Dispatchers
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from grain.worker import Call
 
 JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("true",))
+FAILED = RunFailure("", "opt: exit code 3")
 
 
 class Executor:
@@ -185,7 +187,7 @@ async def test_attempts_of_a_job_count_as_one_call_that_is_tried_again(
         status = 3 if what.attempt == 1 else 0
         queue.begin(1, None, what.attempt, Begun(at=0.0, host="h"))
         queue.end(1, None, what.attempt, Ended(how="exit", at=1.0, status=status))
-        return AttemptEnd("ended", failure="opt: exit code 3" if status else "")
+        return AttemptEnd("ended", failure=FAILED if status else None)
 
     executor = Executor(answer)
     queue.submit(msgspec.structs.replace(JOB, retries=1))
@@ -212,7 +214,7 @@ async def test_a_job_of_a_group_runs_again_with_more_memory_until_it_has_the_mos
         amount = amounts[what.attempt - 1]
         queue.begin(1, None, what.attempt, Begun(at=0.0, host="h"))
         queue.end(1, None, what.attempt, Ended(how="memory", at=1.0, amount=amount))
-        return AttemptEnd("ended", failure="opt: killed for want of memory", amount=amount)
+        return AttemptEnd("ended", failure=FAILED, amount=amount)
 
     executor = Executor(answer)
     request = {"Cores": 1, "Memory": {"M": 32, "group": "opt"}}
@@ -280,7 +282,7 @@ async def test_the_first_calls_of_tasks_that_are_cancelled_before_the_next_one_a
         queue.begin(what.number, None, what.attempt, Begun(at=0.0, host="h"))
         queue.end(what.number, None, what.attempt, Ended(how="exit", at=1.0, status=3))
         queue.wish(Wish(what="hold" if what.number == 10 else "cancel", jobs=jobs))
-        return AttemptEnd("ended", failure="opt: exit code 3")
+        return AttemptEnd("ended", failure=FAILED)
 
     executor = Executor(answer)
     user = Queue.open(queue.folder)  # another process
@@ -305,7 +307,7 @@ async def test_the_last_attempt_of_a_job_that_fails_has_failed_for_good(
     def answer(what: AttemptCall) -> AttemptEnd:
         queue.begin(1, None, what.attempt, Begun(at=0.0, host="h"))
         queue.end(1, None, what.attempt, Ended(how="exit", at=1.0, status=3))
-        return AttemptEnd("ended", failure="opt: exit code 3")
+        return AttemptEnd("ended", failure=FAILED)
 
     executor = Executor(answer)
     queue.submit(msgspec.structs.replace(JOB, retries=2))
@@ -332,10 +334,10 @@ async def test_the_next_attempt_at_a_job_goes_elsewhere_first(
     def answer(what: AttemptCall) -> AttemptEnd:
         executor.failed_on = FailedOn(f"w{what.attempt}", (what.attempt,))
         queue.begin(what.number, None, what.attempt, Begun(at=0.0, host="h"))
-        failure = "exit status 1" if what.attempt < 3 and what.number == 1 else ""
-        end = Ended(how="exit", at=1.0, status=1 if failure else 0)
+        failed = what.attempt < 3 and what.number == 1
+        end = Ended(how="exit", at=1.0, status=int(failed))
         queue.end(what.number, None, what.attempt, end)
-        return AttemptEnd("ended", failure=failure)
+        return AttemptEnd("ended", failure=FAILED if failed else None)
 
     executor = Executor(answer)
     queue.submit(msgspec.structs.replace(JOB, retries=2))

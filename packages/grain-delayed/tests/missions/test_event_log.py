@@ -172,7 +172,7 @@ def test_a_further_attempt_names_the_first(tmp_path: Path) -> None:
 
     local(main, tmp_path)
     assert [0, 0, 0, 3, 3] == [line.retry_of for line in of(tmp_path, TaskSubmitted)]
-    ends = [(line.outcome, line.error, line.message) for line in of(tmp_path, RunEnded)]
+    ends = [(one.outcome, one.failure.error, one.failure.message) for one in of(tmp_path, RunEnded)]
     assert [("error", "ValueError", "no")] * 3 == ends[2:]
 
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from grain.edge import make_key, serve, serve_bridge
+from grain.edge import make_key, meeting_id, serve, serve_bridge
 from grain.edge.address import parse_address
 from grain.edge.connecting.handshake_limiter import HANDSHAKE
 from grain.edge.connecting.mailbox import new_door
@@ -192,13 +192,17 @@ async def test_the_process_of_another_user_is_turned_away_at_the_socket_of_the_k
 # ---- a place beside a meeting, for guests who cannot connect
 
 
-@pytest.fixture(params=["files", "relay"])
+@pytest.fixture(params=["files", "relay", "a relay with a list"])
 async def beside(request: pytest.FixtureRequest, tmp_path: Path, nursery: trio.Nursery) -> str:
     """The address of a meeting."""
     if request.param == "files":
         return f"edge://{tmp_path}/meeting"
-    [(host, port)] = await nursery.start(partial(serve_bridge, "127.0.0.1", 0))
-    return f"bridge://{make_key()}@{host}:{port}"
+    key = make_key()
+    listed = None
+    if request.param != "relay":
+        listed = frozenset({bytes.fromhex(meeting_id(f"bridge://{key}@127.0.0.1:1"))})
+    [(host, port)] = await nursery.start(partial(serve_bridge, "127.0.0.1", 0, listed=listed))
+    return f"bridge://{key}@{host}:{port}"
 
 
 async def test_guests_who_cannot_connect_come_by_what_is_beside_a_meeting(beside: str) -> None:

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.eventlog.causes import cause_of, decisive_line, decisive_line_of, headline, pattern_of
-
-XTB = """xtb mol1.xyz --opt: exit code 128
-  on host n1
-  in directory /scratch/x
-  the last lines of stdout:
-    error in the output
-  the last lines of stderr:
-    ########################################
-    [ERROR] Program stopped due to fatal error
-    -1- SCF did not converge in 250 cycles
-    ########################################
-    abnormal termination of xtb"""
-
-IN_ONE_LINE = (
-    "xtb mol1.xyz --opt: exit code 128; on host n1; the last lines of stderr: [ERROR] Program "
-    "stopped; -1- SCF did not converge in 250 cycles; abnormal termination of xtb"
-)
+from grain.eventlog.causes import RunFailure, decisive_line, decisive_line_of, pattern_of
 
 
 @pytest.mark.parametrize(
@@ -42,48 +27,56 @@ def test_the_decisive_line_says_what_was_wrong(lines: list[str], decisive: str) 
     assert decisive == decisive_line(lines)
 
 
-@pytest.mark.parametrize("text", [XTB, IN_ONE_LINE, f"ExternalError: {XTB}"])
-def test_how_a_program_ended_and_why_comes_first(text: str) -> None:
-    assert "SCF did not converge in 250 cycles" == decisive_line_of(text)
-    assert "exit 128: SCF did not converge in 250 cycles" == headline(text)
-
-
-def test_of_stderr_without_a_line_that_stands_out_the_last_one_counts() -> None:
-    text = "a: exit code 1\n  the last lines of stderr:\n    step 1\n    step 2\n"
-
-    assert "exit 1: step 2" == headline(text)
-    assert "exit 1: a" == headline("a: exit code 1\n  the last lines of stdout:\n    step 1")
+STDERR = """########################################
+[ERROR] Program stopped due to fatal error
+-1- SCF did not converge in 250 cycles
+########################################
+abnormal termination of xtb"""
 
 
 @pytest.mark.parametrize(
-    ("text", "first"),
+    ("stderr", "stdout", "decisive"),
     [
-        ("ExternalError: orca a b: exit code 25: no such element", "exit 25: no such element"),
-        ("ExternalError: /opt/xtb a: exit code 3", "exit 3: /opt/xtb a"),
-        ("ExternalError: xtb a: ended by signal SIGSEGV", "SIGSEGV: xtb a"),
-        (
-            "ExternalMemoryError: xtb: killed for want of memory: ended by signal SIGKILL (peak 3)",
-            "out of memory, SIGKILL: xtb",
-        ),
-        ("KeyError: 'k'", "KeyError: 'k'"),
-        ("", ""),
+        (STDERR, "error in the output", "SCF did not converge in 250 cycles"),
+        ("cycle 250\n", "no such element", "no such element"),
+        ("step 1\nstep 2\n\n", "step 3", "step 2"),
+        ("", "step 1", ""),
     ],
 )
-def test_a_headline_is_of_the_program_or_else_the_exception_itself(text: str, first: str) -> None:
-    assert first == headline(text)
+def test_the_decisive_line_is_of_stderr_if_any_stands_out_there(
+    stderr: str, stdout: str, decisive: str
+) -> None:
+    assert decisive == decisive_line_of(stderr, stdout)
 
 
-def test_a_number_at_the_end_of_a_line_leaves_the_lines_apart() -> None:
-    text = "a: exit code 1; the last lines of stderr: cycle 250; SCF did not converge; at 3"
-
-    assert "exit 1: SCF did not converge" == headline(text) == cause_of(text)
+def program(line: str = "", **ended: Any) -> RunFailure:
+    return RunFailure("ExternalError", "pw.x -in a: it failed", "pw.x", line=line, **ended)
 
 
-def test_alike_failures_have_one_cause() -> None:
-    texts = [f"ExternalError: xtb m{n}.xyz: exit code 2: no file m{n}.xyz" for n in range(3)]
-
-    assert {"exit 2: no file …"} == set(map(cause_of, texts))
-    assert cause_of(texts[0]) != cause_of(texts[0].replace("code 2", "code 3"))
+@pytest.mark.parametrize(
+    ("failure", "words", "pattern"),
+    [
+        (program("no grid 3", status=2), "exit 2: no grid 3", "pw.x …: exit code 2: no grid …"),
+        (program(status=2), "exit 2: pw.x", "pw.x …: exit code 2"),
+        (program(signal="SIGSEGV"), "SIGSEGV: pw.x", "pw.x …: ended by signal SIGSEGV"),
+        (
+            program(signal="SIGKILL", out_of_memory=True), "out of memory, SIGKILL: pw.x",
+            "pw.x …: ended by signal SIGKILL",
+        ),
+        (
+            program("ended after 5 s"), "ExternalError: pw.x: ended after 5 s",
+            "pw.x …: ended after … s",
+        ),
+        (RunFailure("KeyError", "'k3'"), "KeyError: 'k3'", "'…'"),
+        (RunFailure("KeyError"), "KeyError", ""),
+        (RunFailure(message="SIGBUS"), "crashed: SIGBUS", "SIGBUS"),
+    ],
+)  # fmt: skip
+def test_how_a_program_ended_and_why_comes_first(
+    failure: RunFailure, words: str, pattern: str
+) -> None:
+    assert words == failure.words("crashed")
+    assert pattern == failure.pattern
 
 
 @pytest.mark.parametrize(
@@ -99,21 +92,7 @@ def test_brackets_of_a_cause_stay_in_pairs(text: str, cause: str) -> None:
     assert cause == pattern_of(text)
 
 
-@pytest.mark.parametrize("program", ["pw.x", "g16", "cp2k.psmp", "/opt/orca_5/orca", "run_1.sh"])
-@pytest.mark.parametrize("words", ["", " -in si.in", " a.inp 3"])
-@pytest.mark.parametrize("end", ["exit code 2", "ended by signal SIGSEGV", "ended after 5 s"])
-def test_a_cause_names_the_program_whatever_its_name(program: str, words: str, end: str) -> None:
-    name = program.rpartition("/")[2]
-    cause = pattern_of(f"{program}{words}: {end}; on host n17")
-
-    assert cause.startswith(f"{name}{' …' if words else ''}: {end.partition(' 5')[0]}")
-    assert "n17" not in cause
-    assert f"SIGSEGV: {name}" in cause_of(
-        f"ExternalError: {program}{words}: ended by signal SIGSEGV"
-    )
-
-
 @given(st.text(), st.text())
 def test_no_text_is_an_error(text: str, output: str) -> None:
-    headline(text)
-    cause_of(f"{text}: exit code 1\nthe last lines of stderr: {output}")
+    pattern_of(text)
+    decisive_line_of(text, output)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from grain.eventlog import schema
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.usage import LearnedAmount, RunMember, Usage
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[4] / "docs" / "event-log.md"
 KINDS: tuple[type[msgspec.Struct], ...] = (
-    *get_args(schema.AnyLine), Usage, LearnedAmount, RunMember, schema.FunctionStanding,
+    *get_args(schema.AnyLine), Usage, LearnedAmount, RunMember, schema.FunctionStanding, RunFailure,
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from grain.eventlog.causes import pattern_of
+from grain.eventlog.causes import RunFailure, pattern_of
 from grain.eventlog.schema import RunEnded, TaskSubmitted
 from grain.eventlog.usage import MemberUsage, Usage
 from grain.facts.amounts import Histogram
@@ -43,10 +43,9 @@ def submitted(task: int, retry_of: int = 0, memory: float = 8.0) -> TaskSubmitte
 
 def ended(task: int, outcome: Any, message: str = "", at: float = 0.0, **more: Any) -> RunEnded:
     """A run of ten seconds."""
-    error = "ValueError" if message else ""
     return RunEnded(
         time=at + 10.0, task=task, outcome=outcome, worker="w", started=at, ended=at + 10.0,
-        error=error, message=message, **more,
+        failure=RunFailure("ValueError" if message else "", message), **more,
     )  # fmt: skip
 
 
@@ -70,7 +69,7 @@ def test_a_task_that_fails_at_each_of_several_attempts_has_failed_once() -> None
 
     assert (1, 0, 1, 2) == (totals.tasks, totals.done, totals.failed, totals.retried)
     assert {"a": (2, 1), "b": (1, 0)} == {
-        cause.pattern: (cause.runs, cause.final) for cause in totals.causes
+        cause.first.failure.pattern: (cause.runs, cause.final) for cause in totals.causes
     }
 
 
@@ -87,7 +86,7 @@ def test_the_calls_of_a_cause_are_those_that_failed_for_good() -> None:
     ])  # fmt: skip
 
     assert {"a": [(1, "f(1)"), (7, "")], "b": [(5, "f(4)")], "": []} == {
-        cause.pattern: [(call.task, call.call) for call in cause.calls.values()]
+        cause.first.failure.pattern: [(call.task, call.call) for call in cause.calls.values()]
         for cause in totals.causes
     }
 
@@ -235,13 +234,6 @@ def test_causes_that_all_differ_do_not_take_ever_more_memory() -> None:
 @pytest.mark.parametrize(
     ("message", "pattern"),
     [
-        ("xtb mol7.xyz --opt: exit code 128", "xtb …: exit code 128"),
-        ("/opt/bin/xtb water --gfn 2: exit code 128", "xtb …: exit code 128"),
-        ("xtb 'a b': ended by signal SIGSEGV", "xtb …: ended by signal SIGSEGV"),
-        (
-            "xtb a b: exit code 1; on host nodea; in directory /a b; no: exit code 2",
-            "xtb …: exit code 1; on host …; in directory …; no: exit code 2",
-        ),
         ("the energy of water: no exit code", "the energy of water: no exit code"),
         ("no convergence in /scratch/a b after 30 cycles", "no convergence in … b after … cycles"),
         ("KeyError: 'n17'", "KeyError: '…'"),

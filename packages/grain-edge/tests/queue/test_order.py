@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from grain.eventlog import files as log_files
 from grain.queue import files as queue_files
 from grain.queue.arrays import parse_array
 from grain.queue.book import Book
@@ -113,7 +114,8 @@ def test_a_write_that_takes_only_a_part_is_gone_on_with(
 def test_a_file_beyond_the_largest_is_neither_written_nor_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_files, "LARGEST", 10)
+    for module in (log_files, queue_files):
+        monkeypatch.setattr(module, "LARGEST", 10)
     disk = LocalDisk(tmp_path)
     disk.make_folder(INCOMING)
     with pytest.raises(CannotWrite, match="more than 512 MiB"):

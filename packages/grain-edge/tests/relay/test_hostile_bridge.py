@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -210,6 +211,34 @@ async def test_a_server_with_a_list_serves_its_meetings_and_no_others() -> None:
                 keys = MeetingKeys(parse_key(key))
                 stranger = partial(signed, keys=keys, signature=bytes(64))
                 assert b"" == await said_to(port, stranger)
+
+
+async def test_a_server_with_a_list_serves_what_a_listed_meeting_vouches_for_alone() -> None:
+    """Tried: Have a meeting at a server that lists others, by a word that nobody has given for it.
+
+    Result: refused.
+    """
+    listed = MeetingKeys(parse_key(OTHER))
+    vouched = MeetingKeys(parse_key(make_key()))
+    right = listed.vouch(KEYS.public)
+    forged = {
+        "none": b"",
+        "its own": KEYS.vouch(KEYS.public),
+        "for another meeting": listed.vouch(vouched.public),
+        "of one that is vouched for": vouched.vouch(KEYS.public),
+        "by the name of the listed one": listed.public + KEYS.vouch(KEYS.public)[32:],
+        "another signature of the listed one": listed.public + listed.sign(KEYS.public, "", b""),
+        "cut": right[:-1],
+        "longer": right + b"x",
+        "a name": right[:32],
+    }
+    with trio.fail_after(60):
+        async with bridge(listed=frozenset({listed.public})) as port:
+            for case, voucher in forged.items():
+                with pytest.raises(NotListed):
+                    await BridgeMeeting(replace(place(port), voucher=voucher.hex())).prepare()
+                    pytest.fail(case)
+            await BridgeMeeting(replace(place(port), voucher=right.hex())).prepare()
 
 
 async def test_nothing_is_looked_up_for_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:

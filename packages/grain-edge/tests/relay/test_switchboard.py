@@ -49,9 +49,14 @@ class Bench:
         self.spliced: list[tuple[int, int]] = []
 
     def enter(
-        self, purpose: Purpose, meeting: bytes = b"a", token: bytes = b"", source: str = "host"
+        self,
+        purpose: Purpose,
+        meeting: bytes = b"a",
+        token: bytes = b"",
+        source: str = "host",
+        sponsor: bytes = b"",
     ) -> int:
-        number = self.board.enter(meeting, purpose, token, source, self.now)
+        number = self.board.enter(meeting, purpose, token, source, self.now, sponsor)
         self.look()
         return number
 
@@ -526,10 +531,15 @@ def test_meetings_that_the_operator_has_not_listed_are_refused_and_take_no_place
         assert "closed" == closed
         assert refusal.unlisted
         assert "what `grain bridge id` prints" in refusal.why
+    refusal, _ = bench.taken(bench.enter("lead", b"b", sponsor=b"c"))
+    assert isinstance(refusal, MemberRefused)
+    assert refusal.unlisted
     assert (1, 1) == (len(bench.board), bench.board.meetings)
     refusal, _ = bench.taken(bench.enter("lead", b"a"))
     assert isinstance(refusal, MemberRefused)
     assert not refusal.unlisted
+    record, _ = bench.taken(bench.enter("look", b"b", sponsor=b"a"))
+    assert isinstance(record, LeaderRecord)
 
 
 messages = st.one_of(

@@ -49,8 +49,7 @@ def busy() -> HubHarness:
     """
     harness = HubHarness(cluster=ClusterPool({"Licences": Licences(vasp=3)}))
     harness.worker("w0", 2)
-    mission = harness.mission("opt")
-    harness.send(mission, Synced())
+    mission = harness.synced("opt")
     for number in (1, 2, 3):
         harness.submit(mission, number)
         lease = harness.sent("w0", Lease)[-1]
@@ -140,9 +139,7 @@ def test_there_is_no_figure_of_cores_that_compute_where_a_worker_has_not_told() 
 def test_tasks_that_fit_no_worker_are_counted() -> None:
     """Those that wait for room are not; and a worker that is large enough changes it."""
     harness = busy()
-    other = harness.mission("large", cores=4)
-    harness.send(other, Synced())
-    harness.submit(other, 1, 2, 3)
+    harness.synced("large", 1, 2, 3, cores=4)
     assert 3 == values(Exposition(harness.hub, 1.0).text().decode())["grain_tasks_unschedulable"]
 
     harness.worker("large", 4)

@@ -156,9 +156,7 @@ def test_a_worker_that_is_away_is_asked_to_leave_when_it_is_back(harness: HubHar
 def run_on(harness: HubHarness, *workers: str, tasks: int = 1) -> tuple[str, list[str]]:
     """Have workers with a run each of one mission."""
     links = [harness.worker(one, cores=1) for one in workers]
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, *range(1, tasks + 1))
+    mission = harness.synced("m", *range(1, tasks + 1))
     for link in links:
         harness.send(link, ArrivedCount(1))
     return mission, links

@@ -61,13 +61,10 @@ def test_of_several_lanes_those_start_that_have_room_and_nothing_is_kept_for_the
     harness: HubHarness,
 ) -> None:
     harness.worker("w", 2)
-    mission = harness.mission("m", 2)
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
+    harness.synced("m", 1, cores=2)
     [two] = harness.sent("w", Lease)
     harness.send("w", harness.ended(two), payload=b"")
-    other = harness.mission("other", 1)
-    harness.send(other, Synced())
+    other = harness.synced("other", cores=1)
 
     lanes = [Submit(number, 0, LANE) for number in (1, 2, 3)]
     harness.send(other, *lanes, payload=b"invitation")
@@ -81,8 +78,7 @@ def test_of_several_lanes_those_start_that_have_room_and_nothing_is_kept_for_the
 def test_a_lane_starts_though_many_requests_come_with_it(harness: HubHarness) -> None:
     """Queues without tasks are forgotten when there are many, and that of the lane has none yet."""
     harness.worker("w", 1)
-    mission = harness.mission()
-    harness.send(mission, Synced())
+    mission = harness.synced()
     requests = [Request(number, {"Memory": number}) for number in range(1, 400)]
 
     harness.send(mission, Submit(1, 0, LANE), *requests, payload=b"")
@@ -97,8 +93,7 @@ def test_a_lane_that_is_retracted_before_it_could_start_does_not_start(
     harness: HubHarness,
 ) -> None:
     harness.worker("w", 2)
-    mission = harness.mission()
-    harness.send(mission, Synced())
+    mission = harness.synced()
 
     harness.send(mission, Submit(1, 0, LANE), Retract((1,)), payload=b"")
 
@@ -110,8 +105,7 @@ def test_a_lane_that_its_worker_reports_to_another_head_is_recalled_when_tasks_w
     harness: HubHarness,
 ) -> None:
     harness.worker("w", 1)
-    mission = harness.mission()
-    harness.send(mission, Synced())
+    harness.synced()
     ask(harness, 1)
     [lane] = harness.sent("w", Lease)
     other = HubHarness(epoch=2)
@@ -179,9 +173,7 @@ def test_a_lane_that_crashes_before_its_mission_comes_is_over(harness: HubHarnes
 
 def test_a_task_whose_number_need_not_ascend_comes_once(harness: HubHarness) -> None:
     harness.worker("w", 3)
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, 9)
+    mission = harness.synced("m", 9)
     for late, number in ((1, 3), (2, 12), (3, 7)):
         harness.send(mission, *[Submit(number, 0, F, late=late)] * 2, payload=b"")
         harness.send(mission, Submit(3, 0, F, late=1), payload=b"")
@@ -200,9 +192,7 @@ def test_a_task_whose_number_need_not_ascend_leaves_smaller_numbers_to_come(
 ) -> None:
     """A loop that submits faster than they leave has some that are yet to leave."""
     harness.worker("w", 4)
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, 9)
+    mission = harness.synced("m", 9)
     harness.send(mission, Submit(12, 0, F, late=1), payload=b"")
     harness.submit(mission, 10, 11)
 
@@ -213,8 +203,7 @@ def test_a_lane_whose_worker_runs_out_of_its_time_does_not_outlive_it(
     harness: HubHarness,
 ) -> None:
     harness.worker("w", 1, seconds=115.0)
-    mission = harness.mission()
-    harness.send(mission, Synced())
+    mission = harness.synced()
     ask(harness, 1)
     [_] = harness.sent("w", Lease)
     harness.send("w", ArrivedCount(1))

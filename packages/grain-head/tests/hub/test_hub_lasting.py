@@ -346,8 +346,7 @@ def test_a_run_ends_that_is_reported_after_a_user_has_ended_its_mission(
 ) -> None:
     _, _, (lease,) = running(harness)
     other = HubHarness(epoch=2)
-    mission = other.mission(M, connection=2)
-    other.send(mission, Synced())
+    other.synced(M, connection=2)
     other.send("cli", Ask("cancel", mission=M, by="ada"))
 
     other.worker("w", 1, (held(lease),))

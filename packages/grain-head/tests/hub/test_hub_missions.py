@@ -246,8 +246,7 @@ def test_a_task_that_is_cancelled_before_its_mission_comes_is_not_kept_if_that_d
     ended = InventoryRun("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True)
     harness.lose(harness.worker("w", 1, (ended,)))
     cancel(harness)
-    mission = harness.mission()
-    harness.send(mission, Synced())
+    mission = harness.synced()
 
     assert {} == harness.hub.registry.missions["m"].tasks
     assert [] == harness.sent(mission, Retracted)

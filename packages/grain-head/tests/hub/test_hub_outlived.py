@@ -35,10 +35,7 @@ def hand_back(harness: HubHarness, worker: str, outlived: Outlived | None = OVER
 
 
 def submitted(harness: HubHarness) -> str:
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
-    return mission
+    return harness.synced("m", 1)
 
 
 def test_a_task_that_outlives_three_workers_fails_without_quarantine(harness: HubHarness) -> None:
@@ -335,8 +332,7 @@ def test_why_tells_of_soft_stops_and_doubts_when_they_are_many(harness: HubHarne
 
 
 def test_the_attempts_that_a_mission_knows_of_count(harness: HubHarness) -> None:
-    mission = harness.mission()
-    harness.send(mission, Synced())
+    mission = harness.synced()
     before = PastAttempts(2, "memory", "8 GB were too little")
     harness.submit(mission, 1, past=before)
     crash = Crash((0, 1), "v", "SIGSEGV", 1.0)

@@ -18,6 +18,7 @@ from grain.edge.questions import (
     WhyAnswer,
     unpack,
 )
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.usage import ProgramState
 from grain.facts.rows import Mission, Worker
 from grain.head.hub.state import MissionRecord, TaskRecord
@@ -54,9 +55,7 @@ if TYPE_CHECKING:
 def test_why_explains_where_a_task_is(harness: HubHarness) -> None:
     """It runs, waits with the reasons of each worker, or is unknown."""
     harness.worker("w", 1)
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, 1, 2)
+    harness.synced("m", 1, 2)
 
     assert "running" == harness.hub.why("m", 1, 0.0).state
     waiting = harness.hub.why("m", 2, 0.0)
@@ -86,9 +85,7 @@ def test_why_says_that_an_outcome_is_on_its_way_to_the_mission(harness: HubHarne
 
 def test_a_snapshot_has_workers_missions_and_queues_as_plain_data(harness: HubHarness) -> None:
     harness.worker("w", 2)
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, 1, 2, 3)
+    harness.synced("m", 1, 2, 3)
     snapshot = harness.hub.snapshot(0.0)
 
     assert {"Cores": 2} == snapshot.workers[0].total
@@ -141,9 +138,7 @@ class UnwalkedTasks(deque):  # type: ignore[type-arg]
 def test_questions_do_not_go_through_the_waiting_tasks(harness: HubHarness) -> None:
     """A million tasks may wait, and no peer is served meanwhile."""
     harness.worker("w", 2)
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, *range(1, 9))
+    mission = harness.synced("m", *range(1, 9))
     harness.send(mission, Retract((5,)))
     record = harness.hub.registry.missions["m"]
     [queue] = harness.hub.scheduler.queues.values()
@@ -160,9 +155,7 @@ def test_why_counts_the_older_tasks_without_the_cancelled_ones(
 ) -> None:
     """If there are very many, the answer is an upper bound."""
     harness.worker("w", 1)
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, *range(1, 9))
+    mission = harness.synced("m", *range(1, 9))
     before = [harness.hub.why("m", task, 0.0).reasons[1] for task in (3, 8)]
     harness.send(mission, Retract((5,)))
     after = harness.hub.why("m", 8, 0.0).reasons[1]
@@ -177,9 +170,7 @@ def test_why_counts_the_older_tasks_without_the_cancelled_ones(
 
 def test_a_quarantined_task_counts_as_waiting(harness: HubHarness) -> None:
     """While no worker is free for it."""
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
+    harness.synced("m", 1)
     [task] = harness.hub.registry.missions["m"].tasks.values()
     harness.hub.waiting.withdraw(task)
     task.alter().crashes = (Crash((1, 1), "w", "SIGKILL", 0.0), Crash((1, 2), "w", "SIGKILL", 0.0))
@@ -357,7 +348,7 @@ def test_why_remembers_how_a_task_has_ended(harness: HubHarness) -> None:
 
 
 def test_why_has_the_reason_of_a_failure(harness: HubHarness) -> None:
-    failed = harness.ended(running(harness), "error", detail="ValueError: odd")
+    failed = harness.ended(running(harness), "error", failure=RunFailure("ValueError", "odd"))
     harness.send("w", failed, payload=b"large")
     answer = asked(harness, "why", 1)
 
@@ -411,9 +402,7 @@ def test_what_is_used_up_on_all_workers_is_named(harness: HubHarness) -> None:
     """In the same words by `grain ls` and `grain top`."""
     for name in ("a", "b"):
         harness.worker(name, 2)
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, *range(1, 6))
+    harness.synced("m", *range(1, 6))
 
     [listed] = harness.hub.snapshot(0.0).queues
     [seen] = harness.hub.overview.state(0.0).queues

@@ -40,10 +40,8 @@ def test_a_mission_learns_of_a_worker_before_its_task_starts_there_and_of_its_en
 def test_a_mission_learns_of_a_lost_worker_before_its_task_waits_again(
     harness: HubHarness,
 ) -> None:
-    mission = harness.mission()
     harness.worker("w")
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
+    mission = harness.synced("m", 1)
     harness.mail.clear()
     harness.lose("w", silent=5.0)
     harness.wait(100)
@@ -77,10 +75,8 @@ def test_a_mission_learns_how_many_runs_a_worker_that_left_had_handed_back(
 
 
 def test_a_worker_that_came_back_was_heard_since(harness: HubHarness) -> None:
-    mission = harness.mission()
     harness.worker("w")
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
+    mission = harness.synced("m", 1)
     harness.lose("w", silent=50.0)
     harness.wait(30)
     harness.worker("w", link="again")
@@ -92,10 +88,8 @@ def test_a_worker_that_came_back_was_heard_since(harness: HubHarness) -> None:
 
 
 def test_a_mission_that_comes_back_learns_of_its_workers_anew(harness: HubHarness) -> None:
-    mission = harness.mission()
     harness.worker("w")
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
+    mission = harness.synced("m", 1)
     harness.lose(mission)
     again = harness.mission(link="again", connection=2)
     harness.submit(again, 1, worker="w")
@@ -106,10 +100,8 @@ def test_a_mission_that_comes_back_learns_once_where_a_task_runs_that_it_retract
     harness: HubHarness,
 ) -> None:
     """The message that the task had begun may have been lost with the connection."""
-    mission = harness.mission()
     harness.worker("w")
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
+    mission = harness.synced("m", 1)
     harness.lose(mission)
     again = harness.mission(link="again", connection=2)
 
@@ -124,9 +116,7 @@ def test_a_mission_learns_of_a_worker_whose_run_another_scheduler_has_begun(
 ) -> None:
     old = HubHarness(epoch=0)
     old.worker("w")
-    old_mission = old.mission()
-    old.send(old_mission, Synced())
-    old.submit(old_mission, 1)
+    old.synced("m", 1)
     (lease,) = old.sent("w", Lease)
     mission = harness.mission()
     harness.submit(mission, 1, worker="w")

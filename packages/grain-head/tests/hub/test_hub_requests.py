@@ -59,9 +59,7 @@ def test_a_mission_that_comes_late_takes_turns_with_one_that_has_thousands_of_ta
     worker, many = harness.worker("w", 1), harness.mission("many")
     harness.send(many, Synced())
     harness.submit(many, *range(1, 1001))
-    few = harness.mission("few")
-    harness.send(few, Synced())
-    harness.submit(few, *range(1, 11))
+    harness.synced("few", *range(1, 11))
 
     order = []
     for _ in range(30):
@@ -177,9 +175,7 @@ def test_a_request_that_no_worker_can_meet_is_reported_to_its_mission_once(
 ) -> None:
     """With what is missing; and it starts when a worker joins that can meet it."""
     harness.worker("w", 2)
-    mission = harness.mission(cores=4)
-    harness.send(mission, Synced())
-    harness.submit(mission, 1, 2)
+    mission = harness.synced("m", 1, 2, cores=4)
     (message,) = harness.sent(mission, Unschedulable)
     assert "Cores(4)" in message.why
     assert message.larger
@@ -194,9 +190,7 @@ def told(harness: HubHarness, mission: str) -> list[tuple[str, bool]]:
 
 def test_a_request_is_looked_at_again_when_workers_come_and_go(harness: HubHarness) -> None:
     """None is there; one that does not fit; one that does; and none again."""
-    mission = harness.mission(cores=4)
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
+    mission = harness.synced("m", 1, cores=4)
     assert [("no worker is here", False)] == told(harness, mission)
 
     harness.worker("small", 2)
@@ -325,9 +319,7 @@ def test_no_successor_is_expected_of_a_worker_that_has_time_or_would_not_do(
 def test_what_was_said_is_not_taken_back_for_a_successor_that_is_not_here(
     harness: HubHarness,
 ) -> None:
-    mission = harness.mission(cores=2)
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
+    mission = harness.synced("m", 1, cores=2)
     assert [("no worker is here", False)] == told(harness, mission)
     offered = {"Cores": 2, "WTime": {"T": 1.0}}
     register = RegisterWorker("w", "w", "host", offered, connection=1)
@@ -338,9 +330,7 @@ def test_what_was_said_is_not_taken_back_for_a_successor_that_is_not_here(
 
 def test_a_request_without_waiting_tasks_is_not_reported(harness: HubHarness) -> None:
     """And what was reported of it is taken back, so that a later task is looked at again."""
-    mission = harness.mission(cores=4)
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
+    mission = harness.synced("m", 1, cores=4)
     harness.send(mission, Retract((1,)))
     assert 1 == len(told(harness, mission))
     harness.worker("w", 1)

@@ -102,8 +102,7 @@ def test_an_outcome_that_is_reported_before_its_mission_registers_is_kept_for_it
 def test_a_run_of_a_task_that_its_mission_does_not_submit_is_revoked(harness: HubHarness) -> None:
     """The task was cancelled, or resolved through another head."""
     worker = harness.worker("w", 2, (InventoryRun("m", 1, (9, 1), {"Cores": 1}, 5.0),))
-    mission = harness.mission()
-    harness.send(mission, Synced())
+    harness.synced()
 
     assert [Revoke((9, 1))] == harness.sent(worker, Revoke)
 

@@ -22,9 +22,7 @@ def started(harness: HubHarness, worker: str) -> list[tuple[str, int]]:
 
 
 def test_the_most_urgent_task_of_a_mission_goes_first(harness: HubHarness) -> None:
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, 1, 2)
+    mission = harness.synced("m", 1, 2)
     harness.submit(mission, 3, urgency=2.0)
     harness.submit(mission, 4, urgency=1.0)
     harness.worker("w", 1)
@@ -49,9 +47,7 @@ def test_missions_take_turns_whatever_the_urgency_of_their_tasks(harness: HubHar
 def test_tasks_keep_their_urgency_while_their_mission_is_paused_or_one_is_retracted(
     harness: HubHarness,
 ) -> None:
-    mission = harness.mission()
-    harness.send(mission, Synced())
-    harness.submit(mission, 1, 2)
+    mission = harness.synced("m", 1, 2)
     harness.submit(mission, 3, 4, urgency=2.0)
     for task in list(harness.hub.registry.missions[mission].tasks.values()):
         harness.hub.waiting.withdraw(task)

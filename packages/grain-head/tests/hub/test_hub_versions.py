@@ -6,7 +6,7 @@ import pytest
 
 from grain.edge.questions import PeerVersions, versions_of
 from grain.edge.version import Versions
-from grain.head.messages import Crash, OtherVersions, Synced, Unschedulable
+from grain.head.messages import Crash, OtherVersions, Unschedulable
 from grain.worker.messages import Lease, RegisterWorker, WorkerRegistered
 from grain_testkit.hub_harness import HubHarness
 
@@ -16,9 +16,7 @@ NEW = Versions("Python 3.12", "3.12.1", "1.0", "2.1.0")
 
 def by_value(harness: HubHarness, name: str = "m") -> str:
     """Register a mission whose functions travel by value; return its link."""
-    mission = harness.mission(name, interpreter=OLD.interpreter, versions=OLD)
-    harness.send(mission, Synced())
-    return mission
+    return harness.synced(name, interpreter=OLD.interpreter, versions=OLD)
 
 
 def test_a_task_by_value_starts_only_on_a_worker_with_the_mission_s_python(
@@ -35,9 +33,7 @@ def test_a_task_by_value_starts_only_on_a_worker_with_the_mission_s_python(
 
 def test_a_task_by_name_starts_on_a_worker_with_another_python(harness: HubHarness) -> None:
     harness.worker("new", versions=NEW)
-    mission = harness.mission(versions=OLD)
-    harness.send(mission, Synced())
-    harness.submit(mission, 1)
+    harness.synced("m", 1, versions=OLD)
 
     assert [1] == [lease.task for lease in harness.sent("new", Lease)]
 

@@ -18,6 +18,7 @@ from grain.edge.questions import (
     WhyAnswer,
     unpack,
 )
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.usage import RunMember
 from grain.facts.rows import Run
 from grain.head.gnaw.metrics import Exposition
@@ -289,8 +290,8 @@ def test_the_end_of_a_lane_counts_as_nothing(harness: HubHarness, lane: Lease) -
 def test_failed_calls_are_remembered_with_their_reason(harness: HubHarness, lane: Lease) -> None:
     harness.now = 100.0
     failures = (
-        LaneFailure(10, F, "w", 0.5, 2.0, "ValueError: no", retried=True),
-        LaneFailure(11, G, "w", 0.25, 0.25, "KeyError: 'x'"),
+        LaneFailure(10, F, "w", 0.5, 2.0, RunFailure("ValueError", "no"), retried=True),
+        LaneFailure(11, G, "w", 0.25, 0.25, RunFailure("KeyError", "'x'")),
     )
     reported(harness, counts=(LaneCount(F, 0, 0, 1, 0.5),), failures=failures)
     harness.send("opt", Depart())
@@ -307,8 +308,7 @@ def test_failed_calls_are_remembered_with_their_reason(harness: HubHarness, lane
             started=97.5,
             ended=98.0,
             seconds=0.5,
-            error="ValueError",
-            message="no",
+            failure=RunFailure("ValueError", "no"),
         ),
         Run(
             mission="opt",
@@ -320,8 +320,7 @@ def test_failed_calls_are_remembered_with_their_reason(harness: HubHarness, lane
             started=99.5,
             ended=99.75,
             seconds=0.25,
-            error="KeyError",
-            message="'x'",
+            failure=RunFailure("KeyError", "'x'"),
         ),
     ]
     assert rows == seen(harness).failures

@@ -17,6 +17,7 @@ from grain.edge.questions import (
     RunsAnswer,
     unpack,
 )
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.usage import RunMember, Usage
 from grain.facts.rows import Function, Queue, Run
 from grain.head.hub.answers import overview
@@ -220,14 +221,13 @@ def test_a_task_that_failed_is_shown_with_its_worker(harness: HubHarness) -> Non
     harness.worker("w", 1)
     submitted(harness, 1)
     (lease,) = harness.sent("w", Lease)
-    harness.now = 7.0
-    harness.send("w", harness.ended(lease, "error", detail="ValueError: odd"), payload=b"")
+    harness.now, odd = 7.0, RunFailure("ValueError", "odd")
+    harness.send("w", harness.ended(lease, "error", failure=odd), payload=b"")
     [failure] = state(harness).failures
 
     assert failure == Run(
         mission="opt", name="opt:1", task=1, function="optimise", state="error",
-        members=(RunMember(worker="w"),), started=0.0, ended=7.0, seconds=7.0, error="ValueError",
-        message="odd",
+        members=(RunMember(worker="w"),), started=0.0, ended=7.0, seconds=7.0, failure=odd,
     )  # fmt: skip
 
 
@@ -235,15 +235,14 @@ def test_a_task_that_was_given_up_after_crashes_is_shown_with_the_last_one(
     harness: HubHarness,
 ) -> None:
     harness.worker("w", 1)
-    mission = harness.mission("opt")
-    harness.send(mission, Synced())
+    mission = harness.synced("opt")
     crashes = tuple(Crash((9, number), "v", "SIGBUS", 0.0) for number in range(4))
     harness.submit(mission, 1, crashes=crashes)
     (lease,) = harness.sent("w", Lease)
     harness.send("w", harness.ended(lease, "crashed", detail="SIGKILL"))
     [failure] = state(harness).failures
 
-    assert ("crashed", "SIGKILL") == (failure.state, failure.message)
+    assert ("crashed", "SIGKILL") == (failure.state, failure.failure.message)
 
 
 def test_a_success_is_no_failure(harness: HubHarness) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from grain.facts.rows import LAST_RUNS
 from grain.head.needs.group import (
-    LAST,
     PART,
     SELDOM,
     FinishedRun,
@@ -69,9 +69,9 @@ def test_an_attempt_that_failed_counts_until_its_task_has_finished() -> None:
 
 def test_attempts_of_tasks_that_never_come_back_are_pushed_out() -> None:
     group = LearningGroup("opt")
-    for amount in range(1, 10 * LAST):
+    for amount in range(1, 10 * LAST_RUNS):
         group.on_exceeded(float(amount), 50)
-    assert len(group._failed) == LAST
+    assert len(group._failed) == LAST_RUNS
 
 
 def test_it_says_what_it_asks_for_and_why() -> None:
@@ -158,7 +158,7 @@ def test_rungs_that_follow_from_peaks_are_not_taken_for_obedience() -> None:
 
 
 def test_beyond_64_runs_it_learns_once_in_eight() -> None:
-    group = seen(*[1.0] * LAST)
+    group = seen(*[1.0] * LAST_RUNS)
     changed = [group.on_finished(FinishedRun(3.0, 4, 100), 32) for k in range(2 * SELDOM)]
     assert [k + 1 for k, now in enumerate(changed) if now] == [SELDOM, 2 * SELDOM]
 
@@ -166,7 +166,7 @@ def test_beyond_64_runs_it_learns_once_in_eight() -> None:
 def test_with_many_runs_it_learns_once_in_a_part_of_them_and_at_once_where_the_guard_changes() -> (
     None
 ):
-    runs = seen(*[1.0] * LAST).runs
+    runs = seen(*[1.0] * LAST_RUNS).runs
     group = LearningGroup("opt", runs, finished=50 * PART, spent=1.0, fixed=1e9)
     changed = [group.on_finished(FinishedRun(3.0, 4, 100), 32) for k in range(51)]
     assert [50] == [k + 1 for k, now in enumerate(changed) if now]
@@ -177,7 +177,7 @@ def test_with_many_runs_it_learns_once_in_a_part_of_them_and_at_once_where_the_g
 
 
 def test_it_forgets_what_is_long_ago() -> None:
-    group = seen(*[20.0] * 10, *[1.0] * (LAST + SELDOM))
+    group = seen(*[20.0] * 10, *[1.0] * (LAST_RUNS + SELDOM))
     assert group.amount(TERMS) == pytest.approx(1.2)
 
 
@@ -242,7 +242,7 @@ class PlainGroup(LearningGroup):
 
     def _is_anew(self, ends: int) -> bool:
         self._since += 1
-        if self.finished > LAST and self._since < ends:
+        if self.finished > LAST_RUNS and self._since < ends:
             return False
         self._since = 0
         self._rungs.clear()

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from grain.edge.questions import LoadAnswer, pack
+from grain.eventlog.causes import RunFailure
 from grain.head.messages import (
     AckTasks,
     Answer,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
 
 F = b"f"
+NO = RunFailure("ValueError", "no")
 
 
 class Sent:
@@ -922,7 +924,7 @@ def test_failures_are_reported_when_it_is_known_whether_they_are_tried_again(
     tasks = []
     for number in range(2):
         tasks.append(mission.call(10.0 * number))
-        mission.end(lane, 10.0 * number + 0.5, failed=True, report=b"", error="ValueError: no")
+        mission.end(lane, 10.0 * number + 0.5, failed=True, report=b"", failure=NO)
     mission.lanes.report(10.5)
     [first] = mission.mail(LaneReport)
     mission.session.retry(tasks[1])
@@ -931,8 +933,8 @@ def test_failures_are_reported_when_it_is_known_whether_they_are_tried_again(
 
     assert (LaneCount(F, 0, 1, 0, 0.5),) == first.counts
     assert (LaneCount(F, 0, 0, 1, 0.5),) == second.counts
-    assert (LaneFailure(tasks[0], F, "w", 0.5, 10.0, "ValueError: no"),) == first.failures
-    again = LaneFailure(tasks[1], F, "w", 0.5, 0.5, "ValueError: no", retried=True)
+    assert (LaneFailure(tasks[0], F, "w", 0.5, 10.0, NO),) == first.failures
+    again = LaneFailure(tasks[1], F, "w", 0.5, 0.5, NO, retried=True)
     assert (again,) == second.failures
 
 
@@ -993,7 +995,7 @@ def test_what_could_not_be_sent_is_reported_on_the_next_connection_and_once(
     mission.lanes.report(1.0)  # it is not sent any more
     mission.session.on_disconnected()
     task = mission.call(1.0)
-    mission.end(lane, 1.5, failed=True, report=b"", error="ValueError: no")
+    mission.end(lane, 1.5, failed=True, report=b"", failure=NO)
     mission.lanes.report(2.0)
     mission.session.on_connected()
     mission.session.take_mail()

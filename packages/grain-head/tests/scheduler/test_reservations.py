@@ -376,6 +376,27 @@ def test_a_new_request_starts_beside_what_is_reserved() -> None:
     assert cluster.submit(Cores(1) & Memory(1)) in cluster.waiting
 
 
+def test_a_new_request_starts_beside_what_is_reserved_though_an_older_one_fits_nowhere() -> None:
+    cluster = Cluster(Cores(4) & Memory(8), max_overtakes=1)
+    cluster.submit(Cores(3))
+    wide = cluster.submit(Cores(4))
+    cluster.submit(Cores(1))
+    assert cluster.reservation(wide) is not None
+
+    _, beside = cluster.submit_many(Cores(2), Memory(3))
+
+    assert beside in cluster.running
+
+
+def test_a_task_before_others_that_fit_nowhere_either_has_a_known_start() -> None:
+    cluster = Cluster(Cores(4))
+    cluster.submit(limited(4, 100))
+
+    first, _, _ = cluster.submit_many(limited(3, 10), limited(2, 10), limited(1, 10))
+
+    assert cluster.reservation(first) == (0, 100)
+
+
 def test_the_limit_counts_for_the_whole_cluster() -> None:
     cluster = Cluster(*[Cores(2)] * 10, max_overtakes=3)
     for _ in range(20):

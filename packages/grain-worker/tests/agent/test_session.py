@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from grain.edge.messages import MAX_MESSAGE, Codec
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import LearnedAmount, ProgramState, RunReport, decode_report
 from grain.resource import Cores, WTime
@@ -93,9 +94,9 @@ def test_an_outcome_is_sent_on_every_connection_until_it_is_acknowledged(
 ) -> None:
     session = joined_session()
     session.on_message(lease(1), b"", 0.0)
-    error = "ValueError: odd" if failed else ""
-    session.on_ended(Ended((1, 1), "done", failed, error=error), b"outcome", 1.0)
-    settled = RunEnded("m", 1, (1, 1), status, error)
+    failure = RunFailure("ValueError", "odd") if failed else None
+    session.on_ended(Ended((1, 1), "done", failed, failure=failure), b"outcome", 1.0)
+    settled = RunEnded("m", 1, (1, 1), status, failure=failure)
     assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], RunEnded)]
 
     session.on_disconnected()

@@ -34,7 +34,7 @@ from grain.queue.records import ArraySpec, Begun, Ended, Job, JobUpdate, TaskInp
 from grain.queue.selectors import plain_number
 from grain.resource import ZERO, Cores, GPUs, Identities, Member, Memory, RootAllocation
 from grain.worker import Call, MemoryTranslation, Runner
-from grain.worker.errors import ExternalTimeoutError, Failure
+from grain.worker.errors import ExternalTimeoutError, Failure, failure_of
 from grain.worker.external import ExternalError, ending_programs, run_external
 from grain.worker.jobs.program import (
     last_line,
@@ -598,24 +598,25 @@ async def test_a_named_pipe_that_no_process_reads_does_not_hold_up_the_end(
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "message", "words"),
     [
-        ({"command": ("sh", "-c", "exit 3")}, "^sh: exit code 3$"),
+        ({"command": ("sh", "-c", "exit 3")}, "^sh: exit code 3$", "exit 3: sh"),
         (
             {"command": ("sh", "-c", "echo no such basis >&2; echo cleaned >&2; exit 3")},
-            "^sh: exit code 3: no such basis$",
+            "^sh: exit code 3: no such basis$", "exit 3: no such basis",
         ),
-        ({"command": ("sh", "-c", "kill -SEGV $$")}, "^sh: ended by signal SIGSEGV$"),
-        ({"timeout": 0.5}, "ended at its time limit of 0.5 s"),
-        ({"stdin": "missing"}, "missing: No such file"),
+        ({"command": ("sh", "-c", "kill -11 $$")}, "^sh: ended by signal SIGSEGV$", "SIGSEGV: sh"),
+        ({"timeout": 0.5}, "ended at its time limit of 0.5 s", "JobError: ended at its time"),
+        ({"stdin": "missing"}, "missing: No such file", "JobError: "),
     ],
-)
+)  # fmt: skip
 async def test_a_job_without_success_is_a_call_that_raises(
-    queue: Queue, work: Path, fields: dict[str, Any], message: str
+    queue: Queue, work: Path, fields: dict[str, Any], message: str, words: str
 ) -> None:
     number = submit(queue, work, **{"command": ("sleep", "1000"), **fields})
-    with pytest.raises(JobError, match=message):
+    with pytest.raises(JobError, match=message) as raised:
         await JobFunction("opt")(call(queue, number))
+    assert failure_of(raised.value).words().startswith(words)
     assert queue.ended(number, None, 1) is not None
 
 
@@ -888,8 +889,9 @@ async def test_a_job_whose_output_has_no_room_says_so(
         message = f"{how[2]}the disk of its output {disk}/out is full"
     assert (how[0], how[1], message) == (ended.how, ended.status, ended.message)
     # Displays have the line of the program that says so, or else the same message.
-    assert bool(how[2]) == bool(end.failure)
-    assert not how[2] or end.failure == message or "No space left on device" in end.failure
+    said = "" if end.failure is None else end.failure.message
+    assert bool(how[2]) == bool(said)
+    assert not how[2] or said == message or "No space left on device" in said
 
 
 @pytest.mark.parametrize(("status", "failed"), [(0, False), (3, True)])

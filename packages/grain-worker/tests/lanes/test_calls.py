@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from grain.eventlog.causes import RunFailure
 from grain.worker.lanes.calls import LaneCalls
 from grain.worker.messages import (
     LANE,
@@ -158,8 +159,9 @@ def test_no_call_begins_after_the_lane_was_closed(runner: Runner) -> None:
 
 def test_the_mission_gets_the_end_of_a_call_under_the_name_that_it_knows(runner: Runner) -> None:
     runner.start(FIRST)
-    [report] = runner.end(failed=True, error="ValueError: no")
-    assert (Ended(FIRST, failed=True, error="ValueError: no"), b"outcome") == report
+    failure = RunFailure("ValueError", "no")
+    [report] = runner.end(failed=True, failure=failure)
+    assert (Ended(FIRST, failed=True, failure=failure), b"outcome") == report
     assert runner.calls.call is None
 
 

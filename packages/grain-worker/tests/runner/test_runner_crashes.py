@@ -6,8 +6,16 @@ import sys
 
 import pytest
 
-from grain.worker.errors import ExternalError, ExternalLostError, Failure, MemberLost
-from grain.worker.runner.runner import crash_behind, failure_text, lost_worker
+from grain.eventlog.causes import RunFailure
+from grain.worker.errors import (
+    ExternalError,
+    ExternalLostError,
+    ExternalMemoryError,
+    ExternalTimeoutError,
+    Failure,
+    MemberLost,
+)
+from grain.worker.runner.runner import crash_behind, failure_in_short, lost_worker
 from grain_testkit.runner_station import station
 
 if sys.version_info < (3, 11):
@@ -55,35 +63,51 @@ class Unprintable(Exception):
         raise ValueError
 
 
-def failed(*argv: str, stderr: str = "") -> ExternalError:
-    return ExternalError(Failure(argv, "n1", returncode=128, stderr_tail=stderr))
+def failed(command: str, stderr: str = "", returncode: int = 128) -> ExternalError:
+    argv = tuple(command.split())
+    return ExternalError(Failure(argv, "n1", returncode=returncode, stderr_tail=stderr))
+
+
+XTB = "exit 128: no room"
+LONG = f"{'x' * 98}...{'x' * 98}"
 
 
 @pytest.mark.parametrize(
-    ("error", "expected"),
+    ("error", "message", "words"),
     [
-        (ValueError("odd\nand more"), "ValueError: odd"),
-        (ValueError(), "ValueError"),
-        (Unprintable(), "Unprintable"),
-        (ValueError("no file \udcff"), "ValueError: no file \\udcff"),
-        (ExceptionGroup("", [ExceptionGroup("", [KeyError("k")])]), "KeyError: 'k'"),
-        (ExceptionGroup("two", [OSError(), OSError()]), "ExceptionGroup: two (2 sub-exceptions)"),
-        (ValueError("x" * 1000), f"ValueError: {'x' * 185}..."),
+        (ValueError("odd\nand more"), "odd", "ValueError: odd"),
+        (ValueError(), "", "ValueError"),
+        (Unprintable(), "", "Unprintable"),
+        (ValueError("no file \udcff"), "no file \\udcff", "ValueError: no file \\udcff"),
+        (ExceptionGroup("", [ExceptionGroup("", [KeyError("k")])]), "'k'", "KeyError: 'k'"),
+        (ExceptionGroup("2", [OSError(), OSError()]), "2 (2 sub-exceptions)", "ExceptionGroup: "),
+        (type("E" * 500, (Exception,), {})(), "", f"{'E' * 117}..."),
+        (ValueError("x" * 1000), LONG, f"ValueError: {LONG}"),
+        (failed("/a/xtb b", "1\nno room\n## 2 ##"), "/a/xtb b: exit code 128: no room", XTB),
+        (failed("xtb"), "xtb: exit code 128", "exit 128: xtb"),
+        (failed("pw.x", returncode=-11), "pw.x: ended by signal SIGSEGV", "SIGSEGV: pw.x"),
         (
-            failed("xtb", "a.xyz", stderr="cycle 250\nSCF did not converge\n### done ###"),
-            "ExternalError: xtb a.xyz: exit code 128: SCF did not converge",
+            failed(f"xtb {'x' * 300}", "no room"),
+            f"xtb {'x' * 90}...{'x' * 79}: exit code 128: no room", XTB,
         ),
-        (failed("xtb"), "ExternalError: xtb: exit code 128"),
         (
-            failed("xtb", "x" * 300, stderr="SCF did not converge"),
-            f"ExternalError: xtb {'x' * 141}...: exit code 128: SCF did not converge",
+            ExternalTimeoutError(Failure(("g",), "n1", reason="late")), "g: late",
+            "ExternalTimeoutError: g: late",
+        ),
+        (
+            ExternalMemoryError(Failure(("g",), "n1", returncode=-9)), "g: killed for want of mem",
+            "out of memory, SIGKILL: g",
         ),
     ],
-)
-def test_a_failure_has_the_class_and_the_first_line_of_its_exception(
-    error: BaseException, expected: str
+)  # fmt: skip
+def test_a_failure_has_the_first_line_of_its_exception_and_how_its_program_ended(
+    error: BaseException, message: str, words: str
 ) -> None:
-    assert expected == failure_text(error)
+    failure = failure_in_short(error)
+
+    assert failure.message.startswith(message)
+    assert failure.words().startswith(words)
+    assert len(failure.message) <= 200
 
 
 async def test_the_end_of_a_run_that_has_failed_says_why() -> None:
@@ -94,7 +118,8 @@ async def test_the_end_of_a_run_that_has_failed_says_why() -> None:
         number = s.start(fail)
         await s.witness.until(lambda: number in s.witness.outcomes)
         ended, _ = s.witness.outcomes[number]
-        assert (True, "LookupError: no such basis set") == (ended.failed, ended.error)
+        assert ended.failed
+        assert RunFailure("LookupError", "no such basis set") == ended.failure
 
 
 async def test_a_run_whose_supervisor_is_killed_counts_as_crashed() -> None:

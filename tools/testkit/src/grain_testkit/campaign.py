@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from grain.eventlog.causes import NO_FAILURE, RunFailure
 from grain.eventlog.schema import (
     VERSION,
     LogEnded,
@@ -29,6 +30,7 @@ from grain.eventlog.schema import (
     WorkerLeft,
 )
 from grain.eventlog.usage import Usage
+from grain_testkit.small_log import failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,6 +108,14 @@ class Failure(NamedTuple):
     error: str
     message: str
     retried: bool = False
+
+    def of(self, molecule: int) -> RunFailure:
+        """Return what the run has of a molecule that fails so."""
+        message = self.message.format(n=molecule, word=_NAMES[molecule % len(_NAMES)])
+        if self.error != "ExternalError":
+            return RunFailure(self.error, message)
+        command, how, line = message.split(": ")
+        return failed(command, int(how.rpartition(" ")[2]), line)
 
 
 FAILURES = (
@@ -427,10 +437,6 @@ class Campaign:
         clock = BEGAN + CLOCKS[worker.name]
         function = FUNCTIONS[task.function]
         busy = (ended - run.began) * function.computes
-        message = ""
-        if failure is not None:
-            word = _NAMES[task.molecule % len(_NAMES)]
-            message = failure.message.format(n=task.molecule, word=word)
         return RunEnded(
             time=BEGAN + self._now,
             task=task.number,
@@ -441,8 +447,7 @@ class Campaign:
             started=clock + run.began,
             ended=clock + ended,
             cpus=run.cpus,
-            error="" if failure is None else failure.error,
-            message=message,
+            failure=NO_FAILURE if failure is None else failure.of(task.molecule),
             usage=Usage(
                 user=round(0.95 * busy, 3),
                 system=round(0.05 * busy, 3),

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from msgspec.structs import replace
+
+from grain.eventlog.causes import NO_FAILURE, RunFailure
 from grain.eventlog.schema import (
     VERSION,
     LogEnded,
@@ -27,6 +30,7 @@ from grain.eventlog.schema import (
     encode,
 )
 from grain.eventlog.usage import Usage
+from grain_testkit.small_log import failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -66,12 +70,12 @@ STEPS = (
 )
 """What each molecule passes, one after the other."""
 
-# The class and the text of failures, with a share of each.
+# Failures, with a share of each.
 _FAILURES = (
-    (6, "ExternalError", "xtb mol{n}.xyz --opt: exit code 128: abnormal termination of xtb"),
-    (3, "ExternalTimeoutError", "orca mol{n}.inp: ended after its time limit of {n} s"),
-    (2, "ValueError", "no convergence in /scratch/job{n}/mol.out after {n} cycles"),
-    (1, "MemoryError", "mol{n}: no room for 2.1 GiB of integrals"),
+    (6, failed("xtb mol{n}.xyz --opt", 128, "abnormal termination of xtb")),
+    (3, RunFailure("ExternalTimeoutError", "orca ended after its limit of {n} s")),
+    (2, RunFailure("ValueError", "no convergence in /scratch/job{n} in {n} cycles")),
+    (1, RunFailure("MemoryError", "mol{n}: no room for 2.1 GiB of integrals")),
 )
 
 
@@ -240,8 +244,7 @@ class SyntheticMission:
                 worker=worker.name,
                 host=worker.host,
                 attempt=run.task.attempt,
-                error="WorkerLost",
-                message=f"{worker.name}: its node does not answer any more",
+                failure=RunFailure("WorkerLost", f"{worker.name}: its node does not answer"),
                 final=False,
             )
             again = run.task._replace(attempt=run.task.attempt + 1)
@@ -309,11 +312,10 @@ class SyntheticMission:
             heapq.heappush(worker.free, cpu)
         worker.memory += task.memory
         function = STEPS[task.step]
-        error = message = ""
+        failure = NO_FAILURE
         if run.outcome == "error":
-            chances = [share for share, _, _ in _FAILURES]
-            _, error, message = self._rng.choices(_FAILURES, chances)[0]
-            message = message.format(n=task.molecule)
+            _, failure = self._rng.choices(_FAILURES, [share for share, _ in _FAILURES])[0]
+            failure = replace(failure, message=failure.message.format(n=task.molecule))
         busy = (self._now - run.started) * function.cores * function.busy
         yield RunEnded(
             time=self._now,
@@ -325,8 +327,7 @@ class SyntheticMission:
             started=run.started + 0.01,
             ended=self._now - 0.005,
             cpus=run.cpus if self._with_cpus else (),
-            error=error,
-            message=message,
+            failure=failure,
             usage=Usage(
                 user=round(busy * 0.95, 3),
                 system=round(busy * 0.05, 3),
@@ -335,7 +336,7 @@ class SyntheticMission:
                 read=0.01,
                 written=0.2,
                 programs=1,
-                exit_statuses={1 if error else 0: 1},
+                exit_statuses={1 if failure.error else 0: 1},
             ),
         )
         self._last = task.number

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from grain.edge.messages import MESSAGES as EVERY_CHANNEL
 from grain.edge.questions import Ask, pack
 from grain.edge.version import Versions
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.usage import ProgramState, RunReport, encode_report
 from grain.facts.amounts import AskedAmounts, Histogram
 from grain.facts.rows import Function, GroupRuns
@@ -154,6 +155,9 @@ for _values in (SENSE, ODD):
     _values["PastAttempts | None"] = st.none() | _built(PastAttempts, _values)
     _values["GangPart | None"] = st.none() | _built(GangPart, _values)
     _values["Crash"] = _built(Crash, _values)
+    _values |= {"Words": _text, "int | None": st.none() | _values["int"]}
+    _values["RunFailure"] = _built(RunFailure, _values)
+    _values["Raised"] = st.none() | _values["RunFailure"]
     _values["BlockingCode"] = _built(BlockingCode, _values)
     _figure = _values["float"]
     _values["dict[str, float]"] = st.dictionaries(_text, _figure, max_size=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grain.head.hub.hub import Hub
-from grain.head.messages import RegisterMission, Request, Submit
+from grain.head.messages import RegisterMission, Request, Submit, Synced
 from grain.worker.messages import (
     LANE,
     DefineFunction,
@@ -108,6 +108,13 @@ class HubHarness:
         link = link or name
         request = Request(0, {"Cores": cores}, interpreter=interpreter)
         self.send(link, RegisterMission(name, name, **more), request, DefineFunction(F))
+        return link
+
+    def synced(self, name: str = "m", *tasks: int, **more: Any) -> str:
+        """Register a mission that is in step, and has some tasks; return its link."""
+        link = self.mission(name, **more)
+        self.send(link, Synced())
+        self.submit(link, *tasks)
         return link
 
     def submit(self, link: str, *tasks: int, **more: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grain.edge.questions import MissionOutlook, OverviewAnswer, TaskCounts
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.usage import RunMember
 from grain.facts.amounts import AskedAmounts, Histogram
 from grain.facts.rows import Function, Mission, Queue, Run, Worker
@@ -171,7 +172,7 @@ def queue(number: int, **more: Any) -> Queue:
     return Queue(**{**known, **more})
 
 
-def failure(number: int, at: float = AT, **more: Any) -> Run:
+def failure(number: int, at: float = AT, error: str = "", message: str = "", **more: Any) -> Run:
     """Return a task that has failed; the larger the number, the later."""
     known = {
         "mission": "mission0",
@@ -183,5 +184,6 @@ def failure(number: int, at: float = AT, **more: Any) -> Run:
         "ended": at - 100.0 + number,
         "seconds": 600.0 + number,
         "state": "error",
+        "failure": RunFailure(error, message),
     }
     return Run(**{**known, **more})

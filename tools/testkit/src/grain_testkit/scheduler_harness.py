@@ -373,10 +373,8 @@ def _check_gangs(hub: Hub) -> None:
                 assert lease.gang.seats[lease.member] is lease
 
 
-def _check_record(hub: Hub, task: TaskRecord) -> None:
-    """Check that a task is in one state, and that its run is on a worker's list."""
-    if task.scheduler_id is not None:
-        assert hub.scheduler.tasks[task.scheduler_id].record is task
+def is_in_one_state(task: TaskRecord) -> bool:
+    """Return True if a task is in one state, or in none as only its crashes are remembered."""
     states = [
         task.scheduler_id is not None,
         task.awaits != "",
@@ -385,7 +383,14 @@ def _check_record(hub: Hub, task: TaskRecord) -> None:
         task.ending is not None,
     ]
     dormant = not task.claimed and bool(task.crashes)
-    assert sum(states) == 1 or (dormant and not any(states)), f"{task}: {states}"
+    return sum(states) == 1 or (dormant and not any(states))
+
+
+def _check_record(hub: Hub, task: TaskRecord) -> None:
+    """Check that a task is in one state, and that its run is on a worker's list."""
+    if task.scheduler_id is not None:
+        assert hub.scheduler.tasks[task.scheduler_id].record is task
+    assert is_in_one_state(task), task
     if task.lease is not None and not hub.gangs.is_stand_in(task.lease):
         assert task.lease.worker.leases.get(task.lease.attempt) is task.lease, f"{task} is lost"
 
@@ -525,6 +530,8 @@ def _check_levels(scheduler: Scheduler) -> None:
             assert worker.level is not None
             assert worker.level is levels[worker.shape.interpreter, worker.supply.level()]
     _check_reserved(scheduler)
+    since = [level.since for level in scheduler._queues.levels._occupied.values()]
+    assert since == sorted(set(since))
     for one in _alternatives(scheduler.queues.values()):
         heap = one.heap
         assert all(heap[(k - 1) // 2] <= heap[k] for k in range(1, len(heap)))
@@ -588,7 +595,8 @@ def _check_level(scheduler: Scheduler, level: Level) -> None:
     assert level.mask & known == _mask(every, level.interpreter, level.sample.free)
     assert not level.in_heap & ~level.mask
     if level.workers:
-        assert level.in_heap == level.mask
+        gathered = sum(one.bit for one in every if level.since <= one.gathered)
+        assert not level.mask & gathered & ~level.in_heap
 
 
 def _knows(scheduler: Scheduler, level: Level, one: Alternative) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grain.eventlog.causes import NO_FAILURE, RunFailure
 from grain.eventlog.names import folder_name, logs_folder, parse_label
 from grain.eventlog.schema import (
     VERSION,
@@ -38,13 +39,18 @@ HEADER = LogStarted(
 END = LogEnded(time=BEGAN + 900, status="failed", message="ExternalError: no convergence")
 
 
+def failed(command: str, status: int, line: str) -> RunFailure:
+    """Return the failure of a program."""
+    message, program = f"{command}: exit code {status}: {line}", command.partition(" ")[0]
+    return RunFailure("ExternalError", message, program, status, line=line)
+
+
 def body() -> list[AnyLine]:
     """Return five tasks of 900 s.
 
     1 is done; 2 is lost with its worker, and then done; 3 fails, and as 4 again; 5 runs.
     """
     at = BEGAN
-    error = "xtb a.xyz --opt: exit code 2: no convergence"
     used = Usage(user=720, peak_memory=3.1, measured_by="polling", programs=1, exit_statuses={0: 1})
     return [
         WorkerJoined(time=at + 1, worker="w1", host="n17", resources={"Cores": 8.0}),
@@ -58,11 +64,11 @@ def body() -> list[AnyLine]:
         RunEnded(time=at + 120, task=2, outcome="lost", worker="w2", host="n18", final=False),
         TaskStarted(time=at + 121, task=2, worker="w1"),
         _ended(at + 380, 1, at + 20, usage=used),
-        _ended(at + 420, 3, at + 20, error="ExternalError", message=error),
+        _ended(at + 420, 3, at + 20, failure=failed("xtb a.xyz --opt", 2, "no convergence")),
         _submitted(at + 421, 4, retry_of=3),
         TaskStarted(time=at + 421, task=4, worker="w1"),
         _ended(at + 481, 2, at + 121, attempt=2),
-        _ended(at + 521, 4, at + 421, error="ExternalError", message=error.replace("a.", "b.")),
+        _ended(at + 521, 4, at + 421, failure=failed("xtb b.xyz --opt", 2, "no convergence")),
         _submitted(at + 600, 5),
         TaskStarted(time=at + 600, task=5, worker="w1"),
     ]
@@ -85,7 +91,7 @@ def learned(*, size: float = 0.0) -> list[AnyLine]:
             RunEnded(
                 time=start + 60, task=task, outcome="error" if exceeded else "value", worker="w1",
                 host="n17", started=start, ended=start + 60, exceeded=exceeded,
-                error="ExternalMemoryError" if exceeded else "",
+                failure=RunFailure("ExternalMemoryError" if exceeded else ""),
                 usage=Usage(user=9, peak_memory=peak, measured_by="polling", programs=1),
                 learned=LearnedAmount(group="opt", amount=amount, attempt=attempt, size=size),
             ),
@@ -111,20 +117,18 @@ def _ended(
     *,
     attempt: int = 1,
     usage: Usage | None = None,
-    error: str = "",
-    message: str = "",
+    failure: RunFailure = NO_FAILURE,
 ) -> RunEnded:
     return RunEnded(
         time=time,
         task=task,
-        outcome="error" if error else "value",
+        outcome="error" if failure.error else "value",
         worker="w1",
         host="n17",
         attempt=attempt,
         started=started,
         ended=time,
-        error=error,
-        message=message,
+        failure=failure,
         usage=usage,
     )
 

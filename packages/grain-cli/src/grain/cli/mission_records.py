@@ -27,7 +27,7 @@ from typing import TypeVar
 import msgspec
 
 from grain.cli.batch import state_folder
-from grain.eventlog.files import read_plain
+from grain.eventlog.files import read_end, read_plain
 from grain.eventlog.names import label_of, take_number
 from grain.files.trust import check_private, mistrust, private_folder
 from grain.files.whole import naming
@@ -39,6 +39,8 @@ KEPT = 30 * 86400.0
 """Seconds for which the folder of an ended start is kept."""
 
 _ASIDE = ".starting-"  # the folder of a start while it is written
+
+_LAST = 2000  # bytes of an output in which its last line is looked for
 
 _T = TypeVar("_T")
 
@@ -282,6 +284,15 @@ def _loaded(path: Path, kind: type[_T]) -> _T | None:
         return load(path, kind)
     except (OSError, ValueError):
         return None
+
+
+def last_line(record: StartRecord) -> str:
+    """Return the last line that a start has printed, by its last bytes; empty if there is none."""
+    try:
+        lines = read_end(record.output, _LAST).decode(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
 
 
 def find(records: list[StartRecord], word: str) -> StartRecord | None:

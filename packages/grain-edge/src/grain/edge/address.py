@@ -100,12 +100,16 @@ class BridgeAddress:
         host: name or number of the server, without brackets.
         port: 1 to 65535.
         iface: the network interface on which a head offers direct connections; empty for all.
+        voucher: of the meeting beside which this one is, in hexadecimal digits
+            (`grain.edge.bridge.key.MeetingKeys.vouch`); empty for a meeting by itself, as all are
+            that users name.
     """
 
     key: str = field(repr=False)
     host: str
     port: int
     iface: str = ""
+    voucher: str = ""
 
     @property
     def edge(self) -> None:
@@ -116,6 +120,8 @@ class BridgeAddress:
     def text(self) -> str:
         """The whole address, with its key or the path of it."""
         option = f"?iface={quote(self.iface)}" if self.iface else ""
+        if self.voucher:
+            option = f"?voucher={self.voucher}"
         return f"bridge://{self.key}@{join_host(self.host, self.port)}{option}"
 
     def __str__(self) -> str:
@@ -223,8 +229,10 @@ def _bridge(rest: str, home: str | None) -> BridgeAddress:
             "the key of a bridge:// address is not valid: it has 43 characters, as `grain bridge "
             "key` prints them"
         )
-    iface = ""
-    if query:
+    iface = voucher = ""
+    if re.fullmatch(r"voucher=[0-9a-f]{192}", query):
+        voucher = query.partition("=")[2]
+    elif query:
         name, _, iface = query.partition("=")
         iface = unquote(iface)
         if name != "iface" or not iface or len(iface) > 15 or "/" in iface:
@@ -232,7 +240,7 @@ def _bridge(rest: str, home: str | None) -> BridgeAddress:
     host, port = _host_and_port(shown, place)
     if not host or not port:
         raise _wrong(f"'{shown}': name the host and the port of the bridge; {_FORMS}")
-    return BridgeAddress(key, host, port, iface)
+    return BridgeAddress(key, host, port, iface, voucher)
 
 
 def _host_and_port(text: str, where: str) -> tuple[str, int]:

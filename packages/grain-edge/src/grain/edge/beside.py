@@ -3,7 +3,8 @@
 Where a guest cannot connect to its host, both reach the directory of a meeting file, or a bridge.
 There the host has a place of its own, made for the invitation: a mailbox in that directory, private
 as the head's is; or a meeting at the bridge with a key of its own, where both ends show the
-certificates of the invitation. It is used as one of a head is, by the same offers and routes.
+certificates of the invitation. It is used as one of a head is, by the same offers and routes. A
+bridge that serves listed meetings only serves such a one as well, as a listed one vouches for it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.address import BridgeAddress, EdgeAddress, UnixAddress, parse_address
-from grain.edge.bridge.key import make_key
+from grain.edge.address import (
+    BridgeAddress,
+    EdgeAddress,
+    TcpAddress,
+    UnixAddress,
+    parse_address,
+)
+from grain.edge.bridge.key import MeetingKeys, make_key, parse_key, read_key
 from grain.edge.bridge.meeting import BridgeMeeting
 from grain.edge.connecting.mailbox import new_door, remove_door, sweep_doors
 from grain.edge.connecting.offers import OFFERS, Leadership
@@ -58,10 +65,11 @@ async def offer_beside(address: str, acceptor: Acceptor, credential: Credential)
     place: EdgeAddress | BridgeAddress
     if isinstance(where, UnixAddress):
         return None
-    if isinstance(where, BridgeAddress):
-        place = dataclasses.replace(where, key=make_key(), iface="")
-    else:
-        place = EdgeAddress(new_door(f"{where.edge}.d"))
+    try:
+        place = _place(where)
+    except MeetingError as error:
+        _log.info("guests can come only by a connection of their own: %s", error)
+        return None
     meeting = _meeting(place)
     clean = partial(_leave, meeting)
     try:
@@ -75,6 +83,19 @@ async def offer_beside(address: str, acceptor: Acceptor, credential: Credential)
         raise
     text = place.text if isinstance(place, BridgeAddress) else str(place)
     return dataclasses.replace(offer, targets=[text], clean=clean)
+
+
+def _place(where: EdgeAddress | TcpAddress | BridgeAddress) -> EdgeAddress | BridgeAddress:
+    """Return the address of a new place.
+
+    Raises:
+        MeetingError: the key of the bridge cannot be read.
+    """
+    if not isinstance(where, BridgeAddress):
+        return EdgeAddress(new_door(f"{where.edge}.d"))
+    key = make_key()
+    voucher = MeetingKeys(read_key(where)).vouch(MeetingKeys(parse_key(key)).public)
+    return dataclasses.replace(where, key=key, iface="", voucher=voucher.hex())
 
 
 def _meeting(place: EdgeAddress | BridgeAddress) -> Meeting | BridgeMeeting:

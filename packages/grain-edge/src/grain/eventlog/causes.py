@@ -1,24 +1,23 @@
-"""Failures in a few words: what alike messages have in common, and the line that says why. Pure.
+"""Why runs failed: the facts of a failure, the line that says why, what alike ones have in common.
 
 A failed program has a long message: its command, how it ended, where it ran, and the last lines of
-what it wrote. One of these lines says why; the ones around it are banners and traces of calls.
-`headline` puts it first, behind how the program ended. Displays and logs, and the worker that
-reports a failure, all have it from here.
+what it wrote. One of these lines says why; the ones around it are banners and traces of calls. The
+worker that has the exception takes the message apart, once: logs and displays have the parts.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
 
 from grain.resource.figures import span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _LONGEST = 120  # characters of the line that says why
-
-_OUTPUTS = ("the last lines of stderr:", "the last lines of stdout:")
 
 # Words of a line that says what was wrong, and of one that only says that something was.
 _TELLS = re.compile(
@@ -34,12 +33,70 @@ _COMPLAINS = re.compile(
     re.IGNORECASE,
 )
 
-# How a program ended: behind its command, and before the line that says why, if that is there.
-_ENDED = re.compile(
-    r": (?:killed for want of memory: )?(?:exit (?:code|status) (\d+)|ended by signal (SIG\w+))"
-    r"(?: \([^)]*\))?(?:: |; |\n|$)"
-)
-_WANT = "killed for want of memory"
+# What no worker sends is not a message, and what no writer writes is not a line.
+Words = Annotated[str, msgspec.Meta(max_length=4096)]
+
+
+class RunFailure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Why a run failed, or came to nothing.
+
+    Attributes:
+        error: the class of the exception, or empty.
+        message: its text, in one line, with a semicolon for each end of a line; a long text loses
+            its middle.
+        program: the name of the program that failed; empty for all other failures.
+        status: its exit code; None if it has none.
+        signal: the name of the signal that ended it; empty if none did.
+        out_of_memory: True if it failed for want of memory.
+        line: of its last lines the one that says why; or, without an exit code and a signal, what
+            happened. Empty if neither is known.
+    """
+
+    error: Words = ""
+    message: Words = ""
+    program: Words = ""
+    status: int | None = None
+    signal: Words = ""
+    out_of_memory: bool = False
+    line: Words = ""
+
+    def words(self, kind: str = "", vary: Callable[[str], str] = str) -> str:
+        """Return the failure in a few words, what matters first: how a program ended, and why.
+
+        Args:
+            kind: stands for the class of the exception where there is none.
+            vary: changes what differs between failures that are alike, as `pattern_of` does.
+
+        >>> RunFailure(program="xtb", status=128, line="SCF did not converge").words()
+        'exit 128: SCF did not converge'
+        >>> RunFailure(error="ValueError", message="3 imaginary frequencies are left").words()
+        'ValueError: 3 imaginary frequencies are left'
+        """
+        how = self._ended("exit ")
+        if not self.program:
+            parts = [self.error or kind, vary(self.message)]
+        elif how:
+            memory = "out of memory, " if self.out_of_memory else ""
+            parts = [f"{memory}{how}", vary(self.line) or self.program]
+        else:
+            parts = [self.error or kind, self.program, vary(self.line)]
+        return ": ".join(filter(None, parts))
+
+    @property
+    def pattern(self) -> str:
+        """The message without what differs between failures that are alike."""
+        ended = self._ended("exit code ", "ended by signal ")
+        parts = (f"{self.program} …", ended, pattern_of(self.line))
+        return ": ".join(filter(None, parts)) if self.program else pattern_of(self.message)
+
+    def _ended(self, status: str, signal: str = "") -> str:
+        """Return how a program ended, behind these words; "" if that is not known."""
+        if self.signal:
+            return f"{signal}{self.signal}"
+        return "" if self.status is None else f"{status}{self.status}"
+
+
+NO_FAILURE = RunFailure()
 
 
 def decisive_line(lines: Sequence[str]) -> str:
@@ -56,93 +113,29 @@ def decisive_line(lines: Sequence[str]) -> str:
         rate = 2 * bool(_TELLS.search(words)) + bool(_COMPLAINS.search(words))
         if rate >= most and rate:
             best, most = words, rate
-    return _cut(best)
+    return cut(best)
 
 
-def decisive_line_of(text: str) -> str:
-    """Return the decisive line of what a failed program wrote, as its exception's text has that.
+def decisive_line_of(stderr: str, stdout: str) -> str:
+    """Return the decisive line of what a failed program wrote last; "" if there is none.
 
-    Args:
-        text: of several lines, or in one with semicolons, as in an event log.
-
-    Returns:
-        The line of stderr if that has any, else of stdout; "" if the text has neither. Where no
-        line of stderr stands out it is the last one.
+    It is one of stderr if any of them stands out, else of stdout; else the last one of stderr.
     """
-    outputs = _outputs(text)
-    for name in _OUTPUTS:
-        if line := decisive_line(outputs.get(name, ())):
+    for text in (stderr, stdout):
+        if line := decisive_line(text.splitlines()):
             return line
-    written = [words for line in outputs.get(_OUTPUTS[0], ()) if (words := _bare(line))]
-    return _cut(written[-1]) if written else ""
-
-
-def headline(text: str) -> str:
-    """Return the text of a failure with what matters first: how a program ended, and why.
-
-    Args:
-        text: the class of the exception and its text, or only its text.
-
-    >>> headline("ExternalError: xtb a.xyz --opt: exit code 128: SCF did not converge")
-    'exit 128: SCF did not converge'
-    >>> headline("ExternalError: xtb a.xyz: ended by signal SIGSEGV")
-    'SIGSEGV: xtb a.xyz'
-    >>> headline("ValueError: 3 imaginary frequencies are left")
-    'ValueError: 3 imaginary frequencies are left'
-    """
-    ended = _ENDED.search(text)
-    if ended is None:
-        return text
-    how = f"exit {ended[1]}" if ended[1] else ended[2]
-    if _WANT in ended[0]:
-        how = f"out of memory, {how}"
-    # Behind how it ended stands the line that says why, or where it ran and what it wrote.
-    rest = text[ended.end() :] if ended[0].endswith(": ") else ""
-    why = decisive_line_of(text) or rest
-    command = text[: ended.start()].rpartition("Error: ")[2]
-    return f"{how}: {why or command}"
-
-
-def cause_of(text: str) -> str:
-    """Return the headline of a failure without what differs between failures that are alike.
-
-    Args:
-        text: the class of the exception, a colon and its text; or only the class.
-
-    >>> cause_of("ExternalError: xtb a.xyz: exit code 2: no such file a.xyz")
-    'exit 2: no such file …'
-    """
-    kind, colon, message = text.partition(": ")
-    return headline(f"{kind}{colon}{pattern_of(message)}")
+    written = [words for line in stderr.splitlines() if (words := _bare(line))]
+    return cut(written[-1]) if written else ""
 
 
 def pattern_of(message: str) -> str:
-    """Return a message without what differs: dots for paths, numbers, and arguments of programs.
+    """Return a message without what differs: dots for paths and numbers.
 
-    The name of the program stays, though it may look like a number or the name of a file.
-
-    >>> pattern_of("/opt/pw.x -in si.in: exit code 128; on host nodea; pw.x did not converge")
-    'pw.x …: exit code 128; on host …; pw.x did not converge'
+    >>> pattern_of("no file /scratch/m7.xyz: exit status 2")
+    'no file …: exit status 2'
     """
-    command = _COMMAND.match(message)
-    program = "" if command is None else command[1]
-    first = "" if command is None else program + (" …" if command[2] else "")
+    return _VARIES.sub(_dots, message)
 
-    def varied(match: re.Match[str]) -> str:
-        return program if match[0] == program else _dots(match)
-
-    rest = message if command is None else message[command.end() :]
-    return first + _VARIES.sub(varied, _PLACE.sub(r"\1…", rest))
-
-
-# A failed program, as `grain.worker.errors.ExternalError` puts it: its name, and its arguments.
-_COMMAND = re.compile(
-    r"^(?:[^\s:]*/)?([^\s/:]+)( .*?)?(?=: (?:killed for want|exit code|exit status|ended by signal"
-    r"|ended after) )"
-)
-
-# Where it ran, as a line of its own, which the log has after a semicolon.
-_PLACE = re.compile(r"((?:^|; )(?:on host|in directory) )[^;]*")
 
 # A word with a slash, a dot or a digit: a path, the name of a file, a number, an id, a name of a
 # worker; but not the exit status of a program, nor a signal.
@@ -160,20 +153,6 @@ def _dots(match: re.Match[str]) -> str:
     return f"{before}…{word[len(bare) + max(opened, 0) :]}"
 
 
-def _outputs(text: str) -> dict[str, list[str]]:
-    """Return the last lines of stderr and of stdout that the text of an exception has."""
-    outputs: dict[str, list[str]] = {}
-    name = ""
-    for part in re.split(r"\n|; ", text):
-        line = part.strip()
-        for output in _OUTPUTS:
-            if line.startswith(output):
-                name, line = output, line[len(output) :]
-        if name:
-            outputs.setdefault(name, []).append(line)
-    return outputs
-
-
 def _bare(line: str) -> str:
     """Return a line without its frame, as of ``### error ###``, and without its number."""
     return " ".join(_NUMBERED.sub("", line.strip(" \t#*=|!")).strip(" -").split())
@@ -182,7 +161,8 @@ def _bare(line: str) -> str:
 _NUMBERED = re.compile(r"^-?\d+[-:.)] ")
 
 
-def _cut(line: str) -> str:
+def cut(line: str) -> str:
+    """Return a line, or the beginning of a long one."""
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import stat
 from contextlib import suppress
@@ -16,6 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from grain.eventlog.schema import LogStarted
+
+LARGEST = 512 << 20
+"""Bytes of a file that is read as a whole. The largest that Grain writes, a thousand jobs of a
+queue with the longest scripts, has 64 MiB."""
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -35,17 +38,17 @@ def open_plain(path: Path | str, *, links: bool = True) -> BinaryIO:
     return os.fdopen(_open_plain(path, links=links)[0], "rb")
 
 
-def read_plain(path: Path | str, *, links: bool = True, most: float = math.inf) -> bytes:
+def read_plain(path: Path | str, *, links: bool = True) -> bytes:
     """Return the content of such a file; arguments and errors as of `open_plain`.
 
-    Args:
-        most: bytes of a file that is read; of a larger one, the error is EFBIG.
+    Raises:
+        OSError: also EFBIG, if it has more than `LARGEST` bytes: something has blown it up.
     """
     # Without a file object, which asks the system for as much again: a queue reads a file or two
     # for each of its attempts, and its threads give up the lock of the interpreter each time.
     fd, size = _open_plain(path, links=links)
     try:
-        if size > most:
+        if size > LARGEST:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
         content = os.read(fd, size + 1)
         while content and (not size or len(content) < size) and (more := os.read(fd, 1 << 20)):
@@ -53,6 +56,13 @@ def read_plain(path: Path | str, *, links: bool = True, most: float = math.inf) 
         return content
     finally:
         os.close(fd)
+
+
+def read_end(path: Path | str, most: int) -> bytes:
+    """Return the last bytes of such a file, however large it is; errors as of `open_plain`."""
+    with open_plain(path) as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - most, 0))
+        return file.read(most)
 
 
 def _open_plain(path: Path | str, *, links: bool) -> tuple[int, int]:

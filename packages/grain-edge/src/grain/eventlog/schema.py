@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from grain.eventlog.causes import NO_FAILURE, RunFailure
 from grain.eventlog.usage import Amount, Count, LearnedAmount, RunMember, Usage
 
-VERSION = 1
+VERSION = 2
 """The version of the format. It grows when readers of the old one would misread a line."""
 
 
@@ -176,9 +177,7 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
             first one.
         cores: how many cores it had on all of its workers; 0 where the request says so, as it does
             unless it asks for all that a worker has.
-        error: the class of the exception, or empty.
-        message: its text, in one line, with a semicolon for each end of a line; a long text loses
-            its middle.
+        failure: why it brought no value.
         final: True if the task is over with it.
         usage: what it has used; None if that is not known, as for a run that was handed back.
         members: all of its workers if it had several, each with its host and its CPUs. The first
@@ -200,8 +199,7 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
     ended: Moment | None = None
     cpus: tuple[int, ...] = ()
     cores: Amount = 0.0
-    error: str = ""
-    message: str = ""
+    failure: RunFailure = NO_FAILURE
     final: bool = True
     usage: Usage | None = None
     members: tuple[RunMember, ...] = ()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from grain.eventlog.errors import AmbiguousLog, LogError, NoSuchLog, NotALog, SeveralRun
-from grain.eventlog.files import open_plain, refuse_foreign_links
+from grain.eventlog.files import read_end, refuse_foreign_links
 from grain.eventlog.names import (
     FIRST_PART,
     fit_name,
@@ -399,10 +399,7 @@ def _is_ours(folder: Path) -> bool:
 def _last_line(folder: Path) -> LogEnded | None:
     numbers = (part_number(name) for name in os.listdir(folder))
     last = max((number for number in numbers if number is not None), default=0)
-    with open_plain(folder / part_name(last)) as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - LONGEST_LINE))
-        lines = file.read().rsplit(b"\n", 2)
+    lines = read_end(folder / part_name(last), LONGEST_LINE).rsplit(b"\n", 2)
     # Behind the last newline is nothing, or a line that is torn.
     try:
         line = decode(lines[-2] if len(lines) > 1 else b"")

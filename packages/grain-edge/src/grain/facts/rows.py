@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from grain.eventlog.causes import cause_of, headline, pattern_of
+from grain.eventlog.causes import NO_FAILURE, RunFailure, pattern_of
 from grain.eventlog.usage import LearnedAmount, MemberUsage, RunMember, Usage
 from grain.facts.amounts import REQUESTS, AskedAmounts, Histogram
 from grain.resource.figures import amount, counted, needed, too_little
@@ -61,8 +62,7 @@ class Run(_Row, frozen=True, kw_only=True):
         slack: seconds by which it may have been earlier, where the log does not say when it was.
         ran_before: True if an earlier run of the task had begun.
         in_vain: True if an earlier run of it crashed or was lost.
-        error: the class of the exception, or empty.
-        message: its text, in one line.
+        failure: why it brought no value.
         call: of a failed run, the function with its arguments, where that is known.
         exceeded: True if it failed as it needed more memory than it had.
         learned: its memory, if its group learns that, and its worker has reported it.
@@ -93,8 +93,7 @@ class Run(_Row, frozen=True, kw_only=True):
     ran_before: bool = False
     in_vain: bool = False
     usage: Usage | None = None
-    error: str = ""
-    message: str = ""
+    failure: RunFailure = NO_FAILURE
     call: str = ""
     exceeded: bool = False
     learned: LearnedAmount | None = None
@@ -143,7 +142,7 @@ class Run(_Row, frozen=True, kw_only=True):
     @property
     def why(self) -> str:
         """The class of the exception, and its text; empty without both."""
-        return ": ".join(part for part in (self.error, self.message) if part)
+        return ": ".join(part for part in (self.failure.error, self.failure.message) if part)
 
     @property
     def is_retry(self) -> bool:
@@ -270,21 +269,14 @@ class Cause(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     """Runs whose failures are alike. It grows with each of them.
 
     Attributes:
-        function: what they called; empty for the causes that are not kept apart.
-        outcome: the state of the runs.
-        pattern: the message of the first, with its numbers and paths replaced.
         how: what they have in common, in a few words, the line that says why first.
+        first: the first of the runs.
         runs: how many there are.
         final: how many of them ended their task for good; the others were tried again.
         workers: how many ended on which worker.
         calls: those that ended their task, in their order, by the first attempt.
     """
 
-    mission: str = ""
-    function: str = ""
-    outcome: str = ""
-    error: str = ""
-    pattern: str = ""
     how: str = ""
     first: Run
     runs: int = 0
@@ -295,7 +287,7 @@ class Cause(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     @property
     def kind(self) -> str:
         """The class of the exception; without any the outcome."""
-        return self.error or self.outcome
+        return self.first.failure.error or self.first.state
 
     @property
     def again(self) -> int:
@@ -308,16 +300,18 @@ class Cause(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
         self.final += run.final and not run.again
         for member in run.members:
             self.workers[member.worker] = self.workers.get(member.worker, 0) + 1
-        if run.message != self.first.message and headline(why(run)) != self.how:
-            self.how = cause_of(why(self.first))
+        if run.failure != self.first.failure and how_failed(run) != self.how:
+            self.how = how_failed(self.first, pattern_of)
 
 
-def why(run: Run) -> str:
-    """Return why a run failed, as text: the class of its exception, and what that says."""
-    if run.error:
-        return f"{run.error}: {run.message}" if run.message else run.error
-    kind = _HOW.get(run.state, run.state) if run.final else run.state
-    return f"{kind}: {run.message}" if run.message else kind
+def how_failed(run: Run, vary: Callable[[str], str] = str) -> str:
+    """Return why a run failed in a few words, as `RunFailure.words`."""
+    return run.failure.words(_HOW.get(run.state, run.state) if run.final else run.state, vary)
+
+
+def key_of(run: Run) -> tuple[str, str, str, str]:
+    """Return what is the same for runs whose failures are alike."""
+    return run.mission, run.function, run.state, how_failed(run, pattern_of)
 
 
 _CAUSES = 500
@@ -345,34 +339,24 @@ class Causes:
 
     def add(self, run: Run) -> Cause:
         """Count a run that failed; return its cause."""
-        key = self._key(run)
+        key = key_of(run)
+        if key not in self._causes and len(self._causes) >= _CAUSES:
+            run = replace(run, mission="", function="", failure=RunFailure(OTHER_CAUSES))
+            key = key_of(run)
         cause = self._causes.get(key)
-        if cause is None and len(self._causes) < _CAUSES:
-            cause = self._causes[key] = Cause(
-                mission=run.mission, function=run.function, outcome=run.state, error=run.error,
-                pattern=pattern_of(run.message), how=headline(why(run)), first=run,
-            )  # fmt: skip
-        elif cause is None:
-            key = ("", "", run.state, OTHER_CAUSES)
-            cause = self._causes.get(key)
-            if cause is None:
-                cause = self._causes[key] = Cause(
-                    outcome=run.state, error=OTHER_CAUSES, how=OTHER_CAUSES, first=run
-                )
+        if cause is None:
+            cause = self._causes[key] = Cause(how=how_failed(run), first=run)
         cause.count(run)
         return cause
 
     def take_back(self, run: Run) -> None:
         """Forget a run like this one, which was counted: a further attempt of its task follows."""
-        cause = self._causes.get(self._key(run))
+        cause = self._causes.get(key_of(run))
         if cause is not None:
             cause.runs -= 1
             cause.final -= 1
             if not cause.runs:
-                del self._causes[self._key(run)]
-
-    def _key(self, run: Run) -> tuple[str, str, str, str]:
-        return run.mission, run.function, run.state, cause_of(why(run))
+                del self._causes[key_of(run)]
 
 
 # ---- functions
@@ -382,7 +366,7 @@ _NEARLY = 0.9  # of the limit: the run that is logged begins a little later than
 
 
 LAST_RUNS = 64
-"""So many of the last runs of a group are kept, as its scheduler does."""
+"""So many of the last runs of a group count, for its scheduler and for displays."""
 
 
 _EXPLAINED = 3  # groups of a function that have a line
@@ -590,7 +574,7 @@ class Function(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     def cut(self, run: Run) -> None:
         """Count a run that failed if its time limit has ended it."""
         limit = run.request.get("WTime", 0.0)
-        if run.error in _TOO_SLOW and limit and run.seconds >= _NEARLY * limit:
+        if run.failure.error in _TOO_SLOW and limit and run.seconds >= _NEARLY * limit:
             self.overtime += 1
             self.time_limit = max(self.time_limit, limit)
 

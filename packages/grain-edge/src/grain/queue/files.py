@@ -18,15 +18,12 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
-from grain.eventlog.files import open_plain, read_plain
+from grain.eventlog.files import LARGEST, open_plain, read_plain
 from grain.queue.errors import CannotWrite, NotSynced, Uncertain, Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-LARGEST = 512 << 20
-"""Bytes of a file, at most. A pack of a thousand jobs with the longest scripts has 64 MiB."""
 
 INCOMING = "incoming"
 INCOMING_KEPT = 86400.0
@@ -321,7 +318,7 @@ class LocalDisk:
 
     def read(self, name: str) -> bytes:
         """See `FileOperations`."""
-        return read_plain(self._root + name, links=False, most=LARGEST)
+        return read_plain(self._root + name, links=False)
 
     def exists(self, name: str) -> bool:
         """See `FileOperations`."""

@@ -14,6 +14,7 @@ from grain.edge.messages import Codec, Message
 from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
 from grain.edge.version import Versions
+from grain.eventlog.causes import NO_FAILURE, RunFailure
 from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import Report
 from grain.facts.rows import Function
@@ -291,7 +292,7 @@ class LaneFailure(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         worker: the name of the worker.
         seconds: for which it ran.
         ago: the seconds since then.
-        why: the class and the first line of the exception, as text.
+        failure: the exception.
         retried: True if the mission tries it again.
     """
 
@@ -300,7 +301,7 @@ class LaneFailure(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     worker: str
     seconds: float
     ago: float
-    why: str
+    failure: RunFailure = NO_FAILURE
     retried: bool = False
 
 

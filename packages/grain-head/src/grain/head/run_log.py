@@ -33,11 +33,13 @@ import msgspec
 import trio
 
 from grain.eventlog import schema
+from grain.eventlog.causes import NO_FAILURE, RunFailure
 from grain.eventlog.usage import RunMember, RunReport, decode_report
 from grain.head.log_words import RequestWords, amounts, cores_held, one_line
 from grain.head.messages import Crashed, Seated, Started, WorkerEnded, WorkerFacts
 from grain.resource import ZERO, Either
 from grain.worker.call import CallLabels
+from grain.worker.errors import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Reversible, Sequence
@@ -416,12 +418,13 @@ class RunLog:
             host, cpus, usage = read.host or host, read.cpus, read.usage
             learned = read.learned
         outcome: Outcome = "value"
-        kind = text = label = ""
+        failure, label = NO_FAILURE, ""
         if cancelled:
             outcome = "cancelled"
         elif error is not None:
             outcome = "crashed" if crashed else "error"
-            kind, text, label = type(error).__name__, one_line(_text(error)), call()
+            failure, label = failure_of(error), call()
+            failure = msgspec.structs.replace(failure, message=one_line(failure.message))
         self._add(
             schema.RunEnded(
                 time=now,
@@ -435,8 +438,7 @@ class RunLog:
                 ended=ended,
                 cpus=cpus,
                 cores=cores,
-                error=kind,
-                message=text,
+                failure=failure,
                 usage=usage,
                 members=self._members(run, read),
                 call=label,
@@ -591,7 +593,7 @@ class RunLog:
                 cores=self._cores(self._tasks.get(task), run),
                 usage=None if report is None else report.usage,
                 members=self._members(run, report),
-                message=message,
+                failure=RunFailure(message=message) if message else NO_FAILURE,
                 final=False,
                 call="" if outcome == "returned" else call(),
                 exceeded=report is not None and report.exceeded,
@@ -729,10 +731,3 @@ class RunLog:
 
 def _read(report: Report | RunReport, now: float) -> RunReport | None:
     return report if isinstance(report, RunReport) else decode_report(report, now)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # a class of the user may raise anything
-        return ""

@@ -12,7 +12,7 @@ import os
 import shlex
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -20,9 +20,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import trio
+from msgspec.structs import replace
 
 import grain
 from grain.edge.version import replaced_code
+from grain.eventlog.causes import NO_FAILURE, RunFailure, cut, decisive_line_of
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -220,6 +222,17 @@ class ExternalError(Exception):
         return printable("\n".join(lines))
 
     @property
+    def in_short(self) -> RunFailure:
+        """The facts of the failure that logs and displays have, without class and message."""
+        failure, memory = self.failure, isinstance(self, MemoryError)
+        program = printable(Path(self.argv[0]).name)
+        if failure.reason or failure.exceeded or self.returncode is None:
+            return RunFailure("", "", program, None, "", memory, self.reason)
+        status = None if self.signal else self.returncode
+        line = printable(decisive_line_of(failure.stderr_tail, failure.stdout_tail))
+        return RunFailure("", "", program, status, self.signal or "", memory, line)
+
+    @property
     def reason(self) -> str:
         """The failure in words, without the command: ``ended by signal SIGSEGV``."""
         if self.failure.reason or self.returncode is None:
@@ -296,8 +309,8 @@ class ExternalMemoryError(ExternalError, MemoryError):
             whose = "its" if failure.own_group else "the worker's"
             facts.append(f"oom_kill {failure.oom_kills} in the events of {whose} control group")
         killed = failure.oom_kills or failure.returncode in (-signal.SIGKILL, 137)
-        how = "killed" if killed else "failed"
-        return f"{how} for want of memory: {super().reason} ({', '.join(facts)})"
+        how = "killed for want of memory: " if killed else "failed for want of memory: "
+        return f"{how}{super().reason} ({', '.join(facts)})"
 
 
 class ExternalTimeoutError(ExternalError, trio.TooSlowError):
@@ -315,6 +328,24 @@ class ExternalTimeoutError(ExternalError, trio.TooSlowError):
         super().__init__(failure)
         self.warned = failure.warned
         self.stopped_softly = failure.stopped_softly
+
+
+def failure_of(error: BaseException) -> RunFailure:
+    """Return why a run failed, with the whole text of its exception, or of a group's only one.
+
+    An exception that knows more of it has a `RunFailure`, without class and message, as
+    ``in_short``.
+    """
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    known, text = None, ""
+    with suppress(Exception):  # a class of the user may raise anything
+        known, text = getattr(error, "in_short", None), str(error).strip()
+    # Names of files may have surrogates, which no message can carry.
+    message = text.encode(errors="backslashreplace").decode()
+    known = known if isinstance(known, RunFailure) else NO_FAILURE
+    parts = {"error": type(error).__name__, "program": known.program, "line": known.line}
+    return replace(known, message=message, **{name: cut(part) for name, part in parts.items()})
 
 
 def exceeded_memory(error: BaseException) -> bool:

@@ -20,6 +20,7 @@ import msgspec
 from grain.edge.channel import Heartbeat
 from grain.edge.messages import Codec, Message
 from grain.edge.version import Versions
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.usage import ProgramState, Report
 
 _GIB = 1024**3
@@ -32,6 +33,9 @@ PRINTED = 16384
 
 Attempt = tuple[int, int]
 """The identity of a run: the epoch of the head that began it, and a number of that head."""
+
+Raised = RunFailure | None
+"""Why a run failed that has raised an exception."""
 
 Status = Literal["value", "error", "cancelled", "crashed", "returned"]
 """The status of a run that has ended: see `RunEnded`."""
@@ -203,8 +207,7 @@ class Ended(Message, frozen=True):
             ``"stopped"``: its program has stopped softly before the end of the worker.
         failed: True if the payload is an exception.
         crash: why the run counts as crashed, though it has an outcome; empty if it does not.
-        error: the class and the first line of the exception that it raised, as text; empty where it
-            raised none.
+        failure: the exception that it raised; or, as a message, why it is ``absent``.
         report: its times, and what it has used: a `RunAccount` in memory, a
             `grain.eventlog.usage.Report` on a wire; empty if it never began.
         lost, absent: as of `RunEnded`.
@@ -217,7 +220,7 @@ class Ended(Message, frozen=True):
     failed: bool = False
     crash: str = ""
     report: Any = b""
-    error: str = ""
+    failure: Raised = None
     lost: str = ""
     absent: int = -1
 
@@ -361,10 +364,9 @@ class RunEnded(Message, frozen=True):
             ``"cancelled"``: `Revoke` ended it. ``"crashed"``: its process died, or the supervisor
             of its program was killed.
             ``"returned"``: the worker hands it back, because it leaves.
-        detail: text for display. For a crash, how the process died; for an error, the class and the
-            first line of the exception, and of a program the line of its output that says why; for
-            a run that has outlived its worker, `TIME_OVER`; for one whose program has stopped
-            softly before the end of the worker, `STOPPED_SOFTLY`.
+        detail: text for display. For a crash, how the process died; for a run that has outlived its
+            worker, `TIME_OVER`; for one whose program has stopped softly before the end of the
+            worker, `STOPPED_SOFTLY`.
         report: its times, and what it has used: a `grain.eventlog.usage.RunReport` as bytes, which
             only writers of logs read; for a brief run without a program and with a value, its
             seconds; empty if it never began.
@@ -376,6 +378,7 @@ class RunEnded(Message, frozen=True):
             of that: nothing of the gang has begun, and ``detail`` has the reason; 0, from a seat,
             if the root has not connected; 0, from the root, if it has ended by itself or was to end
             before the function began. -1 for all others.
+        failure: the exception that it raised; None if it raised none.
     """
 
     max_payload = _GIB
@@ -389,6 +392,7 @@ class RunEnded(Message, frozen=True):
     outlived: Outlived | None = None
     lost: str = ""
     absent: int = -1
+    failure: Raised = None
 
 
 class LaneOpen(Message, frozen=True):

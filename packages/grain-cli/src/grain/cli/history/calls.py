@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from grain.cli.history.text import cause_data
 from grain.cli.show import clean
 from grain.eventlog.schema import LEFT_OUT
 from grain.facts.fold import Fold
@@ -40,7 +41,7 @@ def calls_text(failures: Iterable[Cause]) -> str:
     for one in failures:
         count = len(one.calls)
         calls = "call" if count == 1 else "calls"
-        parts.append(f"# {count} {calls} of {one.function or '(unknown)'}: {one.how}")
+        parts.append(f"# {count} {calls} of {one.first.function or '(unknown)'}: {one.how}")
         parts += map(_line, one.calls.values())
     return "".join(f"{clean(part)}\n" for part in parts)
 
@@ -107,15 +108,8 @@ def _name(found: ast.expr) -> str:
 
 def calls_data(failures: Iterable[Cause]) -> list[dict[str, Any]]:
     """Return calls by cause as plain data."""
-    return [
-        {
-            "function": one.function,
-            "error": one.kind,
-            "pattern": one.pattern,
-            "calls": [{"task": call.task, "call": call.call} for call in one.calls.values()],
-        }
-        for one in failures
-    ]
+    keys = ("function", "error", "pattern", "calls")
+    return [{key: data[key] for key in keys} for data in map(cause_data, failures)]
 
 
 def _line(failed: FailedCall) -> str:

@@ -331,7 +331,9 @@ def _run(run: Run) -> dict[str, Any]:
         "task": run.task,
         "outcome": run.state,
         **{name: getattr(run, name) for name in _RUN},
+        "error": run.failure.error,
+        "message": run.failure.message,
     }
 
 
-_RUN = ("worker", "host", "attempt", "started", "ended", "seconds", "error", "message")
+_RUN = ("worker", "host", "attempt", "started", "ended", "seconds")

@@ -88,8 +88,8 @@ _COLUMNS: tuple[Column[Run], ...] = (
     Column("written_gb", lambda run: run.usage and run.usage.written, kind=float),
     Column("programs", lambda run: run.usage and run.usage.programs, kind=int),
     Column("exit_statuses", _exit_statuses),
-    Column("error", lambda run: run.error),
-    Column("message", lambda run: run.message),
+    Column("error", lambda run: run.failure.error),
+    Column("message", lambda run: run.failure.message),
     Column("after", lambda run: " ".join(map(str, run.after))),
     Column("call", lambda run: run.call),
     Column(

@@ -246,7 +246,7 @@ def _need(one: GroupRuns) -> dict[str, Any]:
 
 
 _FAILURES: tuple[Column[Cause], ...] = (
-    Column("FUNCTION", lambda cause: cause.function or "(unknown)", least=5),
+    Column("FUNCTION", lambda cause: cause.first.function or "(unknown)", least=5),
     Column("RUNS", lambda cause: cause.runs),
     Column("TRIED AGAIN", lambda cause: cause.again),
     Column("FIRST TASK", lambda cause: cause.first.task),
@@ -256,8 +256,8 @@ _FAILURES: tuple[Column[Cause], ...] = (
 def _below_cause(cause: Cause) -> Sequence[str]:
     # What matters first; the whole message stands below it.
     more = [cause.how]
-    if not cause.how.endswith(cause.first.message):
-        more.append(f"as in: {cause.first.message[:_MESSAGE]}")
+    if not cause.how.endswith(cause.first.failure.message):
+        more.append(f"as in: {cause.first.failure.message[:_MESSAGE]}")
     if len(cause.workers) == 1 and cause.runs > 1 and (worker := next(iter(cause.workers))):
         more.append(f"all of them on {worker}")
     if calls := [one.call for one in cause.calls.values() if one.call]:
@@ -270,9 +270,10 @@ def _below_cause(cause: Cause) -> Sequence[str]:
 def cause_data(cause: Cause) -> dict[str, Any]:
     """Return a cause as plain data."""
     return {
-        "function": cause.function, "error": cause.kind, "pattern": cause.pattern,
+        "function": cause.first.function, "error": cause.kind,
+        "pattern": cause.first.failure.pattern,
         "runs": cause.runs, "final": cause.final, "first": cause.first.task,
-        "example": cause.first.message, "workers": cause.workers,
+        "example": cause.first.failure.message, "workers": cause.workers,
         "calls": [{"task": one.task, "call": one.call} for one in cause.calls.values()],
     }  # fmt: skip
 

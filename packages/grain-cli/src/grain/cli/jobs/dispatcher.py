@@ -18,7 +18,6 @@ import click
 
 from grain.cli.queue.opening import LATE, dispatcher_state, silence_of
 from grain.cli.show import clean
-from grain.eventlog.files import open_plain
 from grain.files.processes import is_stopped
 from grain.resource.figures import signal_name, span
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 _STARTING = 60.0  # seconds after which a dispatcher that is not in charge has failed to begin
 _STOPPING = 10.0  # seconds for which a command waits for its end
 _ANSWER = 2.0  # seconds for the answer of a scheduler
-_LAST = 2000  # bytes of the output of a dispatcher in which its last line is looked for
 _STOPPED = "the dispatcher has stopped; jobs that run go on"
 _LOOK = 0.1  # seconds between two looks for a dispatcher that is to come
 _LOOK_FOR_SIGN = 2.0  # seconds between two looks for a sign of life
@@ -271,7 +269,7 @@ def no_workers(config: str | None) -> str:
 
 def last_words(queue: Queue) -> str:
     """Return how the last dispatcher failed that was started here; "" if it did not."""
-    from grain.cli.mission_records import missions_folder, read
+    from grain.cli.mission_records import last_line, missions_folder, read
 
     records = read(missions_folder(), queue.name)
     end = records[-1].end if records else None
@@ -279,11 +277,7 @@ def last_words(queue: Queue) -> str:
         return ""
     if end.status < 0:
         return signal_name(-end.status)
-    with suppress(OSError), open_plain(records[-1].output) as file:
-        file.seek(max(file.seek(0, os.SEEK_END) - _LAST, 0))
-        lines = file.read().decode(errors="replace").strip().splitlines()
-        return clean(lines[-1]) if lines else ""
-    return ""
+    return clean(last_line(records[-1]))
 
 
 def dispatcher_text(queue: Queue, config: str | None) -> str:

@@ -18,6 +18,7 @@ import click
 
 from grain.cli.mission_records import (
     MissionStart,
+    last_line,
     make,
     missions_folder,
     name_error,
@@ -31,7 +32,6 @@ from grain.cli.missions.logout import at_logout
 from grain.cli.missions.state import Phase, State, judge
 from grain.cli.options import check_bridges
 from grain.cli.show import clean
-from grain.eventlog.files import read_plain
 from grain.files.processes import PeerProcess, start_time, this_process
 from grain.files.trust import open_appended, python_command
 
@@ -253,8 +253,7 @@ def _keep_detached(record: StartRecord, env: dict[str, str], prefix: tuple[str, 
     if not (record.folder / "process.json").exists():
         process.wait()
         # A keeper that could not begin at all has printed why, as has systemd-run.
-        lines = read_plain(record.output).decode(errors="replace").strip().splitlines()
-        raise click.ClickException(_failure(record.start, error or (lines[-1] if lines else "")))
+        raise click.ClickException(_failure(record.start, error or last_line(record)))
     # It outlives this command, which does not wait for it.
     process.returncode = 0
 

@@ -512,11 +512,11 @@ class _View:
         return {
             "runs": f"{one.runs:,}",
             "final": f"{one.final:,}",
-            "function": one.function or NAMELESS,
+            "function": first.function or NAMELESS,
             # Of a program, how it ended and why; of an exception, its class: the rest is beside.
             "cause": one.kind if one.how.startswith(f"{one.kind}: ") else one.how,
             "first": f"task {first.task}{where}{after}",
-            "message": first.message or "(it has no message)",
+            "message": first.failure.message or "(it has no message)",
             "workers": shown,
             "folded_workers": folded,
             "folded_workers_title": plus(len(workers) - len(shown), "worker"),
@@ -527,7 +527,7 @@ class _View:
         }
 
     def _failures_note(self) -> str:
-        if all(cause.error != OTHER_CAUSES for cause in self._report.totals.causes):
+        if all(cause.kind != OTHER_CAUSES for cause in self._report.totals.causes):
             return ""
         return (
             "There are very many causes: all beyond the first are counted together, as other "

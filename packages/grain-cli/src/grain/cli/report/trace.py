@@ -237,8 +237,8 @@ def _args(run: Run) -> Event:
         "outcome": run.state,
         "request": clean(run.asked),
         "waited, s": round(run.waited, 6),
-        "error": clean(run.error),
-        "message": clean(run.message),
+        "error": clean(run.failure.error),
+        "message": clean(run.failure.message),
     }
     if run.usage is not None:
         args |= _used(run.usage.of_each[0])

@@ -99,9 +99,9 @@ def _set_aside(report: Report) -> Iterator[Finding]:
 def _failures(report: Report, *, running: bool) -> Iterator[Finding]:
     # Of a mission that goes on, a task that has failed may still be tried again.
     noun, number = ("run", _runs) if running else ("task", _final)
-    causes = [one for one in report.totals.causes if one.outcome != "lost" and number(one)]
+    causes = [one for one in report.totals.causes if one.first.state != "lost" and number(one)]
     found = alike(causes, number, noun)
-    if found is not None and found[1].error != OTHER_CAUSES:
+    if found is not None and found[1].kind != OTHER_CAUSES:
         yield Finding(found[0], "failures")
 
 

@@ -62,7 +62,7 @@ def alike(
         return None
     how = short_message(most.how)
     stop = "" if how.endswith((".", "!", "?")) else "."
-    function = short_name(most.function)
+    function = short_name(most.first.function)
     if total == 1:
         whose = f" of {function}" if function else ""
         return f"One {noun}{whose} failed: {how}{stop}", most

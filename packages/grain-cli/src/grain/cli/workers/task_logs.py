@@ -88,7 +88,7 @@ def facts_text(facts: TaskInLog) -> list[str]:
     """Return the runs of a task, and the files of its programs, a line each."""
     lines = []
     for run in facts.runs:
-        outcome = _OUTCOMES[run.outcome].format(error=run.error)
+        outcome = _OUTCOMES[run.outcome].format(error=run.failure.error)
         length = ""
         if run.started is not None and run.ended is not None:
             length = f" after {span(run.ended - run.started)}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.usage import RunMember
 from grain.facts.rows import Run
 from grain.head import flattened
@@ -53,7 +54,7 @@ def take_back(causes: Causes, error: BaseException) -> None:
 
 def _alike(error: BaseException) -> Run:
     """Return a run that has failed so, without what tells it from others."""
-    return Run(task=0, state="error", error=cause_of(error))
+    return Run(task=0, state="error", failure=RunFailure(error=cause_of(error)))
 
 
 def causes_text(causes: Causes) -> str:

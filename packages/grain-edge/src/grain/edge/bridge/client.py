@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
@@ -23,6 +24,8 @@ from grain.edge.errors import MeetingError, NotABridge, NotListed, OtherVersion,
 from grain.edge.transports import tcp
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grain.edge.address import BridgeAddress
     from grain.edge.bridge.key import MeetingKeys
     from grain.edge.bridge.wire import Purpose
@@ -88,7 +91,8 @@ async def connect(
         with trio.fail_after(CONNECT):
             stream = await tcp.connect(address.host, address.port)
             try:
-                return await _opened(stream, keys, purpose, token, where)
+                signed = partial(_signed, keys, purpose, token, bytes.fromhex(address.voucher))
+                return await _opened(stream, signed, where)
             except BaseException:
                 await trio.aclose_forcefully(stream)
                 raise
@@ -105,7 +109,7 @@ async def connect(
 
 
 async def _opened(
-    stream: trio.SocketStream, keys: MeetingKeys, purpose: Purpose, token: bytes, where: str
+    stream: trio.SocketStream, signed: Callable[[bytes], Open], where: str
 ) -> BridgeConnection:
     tcp.tune(stream)
     connection = BridgeConnection(stream)
@@ -119,9 +123,15 @@ async def _opened(
         )
     if len(greeting.challenge) != CHALLENGE:
         raise RemoteProtocolError("what answers there is no bridge of Grain")
-    signature = keys.sign(greeting.challenge, purpose, token)
-    await connection.send(Open(VERSION, keys.public, signature, purpose, token))
+    await connection.send(signed(greeting.challenge))
     return connection
+
+
+def _signed(
+    keys: MeetingKeys, purpose: Purpose, token: bytes, voucher: bytes, challenge: bytes
+) -> Open:
+    signature = keys.sign(challenge, purpose, token)
+    return Open(VERSION, keys.public, signature, purpose, token, voucher)
 
 
 async def answer(connection: BridgeConnection, where: str, *kinds: type[_Message]) -> _Message:

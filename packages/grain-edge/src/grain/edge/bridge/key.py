@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 SIZE = 32
 """Bytes of a key."""
 
-_SIGNED = b"grain bridge 1"
+_SIGNED, _VOUCHED = b"grain bridge 1", b"grain bridge 1 beside"
+_PUBLIC = 32  # bytes of the public half of a signing key
 _RECORD, _CLAIM, _CALL = b"record", b"claim", b"call"
 
 
@@ -165,6 +166,20 @@ class MeetingKeys:
         """Return the signature of what a connection is for."""
         return self._signing.sign(_statement(challenge, purpose, token))
 
+    def vouch(self, public: bytes) -> bytes:
+        """Return the word of this meeting's members for another one that they have made beside it.
+
+        A server that lists meetings serves that one as well. Who has its key learns nothing of this
+        meeting's.
+
+        Args:
+            public: the public half of its signing key.
+
+        Returns:
+            96 bytes: the public half of this meeting's key, and the signature.
+        """
+        return self.public + self._signing.sign(_joined(_VOUCHED, public))
+
     def seal(self, record: bytes) -> bytes:
         """Return a head's record as only members read it."""
         return self._sealed(record, _RECORD)
@@ -214,19 +229,39 @@ def is_signed(
     public: bytes, signature: bytes, challenge: bytes, purpose: str, token: bytes
 ) -> bool:
     """Return True if a member has signed what a connection is for."""
+    return _has_signed(public, signature, _statement(challenge, purpose, token))
+
+
+def vouched_by(voucher: bytes, public: bytes) -> bytes:
+    """Return the public half of the key of the meeting that has vouched for another one.
+
+    Args:
+        voucher: see `MeetingKeys.vouch`.
+        public: the public half of the other one's key.
+
+    Returns:
+        That of the first meeting; empty if its members have not signed this.
+    """
+    sponsor, signature = voucher[:_PUBLIC], voucher[_PUBLIC:]
+    return sponsor if _has_signed(sponsor, signature, _joined(_VOUCHED, public)) else b""
+
+
+def _has_signed(public: bytes, signature: bytes, statement: bytes) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        key = Ed25519PublicKey.from_public_bytes(public)
-        key.verify(signature, _statement(challenge, purpose, token))
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, statement)
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
 def _statement(challenge: bytes, purpose: str, token: bytes) -> bytes:
-    parts = (_SIGNED, challenge, purpose.encode(), token)
+    return _joined(_SIGNED, challenge, purpose.encode(), token)
+
+
+def _joined(*parts: bytes) -> bytes:
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from grain.edge.errors import RemoteProtocolError
 
-VERSION = 1
+VERSION = 2
 """The version of this protocol, of the server and of its clients."""
 
 MOST = 16 * 1024
@@ -63,6 +63,8 @@ class Open(BridgeMessage, frozen=True):
     Attributes:
         signature: of the challenge, the purpose and the token.
         token: of the one to be taken; or the sealed call.
+        voucher: of the meeting beside which this one is; empty for a meeting by itself. See
+            `grain.edge.bridge.key.MeetingKeys.vouch`.
     """
 
     version: int
@@ -70,6 +72,7 @@ class Open(BridgeMessage, frozen=True):
     signature: bytes
     purpose: Purpose
     token: bytes = b""
+    voucher: bytes = b""
 
 
 class MemberRefused(BridgeMessage, frozen=True):

@@ -30,7 +30,7 @@ from weakref import WeakValueDictionary
 
 import trio
 
-from grain.edge.bridge.key import is_signed
+from grain.edge.bridge.key import is_signed, vouched_by
 from grain.edge.bridge.wire import CHALLENGE, VERSION, Greeting, MessageDecoder, Open, encode
 from grain.edge.connecting.handshake_limiter import Handshakes
 from grain.edge.errors import RemoteProtocolError
@@ -222,6 +222,7 @@ class _Server:
         self, limits: MeetingLimits, listed: frozenset[bytes] | None, nursery: trio.Nursery
     ) -> None:
         self._switchboard = Switchboard(limits, listed)
+        self._listed = listed
         self._copied_most = limits.copied
         self._copied = 0  # bytes that wait on their way between two members
         self._nursery = nursery
@@ -285,8 +286,12 @@ class _Server:
     async def _entered(self, link: _Link, opened: Open) -> None:
         tcp.tune(link.stream)
         turn = self._turns.setdefault(opened.public, _Turn())
+        public, now = opened.public, trio.current_time()
+        sponsor = b""
+        if self._listed is not None and opened.voucher and public not in self._listed:
+            sponsor = vouched_by(opened.voucher, public)
         number = self._switchboard.enter(
-            opened.public, opened.purpose, opened.token, link.source, trio.current_time()
+            public, opened.purpose, opened.token, link.source, now, sponsor
         )
         self._links[number] = link
         try:

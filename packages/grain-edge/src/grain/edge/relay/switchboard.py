@@ -27,7 +27,8 @@ Rules:
    meetings, with the messages that wait for their heads. While all of the last is in use, no
    further meeting is let in, nor is one of an address that has half of it; and no member is
    introduced to a head that reads slowly. Meetings that are there go on.
-9. Where the operator has listed meetings, the members of others are refused.
+9. Where the operator has listed meetings, the members of others are refused, but for meetings that
+   members of a listed one have made beside it, as they say for it by their signature.
 """
 
 from __future__ import annotations
@@ -259,20 +260,29 @@ class Switchboard:
 
     # ---- what happens
 
-    def enter(self, meeting: bytes, purpose: Purpose, token: bytes, source: str, now: float) -> int:
+    def enter(
+        self,
+        meeting: bytes,
+        purpose: Purpose,
+        token: bytes,
+        source: str,
+        now: float,
+        sponsor: bytes = b"",
+    ) -> int:
         """Take a connection of a member, which has proved that it is one; return its number.
 
         Args:
             token: of the member that is to be taken; or the sealed call.
             source: the address from which it has connected; it counts for `host_of` that.
             now: seconds, of any clock.
+            sponsor: the meeting that has vouched for this one; empty for none.
         """
         self._next += 1
         number = self._next
         name = host_of(source)
         charged = self._sources.get(name) or SourceState(name)
         try:
-            state = self._admit(meeting, charged, now)
+            state = self._admit(meeting, charged, now, sponsor)
         except NotGranted as error:
             refusal = MemberRefused(str(error), isinstance(error, Unlisted))
             self._effects += [Send(number, refusal), Close(number)]
@@ -373,14 +383,16 @@ class Switchboard:
 
     # ---- what follows
 
-    def _admit(self, meeting: bytes, charged: SourceState, now: float) -> MeetingState:
+    def _admit(
+        self, meeting: bytes, charged: SourceState, now: float, sponsor: bytes
+    ) -> MeetingState:
         """Return the meeting of a newcomer.
 
         Raises:
             Refused: the meeting, the address or the server has too many.
             Unlisted: the operator has not listed the meeting.
         """
-        if self._listed is not None and meeting not in self._listed:
+        if self._listed is not None and not {meeting, sponsor} & self._listed:
             raise Unlisted(
                 "its operator lists the meetings that it serves, and this is none of them. Send "
                 "the operator what `grain bridge id` prints"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from grain.edge.messages import Payload
+    from grain.eventlog.causes import RunFailure
     from grain.eventlog.usage import Report
     from grain.head.messages import Crash, Ending, HeldCalls, Outlook, Unschedulable
     from grain.head.scheduler.places import RunPlace
@@ -66,9 +67,9 @@ class EndedMission(NamedTuple):
     at: float
 
 
-EndedTask = tuple["TaskRecord", str, float, float, str]
+EndedTask = tuple["TaskRecord", str, float, float, "RunFailure | str"]
 """A task that was resolved: its record, the name of the worker, when the run began and ended, and
-the reason in a line if it has failed. A plain tuple, as one is made for every task."""
+why it failed, or how its process ended. A plain tuple, as one is made for every task."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

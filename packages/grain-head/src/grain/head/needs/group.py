@@ -16,20 +16,19 @@ from typing import NamedTuple
 
 import msgspec
 
+from grain.facts.rows import LAST_RUNS
 from grain.head.needs.ladder import DOUBLED, alike_ladder, ladder, next_amount
 from grain.head.needs.slope import Sized, power
 from grain.resource.figures import amount as gigabytes
 from grain.resource.figures import needed
 
-LAST = 64
-"""So many of the last finished runs count."""
 HEADROOM = 1.2
 """A run needs its peak times this."""
 GUARDED = 8
 """The guard holds from so many finished runs on."""
 SELDOM = 8
-"""With more than `LAST` finished runs, what is asked for changes once in so many, or in a `PART` of
-all that have finished: most of what learning costs a scheduler is to find the rungs."""
+"""With more than `LAST_RUNS` finished runs, what is asked for changes once in so many, or in a
+`PART` of all that have finished: most of what learning costs a scheduler is to find the rungs."""
 PART = 64
 _LEAST = 0.01
 """GB: no run asks for less, as the smallest program has as much."""
@@ -84,7 +83,7 @@ class LearningGroup:
     """
 
     name: str
-    runs: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST))
+    runs: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST_RUNS))
     finished: int = 0
     exceeded: int = 0
     spent: float = 0.0
@@ -92,14 +91,14 @@ class LearningGroup:
     obeys: bool = False
     # Attempts that had too little, of tasks that have not finished yet. Of tasks that never come
     # back some may stay, until others push them out.
-    _failed: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST))
+    _failed: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST_RUNS))
     # What follows from the runs, found when it is asked for, and kept until it is found again.
     _rungs: dict[Terms, tuple[float, ...]] = field(default_factory=dict)
     _power: float | None = None
     # The peaks of the runs by themselves: their extremes are often all that counts.
-    _peaks: deque[float] = field(default_factory=lambda: deque(maxlen=LAST))
+    _peaks: deque[float] = field(default_factory=lambda: deque(maxlen=LAST_RUNS))
     # What the runs need at any size, and how many had finished when that was found.
-    _plain: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LAST))
+    _plain: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LAST_RUNS))
     _known: int = 0
     _guarded: bool = field(init=False)  # as it was after the last end that could change it
     _found: int = field(init=False)  # attempts that had ended when these were found
@@ -163,13 +162,13 @@ class LearningGroup:
         """
         was, self._guarded = self._guarded, self.guarded
         ended = self.finished + self.exceeded
-        due = self.finished <= LAST or ended - self._found >= ends
+        due = self.finished <= LAST_RUNS or ended - self._found >= ends
         if due:
             self._found = ended
             self._rungs.clear()
             self._power = None
         self._due = 0
-        if self.finished >= LAST and not self._guarded:
+        if self.finished >= LAST_RUNS and not self._guarded:
             # The first run is due that is number n since then, with n >= finished // PART.
             before = self._found - self.exceeded
             self._due = before + max(SELDOM, (before - 1) // (PART - 1))

@@ -21,9 +21,10 @@ import trio
 
 from grain.edge.address import parse_address
 from grain.eventlog.names import state_folder
+from grain.facts.rows import LAST_RUNS
 from grain.files.trust import mistrust, private_folder
 from grain.files.whole import write_whole
-from grain.head.needs.group import LAST, FinishedRun, LearningGroup
+from grain.head.needs.group import FinishedRun, LearningGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,7 +115,7 @@ def decode(data: bytes) -> list[LearningGroup]:
     return [
         LearningGroup(
             one.name,
-            deque(one.runs, maxlen=LAST),
+            deque(one.runs, maxlen=LAST_RUNS),
             one.finished,
             one.exceeded,
             one.spent,

@@ -307,9 +307,10 @@ class StartDecisions:
         It ends, too, where workers are to be placed before the next queue is tried.
         """
         queues = self._queues
+        fitting = -1
         for _, _, queue in queues.order:
             if queues.untried & queue.bits:
-                for by in queue.opened():
+                for by in queue.opened() if fitting & queue.bits else ():
                     members = self._find_members(by, now)
                     if members:
                         starts.append(self._start(by, members[0], now, members=members))
@@ -318,6 +319,11 @@ class StartDecisions:
                         return
                 # It fits nowhere now. Whatever becomes free sets its bits again.
                 queues.untried &= ~queue.bits
+                if fitting == -1 and queues.levels.occupied < queues.untried.bit_count():
+                    # Starts have taken the room, and others fit nowhere, either.
+                    fitting = queues.levels.fit | queues.reserved.fit
+                    if not self._table.bounded:
+                        queues.untried &= fitting
                 if queues.unplaced or not queues.untried:
                     return
             if self._table.bounded:

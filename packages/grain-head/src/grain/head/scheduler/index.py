@@ -18,8 +18,10 @@ one interpreter.
 
 from __future__ import annotations
 
+from functools import reduce
 from heapq import heapify, heappop, heappush
 from itertools import chain
+from operator import or_
 from typing import TYPE_CHECKING
 
 from grain.head.scheduler.state import Level
@@ -47,8 +49,9 @@ class LevelIndex:
     def __init__(self, by_bit: Mapping[int, Alternative]) -> None:
         self._by_bit = by_bit
         self._levels: dict[str, dict[Hashable, Level]] = {}
-        self._occupied: dict[int, Level] = {}  # those with workers, by their number
-        self._count = 0
+        # Those with workers, by their number, in the order in which they got the first of them.
+        self._occupied: dict[int, Level] = {}
+        self._count = self._placements = 0
         # The bits of the requests that came, went or changed, each with the number of the last such
         # change, ascending.
         self._changed: dict[int, int] = {}
@@ -80,14 +83,12 @@ class LevelIndex:
             return
         if old is not None:
             self._leave(worker, old)
+        if not level.workers:
+            self._placements += 1
+            level.since = self._placements
+            self._occupied[level.number] = level
         level.add(worker)
         worker.level = level
-        self._occupied[level.number] = level
-        missing = level.mask & ~level.in_heap
-        if missing:
-            for bit, one in self._by_bit.items():
-                if missing & bit:
-                    self._push(one, level)
 
     def remove(self, worker: WorkerAccount) -> None:
         """Take a worker out: it left, or takes no more tasks."""
@@ -105,6 +106,8 @@ class LevelIndex:
             new.family = self._families.setdefault(key, self._changes)
         for level in self._occupied.values():
             self._try(new, level)
+            self._push(new, level)
+        new.gathered = self._placements
 
     def remove_alternative(self, old: Alternative) -> None:
         """Forget a request, so that another can have its bit."""
@@ -112,12 +115,29 @@ class LevelIndex:
         for level in self._occupied.values():
             level.forget(old.bit)
 
+    @property
+    def fit(self) -> int:
+        """The bits of all requests that fit at any level with workers."""
+        return reduce(or_, (level.mask for level in self._occupied.values()), 0)
+
+    @property
+    def occupied(self) -> int:
+        """The number of levels with workers."""
+        return len(self._occupied)
+
     def fitting(self, one: Alternative) -> Iterator[Level]:
         """Yield the levels that have workers and at which a request fits, tightest first.
 
         Its heap lacks the levels that were passed until the iterator is closed, so no worker may be
         placed meanwhile.
         """
+        # Only now: most levels have lost their workers again before the request looks for one.
+        if one.gathered != self._placements:
+            for level in reversed(self._occupied.values()):
+                if level.since <= one.gathered:
+                    break
+                self._push(one, level)
+            one.gathered = self._placements
         heap = one.heap
         passed = []
         try:
@@ -180,35 +200,42 @@ class LevelIndex:
 
     def _try(self, one: Alternative, level: Level) -> None:
         if one.family:
-            self._try_learned(one, level)
-        elif one.fits(level.interpreter, level.sample.free):
+            # Its rest is compared only once, as each new level is tried for all sizes of a problem.
+            assert one.learned is not None
+            fits = bool(self._slacks(one, level)) and one.learned.amount <= level.memory
+        else:
+            fits = one.fits(level.interpreter, level.sample.free)
+        if fits:
             level.mask |= one.bit
-            level.slack[one.bit] = level.sample.slack(one.space)
-            if level.workers:
-                self._push(one, level)
 
-    def _try_learned(self, one: Alternative, level: Level) -> None:
-        """Try a request whose memory is learned: its rest is the same for each size of a problem.
+    def _push(self, one: Alternative, level: Level) -> None:
+        """Put a level into the heap of a request that fits there."""
+        bit = one.bit
+        if not level.mask & ~level.in_heap & bit:
+            return
+        slack = level.slack.get(bit)
+        if slack is None:
+            slack = level.slack[bit] = self._slack(one, level)
+        level.in_heap |= bit
+        heappush(one.heap, (slack, level.number, level))
 
-        So it is compared only once, as each new level is tried for all sizes.
-        """
+    def _slack(self, one: Alternative, level: Level) -> float:
+        if not one.family:
+            return level.sample.slack(one.space)
         assert one.learned is not None
+        slacks = self._slacks(one, level)
+        slacks[Memory._kind] = level.sample.slack_of(one.learned.memory)
+        return sum(slacks.values())
+
+    def _slacks(self, one: Alternative, level: Level) -> dict[str, float]:
+        """Return how loosely the rest of a request fits whose memory is learned, by kind."""
         slacks = level.families.get(one.family)
         if slacks is None:
             free = level.sample.free
             rest = one.rest
             able = one.interpreter in ("", level.interpreter) and free.request(rest)
             slacks = level.families[one.family] = level.sample.slacks(rest) if able else {}
-        if slacks and one.learned.amount <= level.memory:
-            slacks[Memory._kind] = level.sample.slack_of(one.learned.memory)
-            level.mask |= one.bit
-            level.slack[one.bit] = sum(slacks.values())
-            if level.workers:
-                self._push(one, level)
-
-    def _push(self, one: Alternative, level: Level) -> None:
-        level.in_heap |= one.bit
-        heappush(one.heap, (level.slack[one.bit], level.number, level))
+        return slacks
 
 
 class ReservedWorkers:
@@ -217,6 +244,11 @@ class ReservedWorkers:
     def __init__(self) -> None:
         self._groups: dict[int, dict[int, WorkerAccount]] = {}  # by bits of alternatives, by id
         self._masks: dict[int, int] = {}  # by id
+
+    @property
+    def fit(self) -> int:
+        """The bits of all alternatives by which tasks may start on any of them."""
+        return reduce(or_, self._groups, 0)
 
     def __iter__(self) -> Iterator[WorkerAccount]:
         return chain.from_iterable(group.values() for group in self._groups.values())

@@ -112,6 +112,7 @@ class Alternative:
         heap: the levels at which the request fits, as a heap: (slack, number of the level, level),
             so that the tightest fit is first. Levels that have lost their workers since are
             dropped when they come to the top.
+        gathered: the heap has the levels that had workers when so many levels had got them.
     """
 
     queue: TaskQueue
@@ -134,6 +135,7 @@ class Alternative:
     same: str = "group"
     hosts: tuple[str, ...] = ()
     heap: list[tuple[float, int, Level]] = field(default_factory=list)
+    gathered: int = 0
 
     def __post_init__(self, run_times: RunTimes, kinds: frozenset[str], needs: Needs) -> None:
         request = self.request
@@ -567,9 +569,9 @@ class Level:
         known: the number of the last change of an alternative that it knows of; all while a worker
             is here, or when `LevelIndex.level_of` has returned it.
         mask: the bits of the alternatives that fit.
-        in_heap: the bits of the alternatives that have this level in their heap: all of ``mask``
-            while a worker is here; some may be missing while none is.
+        in_heap: the bits of the alternatives that have this level in their heap.
         slack: how loosely those fit, by bit.
+        since: the number of levels that had got a worker when this one last did.
         memory: what is free of it, in GB; less than 0 if there is none at all.
         families: how loosely the rest of the alternatives of a family fits, by kind; nothing where
             it does not fit.
@@ -584,6 +586,7 @@ class Level:
     known: int
     mask: int = 0
     in_heap: int = 0
+    since: int = 0
     slack: dict[int, float] = field(default_factory=dict)
     memory: float = field(init=False)
     families: dict[int, dict[str, float]] = field(default_factory=dict)

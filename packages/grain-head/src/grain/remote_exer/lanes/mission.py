@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from grain.eventlog.causes import NO_FAILURE
 from grain.eventlog.usage import report_of
 from grain.head.messages import LANES, SLICE, Crash, HeldCalls
 from grain.remote_exer.lanes.traffic import CallCrash, CallTraffic, Lane, Way
@@ -332,7 +333,7 @@ class MissionLanes:
             ending = "error" if ended.failed else "value"
         if payload is not None and len(payload) > _LARGE:
             lane.confirm()  # the next call may be long in coming
-        session.on_lane_ended(task, ending, payload, report, ended.error)
+        session.on_lane_ended(task, ending, payload, report, ended.failure or NO_FAILURE)
         if not lane.over and not lane.calls:
             lane.traffic.idle.append(lane)
 

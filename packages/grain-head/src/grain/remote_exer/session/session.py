@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from grain.edge.version import Versions
+from grain.eventlog.causes import NO_FAILURE
 from grain.head.base import CallKind
 from grain.head.messages import (
     AVOIDED,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.edge.messages import Message, Payload, WireBytes
+    from grain.eventlog.causes import RunFailure
     from grain.eventlog.usage import Report
     from grain.worker.messages import PastAttempts
     from grain.worker.payload import Function
@@ -344,12 +346,12 @@ class MissionSession:
         ending: Literal["value", "error", "cancelled"],
         payload: Payload,
         report: Report,
-        why: str = "",
+        why: RunFailure = NO_FAILURE,
     ) -> None:
         """Resolve a task that a lane had.
 
         Args:
-            why: the error in a line, if it has failed.
+            why: the exception, if it has failed.
         """
         del self.aboard[task]
         record = self.pending[task]

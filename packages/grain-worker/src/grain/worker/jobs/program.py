@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from grain import GVAR
+from grain.eventlog.causes import RunFailure
 from grain.queue.records import Ended
 from grain.resource import learned
 from grain.resource.figures import signal_name
@@ -56,24 +57,30 @@ def receipt(done: Completed, at: float) -> Ended:
     return Ended(how="exit", at=at, elapsed=done.elapsed, usage=done.usage)
 
 
-def failure_text(ended: Ended, program: str, line: str = "") -> str:
-    """Return how an attempt ended, in the words of `ExternalError`; "" if it succeeded.
-
-    So displays find the program and the cause in it as in the failures of other programs.
+def failure_of_attempt(ended: Ended, program: str, line: str = "") -> RunFailure | None:
+    """Return how an attempt ended, in the words of `ExternalError`; None if it succeeded.
 
     Args:
         program: the name of the program.
         line: the line of its output that says why it failed.
     """
-    why = f": {line}" if line else ""
-    if ended.how == "exit":
-        why = why or ended.message.replace(f"exit status {ended.status}; ", ": ", 1)
-        return f"{program}: exit code {ended.status}{why}" if ended.status else ""
-    if ended.how == "signal" and not ended.message:
-        return f"{program}: ended by signal {signal_name(ended.signal)}{why}"
+    if ended.how == "exit" and not ended.status:
+        return None
+    if ended.how == "exit" or (ended.how == "signal" and not ended.message):
+        line = line or ended.message.replace(f"exit status {ended.status}; ", "", 1)
+        signal = signal_name(ended.signal) if ended.how == "signal" else ""
+        how = f"ended by signal {signal}" if signal else f"exit code {ended.status}"
+        return RunFailure(
+            message=": ".join(filter(None, (program, how, line))),
+            program=program,
+            status=None if signal else ended.status,
+            signal=signal,
+            line=line,
+        )
     if ended.how == "cancelled":
-        return f"cancelled by {ended.by}" + (f", {ended.message}" if ended.message else "")
-    return ended.message or ended.how
+        why = f", {ended.message}" if ended.message else ""
+        return RunFailure(message=f"cancelled by {ended.by}{why}")
+    return RunFailure(message=ended.message or ended.how)
 
 
 def end_text(ended: Ended) -> str:

@@ -16,7 +16,6 @@ import msgspec
 import trio
 
 from grain import GVAR
-from grain.eventlog.causes import decisive_line_of
 from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.files.processes import this_process
 from grain.files.trust import open_output
@@ -33,7 +32,7 @@ from grain.worker.errors import CodeReplaced, ExternalError, ExternalTimeoutErro
 from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_warned
 from grain.worker.gang.control import bound, listener_of, new_name, serve
 from grain.worker.jobs.program import (
-    failure_text,
+    failure_of_attempt,
     last_line,
     missing_interpreter,
     output_trouble,
@@ -65,6 +64,7 @@ from grain.worker.steps.of_job import shares_of, step_job
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from grain.eventlog.causes import RunFailure
     from grain.queue.records import Job, Receivers, Wish
     from grain.resource import Member
     from grain.worker.steps.orders import StepJob
@@ -135,6 +135,15 @@ class JobFunction:
 class JobError(Exception):
     """The end of an attempt that did not succeed, as ``opt.sh: exit code 3: no convergence``."""
 
+    def __str__(self) -> str:
+        return self.in_short.message
+
+    @property
+    def in_short(self) -> RunFailure:
+        """The end of the attempt, for logs and displays."""
+        failure: RunFailure = self.args[0]
+        return failure
+
 
 class JobMemoryError(JobError, MemoryError):
     """The end of an attempt that needed more memory than it had, as the scheduler learns it."""
@@ -180,7 +189,7 @@ class AttemptEnd(NamedTuple):
     what: Literal["ended", "returned", "taken", "not begun"]
     why: str = ""
     passing: bool = False
-    failure: str = ""
+    failure: RunFailure | None = None
     amount: float = 0.0
 
     def check(self) -> None:
@@ -194,10 +203,8 @@ class AttemptEnd(NamedTuple):
             JobMemoryError: it needed more memory than it had, and its group learns that.
             NotRun: the attempt is another call's, or comes again.
         """
-        if self.amount:
-            raise JobMemoryError(self.failure)
-        if self.failure:
-            raise JobError(self.failure)
+        if self.failure is not None:
+            raise (JobMemoryError if self.amount else JobError)(self.failure)
         if self.what != "ended":
             raise NotRun(self.what, self.why, self.passing)
 
@@ -233,7 +240,7 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
         noted = await runner.end(ended)
     if noted.how == "returned":
         return AttemptEnd("returned")
-    failure = failure_text(noted, runner.program, runner.line)
+    failure = failure_of_attempt(noted, runner.program, runner.line)
     return AttemptEnd("ended", failure=failure, amount=noted.amount)
 
 
@@ -456,7 +463,7 @@ class _Runner:
                 done = await run_warned(call, timeout, warning, check=True, scope=scope)
         except ExternalError as error:
             ended = receipt_of_failure(error, self._timeout, _end_at(began, error.elapsed))
-            self.line = decisive_line_of(str(error))
+            self.line = error.in_short.line
             own = ended.how not in ("exit", "signal")  # it says itself what was wrong
             if isinstance(error, ExternalTimeoutError) and error.warned == "worker":
                 return self.returned(STOPPED_SOFTLY)

@@ -16,20 +16,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import outcome
 import trio
+from msgspec.structs import replace
 
 from grain import GVAR
 from grain.edge.version import code_at_start, replaced_code
-from grain.eventlog.causes import decisive_line_of
+from grain.eventlog.causes import RunFailure
 from grain.resource import Memory
 from grain.worker.call import run_call
 from grain.worker.errors import (
     CodeReplaced,
-    ExternalError,
     ExternalLostError,
     MemberLost,
     PayloadError,
     all_behind,
     command_line,
+    failure_of,
     note_memory,
 )
 from grain.worker.messages import (
@@ -580,7 +581,8 @@ class _Execution(Generic[Arriving, Departing]):
                 self._on_ended(attempt)
             # The first line: the others are one for each address that was tried.
             why = lost.why.partition("\n")[0][:_MOST_WHY]
-            self._send(Ended(attempt, "returned", error=why, absent=lost.index), None)
+            absent = RunFailure(message=why)
+            self._send(Ended(attempt, "returned", failure=absent, absent=lost.index), None)
             return
         report: object = b""
         short = ""
@@ -599,11 +601,12 @@ class _Execution(Generic[Arriving, Departing]):
             self._send(Ended(attempt, returned or "cancelled", report=report), None)
         else:
             payload, failed = self._translation.encode(ended, call)
-            crash = error = worker = ""
+            crash = worker = ""
+            failure = None
             if type(ended) is outcome.Error:
-                crash, error = crash_behind(ended.error), failure_text(ended.error)
+                crash, failure = crash_behind(ended.error), failure_in_short(ended.error)
                 worker = lost_worker(ended.error)
-            self._send(Ended(attempt, "done", failed, crash, report, error, worker), payload)
+            self._send(Ended(attempt, "done", failed, crash, report, failure, worker), payload)
 
     def _end_watch(self) -> None:
         """End what would keep a runner that leaves from its end."""
@@ -663,37 +666,19 @@ def signal_behind(error: BaseException) -> int:
     return 0
 
 
-def failure_text(error: BaseException) -> str:
-    """Return the class and the first line of an exception or of a group's only member, shortened.
+def failure_in_short(error: BaseException) -> RunFailure:
+    """Return why a run failed, with the first line of the message, and the line that says why.
 
-    Of a failed program, the line of its output that says why follows. Schedulers show the text:
-    they cannot read an outcome, which is of the mission's classes.
+    Schedulers show it: they cannot read an outcome, which is of the mission's classes.
     """
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    first = type(error).__name__
-    why = ""
-    try:
-        whole = str(error).strip()
-    except Exception:  # a class of the user may raise anything
-        whole = ""
-    if whole:
-        first += f": {whole.splitlines()[0]}"
-        if isinstance(error, ExternalError) and (line := decisive_line_of(whole)):
-            why = f": {line}"
+    failure = failure_of(error)
+    first = failure.message.partition("\n")[0]
+    why = f": {failure.line}" if failure.line and not first.endswith(failure.line) else ""
     if len(first) + len(why) > _FAILURE:
         # How a program ended stands behind its command, which may be long.
-        first, how = (first, "") if not why else _parted(first)
-        room = _FAILURE - len(how) - len(why)
-        first = f"{first[: max(room - 3, 0)]}...{how}"
-    # Names of files may have surrogates, which no message can carry.
-    return f"{first}{why}".encode(errors="backslashreplace").decode()
-
-
-def _parted(text: str) -> tuple[str, str]:
-    """Part the text on a failed program before the last colon: how it ended stands behind that."""
-    command, colon, how = text.rpartition(": ")
-    return command, f"{colon}{how}"[: _FAILURE // 3]
+        half = (_FAILURE - len(why) - 3) // 2
+        first = f"{first[:half]}...{first[-half:]}"
+    return replace(failure, message=f"{first}{why}")
 
 
 def has_interrupt(error: BaseException) -> bool:

@@ -25,7 +25,8 @@ COMMANDS = (
 
 # Tools ask every second, and a job may have thousands of steps. So a command enters the package
 # without its __init__, which takes longer than most that it imports; and msgspec, for which that is
-# the same, does without typing_extensions. Nor is there garbage to look for.
+# the same, does without typing_extensions. Nor is there garbage to look for. Where packages are is
+# written down, so that Python does not look for them (-S).
 _ENTER = (
     'sys.modules["typing_extensions"] = None',
     "gc.set_threshold(200_000)",
@@ -86,16 +87,17 @@ def script(
             but not from ``squeue``, so that these would not see the same queue.
         first: lines of Python that go before all that.
     """
-    lines = [f"#!{sys.executable}"]
+    lines = [f"#!{sys.executable} -S"]
     if len(os.fsencode(lines[0])) > _LONGEST or any(map(str.isspace, sys.executable)):
         # The kernel takes no such path. Bash leaves variables as they are, and for Python its line
         # is a string.
         shell = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
-        lines = [f"#!{shell}", f"'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"", "' '''"]
+        lines = [f"#!{shell}", f"'''exec' {shlex.quote(sys.executable)} -S \"$0\" \"$@\"", "' '''"]
     lines += [
         "import sys",
         'if not getattr(sys.flags, "safe_path", False):',
         "    del sys.path[0]",
+        f"sys.path += [one for one in {_searched()!a} if one not in sys.path]",
         "import gc, importlib, os",
         *_ENTER,
         *first,
@@ -107,3 +109,9 @@ def script(
     lines.append(f"from {module} import main")
     lines += [f"status = main({list(words)!a} + sys.argv[1:])", *_END]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _searched() -> list[str]:
+    """Return where this process looks for modules, but for the directory of its own program."""
+    own = 0 if getattr(sys.flags, "safe_path", False) else 1
+    return [one for one in sys.path[own:] if Path(one).is_absolute()]

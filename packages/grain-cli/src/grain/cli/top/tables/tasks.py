@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from grain.cli.columns import Column
 from grain.cli.show import clean
 from grain.cli.top.tables.grid import Shown, Table, TableRow, table_row
-from grain.eventlog.causes import cause_of, headline
-from grain.facts.rows import Causes, Run, why
+from grain.facts.rows import Causes, Run, how_failed, key_of
 from grain.resource.figures import clock, counted, moment
 
 if TYPE_CHECKING:
@@ -213,7 +212,7 @@ def causes(answer: OverviewAnswer) -> list[tuple[Cause, list[Run]]]:
 
 def cause_key(cause: Cause) -> str:
     """Return the key of the row of a cause, by which it is recognised in the next answer."""
-    return f"{cause.mission}\0{cause.function}\0{cause.outcome}\0{cause_of(why(cause.first))}"
+    return "\0".join(key_of(cause.first))
 
 
 def failures_table(answer: OverviewAnswer, cause: str = "") -> Table:
@@ -240,7 +239,7 @@ _CAUSES: tuple[Column[tuple[Cause, Run, float]], ...] = (
     Column("RUNS", lambda one: one[0].runs, rank=1, right=True),
     Column("AGAIN", lambda one: one[0].again, lambda again: str(again or "-"), rank=5, right=True),
     Column("HOW", lambda one: one[0].how, least=34),
-    Column("FUNCTION", lambda one: one[0].function, rank=3, least=8),
+    Column("FUNCTION", lambda one: one[0].first.function, rank=3, least=8),
     Column("LAST", lambda one: _ended(*one[1:]), rank=2),
     Column("TASK", lambda one: one[1].name, rank=1, least=12, tail=True),
     Column("WORKER", lambda one: one[1].worker, rank=6, least=14, tail=True),
@@ -260,7 +259,7 @@ def _ended(run: Run, at: float) -> Shown:
 
 
 def _how(run: Run) -> str:
-    return f"tried again: {headline(why(run))}" if run.again else headline(why(run))
+    return f"tried again: {how_failed(run)}" if run.again else how_failed(run)
 
 
 def _cause(cause: Cause, last: Run, at: float) -> TableRow:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, astuple
 
 from grain.edge.questions import ClusterState, PeerVersions, StateAnswer
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.usage import RunMember
 from grain.facts.rows import Mission, Queue, Run, Worker
 from grain.head.hub.names import find_peer, labels
@@ -132,8 +133,6 @@ def known_run(
 def ended_run(registry: Registry, ended: EndedTask) -> Run:
     """Return the run of a task that was resolved."""
     task, worker, began, at, why = ended
-    # A mission names the class of an exception and what that says; a hub how a process died.
-    error, _, message = why.partition(": ") if task.how == "error" else ("", "", why)
     return Run(
         mission=task.mission.id,
         task=task.number,
@@ -143,8 +142,7 @@ def ended_run(registry: Registry, ended: EndedTask) -> Run:
         started=registry.wall_time(began),
         ended=registry.wall_time(at),
         seconds=max(0.0, at - began),
-        error=error,
-        message=message,
+        failure=RunFailure(message=why) if isinstance(why, str) else why,
     )
 
 

@@ -244,7 +244,7 @@ class LaneTable:
         course = TaskCourse(ending="error")
         task = TaskRecord(mission, failure.task, function=failure.function, course=course)
         at = now - failure.ago
-        seen = (task, failure.worker, at - failure.seconds, at, failure.why)
+        seen = (task, failure.worker, at - failure.seconds, at, failure.failure)
         self._registry.ended_tasks.append(seen)
         self._registry.failed_tasks.append(FailedTask(seen, failure.retried))
 

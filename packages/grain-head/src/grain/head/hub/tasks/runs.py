@@ -251,7 +251,7 @@ class Runs:
             if ended.status == "value":
                 gpus = ()
             self._outcomes.resolve(task, ended.status, payload, kept_by, ended.report, gpus)
-            seen = (task, worker.name, lease.began, now, ended.detail)
+            seen = (task, worker.name, lease.began, now, ended.failure or ended.detail)
             if not lease.lane:
                 self._registry.ended_tasks.append(seen)
                 if ended.status == "error":

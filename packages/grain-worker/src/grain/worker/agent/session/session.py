@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from grain.edge.messages import Message, Payload
+    from grain.eventlog.causes import RunFailure
     from grain.resource import Resource
     from grain.worker.agent.functions import Order
     from grain.worker.agent.session.kept import Outcome
@@ -289,7 +290,8 @@ class WorkerSession:
             return
         if self.draining:
             # Handed back, and not ignored: the head would wait for its end.
-            self._report_end(lease, "returned", None)
+            ended = RunEnded(lease.mission, lease.task, lease.attempt, "returned")
+            self._report_end(lease, ended, None)
             return
         self.runs[attempt] = RunRecord(lease, now)
         self.lasting += lasts(lease.mission)
@@ -327,7 +329,7 @@ class WorkerSession:
             self._end(run, "crashed", None, now, report, ended.crash, ended.lost)
         elif ended.status == "done" and not ended.crash:
             status: Status = "error" if ended.failed else "value"
-            self._end(run, status, payload, now, report, ended.error)
+            self._end(run, status, payload, now, report, failure=ended.failure)
         else:
             stopped = ended.status == "stopped"
             returned = run.wish is Wish.RETURN or stopped or ended.status == "returned"
@@ -337,7 +339,7 @@ class WorkerSession:
             #
             # That it has not begun says nothing of the others if it was to end.
             absent = ended.absent if run.wish is Wish.COMPLETE else -1
-            detail = "" if absent < 0 else ended.error
+            detail = "" if absent < 0 or ended.failure is None else ended.failure.message
             if stopped:
                 # It goes on elsewhere from where it was, so it has not outlived this worker.
                 detail = STOPPED_SOFTLY
@@ -415,6 +417,7 @@ class WorkerSession:
         detail: str = "",
         lost: str = "",
         absent: int = -1,
+        failure: RunFailure | None = None,
     ) -> None:
         outlived = None
         if status == "returned" and detail != STOPPED_SOFTLY:
@@ -427,7 +430,9 @@ class WorkerSession:
         self.lasting -= lasts(run.lease.mission)
         if outlived is not None:
             detail = TIME_OVER
-        self._report_end(run.lease, status, payload, detail, report, outlived, lost, absent)
+        known = run.lease.mission, run.lease.task, run.lease.attempt
+        ended = RunEnded(*known, status, detail, report, outlived, lost, absent, failure)
+        self._report_end(run.lease, ended, payload)
 
     def _outlived(self, run: RunRecord, now: float) -> Outlived | None:
         """Return how long a run had run, if it has outlived this worker; else None."""
@@ -437,19 +442,7 @@ class WorkerSession:
         life, left = time
         return None if left > min(EARLY, life / 10) else Outlived(now - run.began, life)
 
-    def _report_end(
-        self,
-        lease: Lease,
-        status: Status,
-        payload: Payload,
-        detail: str = "",
-        report: Report = b"",
-        outlived: Outlived | None = None,
-        lost: str = "",
-        absent: int = -1,
-    ) -> None:
-        known = (lease.mission, lease.task, lease.attempt)
-        ended = RunEnded(*known, status, detail, report, outlived, lost, absent)
+    def _report_end(self, lease: Lease, ended: RunEnded, payload: Payload) -> None:
         # Before it is sent: if the connection is lost meanwhile, the next one begins with it.
         outcome = self.kept.add(ended, payload, lease)
         if self.connected:
