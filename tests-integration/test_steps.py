@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -180,7 +182,9 @@ async def test_one_that_fails_ends_the_others_if_that_is_wanted(tmp_path: Path) 
             "srun: error: n7: task 1: Terminated",
             "srun: launch/slurm: _step_signal: Terminating StepId=12.0",
         ]
-        assert ([], expected, 143) == shown(done)
+        cancelled, *others = shown(done)[1]
+        assert (expected, 143) == (others, done.returncode)
+        assert cancelled.startswith("slurmstepd-n7: error: *** STEP 12.0 ON n7 CANCELLED AT ")
         done = await job.srun("-n2", "-W1", "sh", "-c", "[ $SLURM_PROCID = 0 ] || exec sleep 600")
         assert 137 == done.returncode
         assert "srun: First task exited 1s ago" in done.stderr
@@ -401,3 +405,103 @@ async def test_an_mpi_program_among_several_is_refused(tmp_path: Path) -> None:
         )
         assert ("", 1) == (done.stdout, done.returncode)
         assert "true: this program is linked to MPI: use mpirun" in done.stderr
+
+
+READY = "echo > ready-$SLURM_PROCID"
+FIRST = ["srun: interrupt (one more within 1 sec to abort)", "srun: StepId=12.0 tasks 0-1: running"]
+SECOND = "srun: sending Ctrl-C to StepId=12.0"
+ABORTED = [
+    "srun: forcing job termination",
+    "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+]
+ENDS = "srun: error: n7: tasks 0-1: "
+CANCELLED = "slurmstepd-n7: error: *** STEP 12.0 ON n7 CANCELLED"
+# An interpreter that counts no seconds: neither between two Ctrl-C nor between ends of processes.
+IN_NO_TIME = (
+    "import os, sys; from grain.cli.slurm.in_job import step; step._AGAIN = 600.0; "
+    "sys.exit(step.run_step(sys.argv[1:], os.environ, gather=600.0))"
+)
+# A script that starts srun, waits for its processes, and sends signals, each when the one before
+# was answered.
+SENDS = """
+"$@" 2> said & srun=$!
+until [ -s ready-0 ] && [ -s ready-1 ]; do sleep 0.01; done
+for one in $SIGNALS; do
+    kill -$one $srun
+    if [ $one = INT ]; then until grep -q "interrupt\\|Ctrl-C" said; do sleep 0.01; done; fi
+done
+wait $srun
+"""
+
+
+@pytest.mark.parametrize(
+    ("signals", "words", "lines", "status"),
+    [
+        ("INT INT", [], [*FIRST, SECOND, *ABORTED], 130),
+        ("INT", ["--quit-on-interrupt"], [SECOND, *ABORTED], 130),
+        ("INT", ["-X"], [SECOND, f"{ENDS}Interrupt"], 130),
+        ("TERM", [], [*ABORTED, CANCELLED, f"{ENDS}Terminated"], 143),
+        ("TERM", ["-Q"], [CANCELLED, f"{ENDS}Terminated"], 143),
+        ("HUP", [], [*ABORTED, CANCELLED, f"{ENDS}Hangup"], 129),
+        ("QUIT", [], ["srun: Quit", *ABORTED, CANCELLED, f"{ENDS}Quit"], 131),
+        ("USR2", [], [f"{ENDS}User defined signal 2"], 140),
+    ],
+)
+async def test_signals_to_srun_do_what_they_do_under_slurm(
+    tmp_path: Path, signals: str, words: list[str], lines: list[str], status: int
+) -> None:
+    async with job_of(tmp_path) as job:
+        command = [sys.executable, "-c", IN_NO_TIME, "-n2", *words, "sh", "-c"]
+        done = await job.run(
+            "sh", "-c", SENDS, "sh", *command, f"{READY}; exec sleep 600", SIGNALS=signals
+        )
+        said = (tmp_path / "said").read_text().splitlines()
+        assert lines == [re.split(r" AT | \(core", line)[0] for line in said]
+        assert status == done.returncode
+
+
+async def test_one_interrupt_shows_the_states_of_processes(tmp_path: Path) -> None:
+    script = """
+        srun -n3 sh -c 'test $SLURM_PROCID != 1 || exit 3; test $SLURM_PROCID = 0 || exit 0
+            until grep -q abnormally said; do sleep 0.01; done' 2> said & srun=$!
+        until grep -q Exited said; do sleep 0.01; done
+        kill -INT $srun; wait $srun
+    """
+    async with job_of(tmp_path, MemberRoom((0, 1, 2))) as job:
+        done = await job.run("sh", "-c", script)
+        failed, interrupt, running, *ended = (tmp_path / "said").read_text().splitlines()
+        assert "srun: error: n7: task 1: Exited with exit code 3" == failed
+        assert FIRST[0] == interrupt
+        assert re.fullmatch("srun: StepId=12.0 tasks? 0(,2)?: running", running)
+        assert "srun: StepId=12.0 task 1: exited abnormally" == ended[0]
+        assert 3 == done.returncode
+
+
+async def test_ends_of_processes_of_a_node_are_told_in_one_line(tmp_path: Path) -> None:
+    # The second one ends when srun has seen the end of the first.
+    script = """
+        test $SLURM_PROCID = 1 || { echo $$ > first; exit 4; }
+        until [ -s first ]; do sleep 0.01; done
+        while [ -d /proc/$(cat first) ]; do sleep 0.01; done
+        exit 4
+    """
+    async with job_of(tmp_path) as job:
+        done = await job.run(sys.executable, "-c", IN_NO_TIME, "-n2", "sh", "-c", script)
+        assert ([], [f"{ENDS}Exited with exit code 4"], 4) == shown(done)
+
+
+async def test_a_step_that_waits_is_cancelled_by_a_signal(tmp_path: Path) -> None:
+    script = """
+        srun sh -c 'echo > ready-0; until [ -e end ]; do sleep 0.01; done' &
+        until [ -s ready-0 ]; do sleep 0.01; done
+        srun true 2> said & srun=$!
+        until grep -q disabled said; do sleep 0.01; done
+        kill -TERM $srun; wait $srun; status=$?; echo > end; wait; exit $status
+    """
+    async with job_of(tmp_path) as job:
+        done = await job.run("sh", "-c", script)
+        assert (tmp_path / "said").read_text().splitlines()[1:] == [
+            "srun: Cancelled pending job step with signal 15",
+            f"{NO_STEP}: Job/step already completing or completed",
+        ]
+        assert 1 == done.returncode

@@ -31,6 +31,7 @@ _OF_SRUN = options("""
     het-group= prolog= epilog= task-prolog= task-epilog= slurmd-debug= debugger-test test-only
     bcast=? compress=? msg-timeout= interactive launch-cmd launcher-opts= threads,T= prefer=
     time-min= deadline= reboot requeue no-requeue exclude,x= nodefile,F= reservation=
+    quit-on-interrupt
 """)
 # Ignored: they choose among things that there is one of, or none; or they say how, and not what.
 _IGNORED = options("""

@@ -81,6 +81,8 @@ class SrunWords(NamedTuple):
         bound: False for processes that share the CPUs of the step.
         mpi: the argument of ``--mpi``; "" if there is none.
         name: that of the step, if it was given.
+        states: False for the first Ctrl-C to end the processes, and not to show their states.
+        quits: True for the first Ctrl-C to end the step.
     """
 
     directory: str = ""
@@ -96,6 +98,8 @@ class SrunWords(NamedTuple):
     bound: bool = True
     mpi: str = ""
     name: str = ""
+    states: bool = True
+    quits: bool = False
 
 
 def with_variables(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -138,6 +142,8 @@ def srun_words(given: Mapping[str, str]) -> SrunWords:
         bound=not given.get("cpu-bind", "").lower().endswith(("none", "no")),
         mpi=given.get("mpi", ""),
         name=given.get("job-name", ""),
+        states="disable-status" not in given,
+        quits="quit-on-interrupt" in given,
     )
 
 

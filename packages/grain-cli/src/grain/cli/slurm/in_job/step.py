@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import signal
 import socket
@@ -28,7 +29,7 @@ from grain.edge.machine.peer_user import is_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from threading import Thread
     from typing import Any, BinaryIO, NoReturn
 
@@ -50,6 +51,9 @@ MPI_TYPES = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"
 
 _USE_MPIRUN = "this program is linked to MPI: use mpirun"
 _GRACE = 30.0  # seconds from SIGTERM to SIGKILL, as ``KillWait`` of Slurm
+_AFTER_INTERRUPT = 0.5  # seconds from SIGINT to SIGKILL, for which slurmstepd takes a moment
+_AGAIN = 1.0  # seconds within which a second Ctrl-C ends a step
+_GATHER = 0.1  # seconds within which ends of processes are told in one line, as by slurmstepd
 _PIECE = 1 << 16
 # A warning to the whole job reaches the processes by themselves.
 _WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
@@ -57,8 +61,10 @@ _HEARD = {
     signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, *_WARNINGS,
 }  # fmt: skip
 _ENDS = (signal.SIGTERM, signal.SIGKILL)
+_CANCEL = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 _FAILED = 1 << 8  # the status of a process that exits with 1, as of waitpid(2)
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)  # Python has actions of its own
+# Python has actions of its own for some; a shell ignores others for what it starts with `&`.
+_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
 
 def main(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
@@ -73,8 +79,15 @@ def main(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> i
         return 1
 
 
-def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
+def run_step(
+    words: Sequence[str], environment: Mapping[str, str], *, gather: float = _GATHER
+) -> int:
     """Run a step; return the exit status, which is the highest one of its processes.
+
+    Args:
+        words: of the command line.
+        environment: of this process.
+        gather: seconds within which ends of processes are told in one line.
 
     Raises:
         BadUse: the words make no sense.
@@ -104,7 +117,9 @@ def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
     )
     sys.stderr.write("".join(f"{line}\n" for line in warnings))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WARNINGS)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in _CANCEL:
+        if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _cancel_pending)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as desk:
         try:
             desk.connect("\0" + environment[DESK])
@@ -113,7 +128,7 @@ def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
             desk.sendall(json.dumps(order).encode() + b"\n")
             with desk.makefile("rb") as lines:
                 answer = _answer(lines)
-                step = _Step(answer, how, parsed.rest, environment, mask)
+                step = _Step(answer, how, parsed.rest, environment, mask, gather)
                 return step.run(desk, lines)
         except ConnectionError:  # as of what a script does when its job is cancelled
             job = environment.get("SLURM_JOB_ID", "")
@@ -126,6 +141,15 @@ def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
             raise StepRefused(
                 f"srun: error: (Grain) the process that runs this job does not answer: {error}"
             ) from None
+
+
+def _cancel_pending(number: int, _: object) -> NoReturn:
+    """End a step that waits, upon a signal."""
+    job = os.environ.get("SLURM_JOB_ID", "")
+    raise StepRefused(
+        f"srun: Cancelled pending job step with signal {number}\nsrun: error: Unable to create "
+        f"step for job {job}: Job/step already completing or completed"
+    )
 
 
 def _answer(lines: BinaryIO) -> dict[str, Any]:
@@ -161,6 +185,7 @@ class _Step:
         command: the words of the command.
         environment: of this process.
         mask: the signals that the processes block.
+        gather: seconds within which ends of processes are told in one line.
     """
 
     def __init__(
@@ -170,6 +195,7 @@ class _Step:
         command: list[str],
         environment: Mapping[str, str],
         mask: set[int | signal.Signals],
+        gather: float,
     ) -> None:
         self._answer = answer
         self._how = how
@@ -177,9 +203,12 @@ class _Step:
         self._id = f"{answer['job']}.{answer['step']}"
         self._environment = environment
         self._mask = mask
+        self._gather = gather
         self._pids: dict[int, int] = {}  # of processes that run: their numbers
         self._statuses: list[int] = []
         self._sent = 0  # the last signal that was passed on
+        self._interrupted = -math.inf  # when Ctrl-C was pressed last
+        self._aborted = self._said_over = False
         self._unwritten = ""
         self._cpu = self._memory = 0.0  # seconds; the peak of a process, in GB
         self._pumps: list[Thread] = []
@@ -270,6 +299,9 @@ class _Step:
         """
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+        for number in _CANCEL:
+            if signal.getsignal(number) == _cancel_pending:
+                signal.signal(number, signal.SIG_DFL)
         try:
             self._statuses = [_FAILED] * len(self._started)  # if it cannot begin
             sources = self._stdin()
@@ -283,10 +315,7 @@ class _Step:
             for pump in self._pumps:
                 pump.start()
             self._wait()
-            if self._sent or any(map(os.WIFSIGNALED, self._statuses)):
-                self._end_rest()
-            if any(os.WIFSIGNALED(s) and os.WTERMSIG(s) in _ENDS for s in self._statuses):
-                self._say(f"srun: Force Terminated StepId={self._id}")
+            self._end_rest()
             for pump in self._pumps:
                 if not pump.daemon:
                     pump.join()
@@ -502,16 +531,18 @@ class _Step:
             heard = self._hear(until)
             if heard is None:
                 if not terminated and not kill_at:
-                    self._say(f"srun: First task exited {self._how.wait:.0f}s ago")
-                    self._say(f"srun: launch/slurm: _step_signal: Terminating StepId={self._id}")
+                    self._inform(f"First task exited {self._how.wait:.0f}s ago")
+                    self._tell_states()
+                    self._inform(f"launch/slurm: _step_signal: Terminating StepId={self._id}")
+                    self._abort()
+                self._say_cancelled()
                 self._signal(signal.SIGKILL)
                 first = kill_at = 0.0
                 terminated = True
                 continue
             if heard.si_signo != signal.SIGCHLD:
                 if _is_of_user(heard):
-                    self._sent = heard.si_signo
-                    self._signal(heard.si_signo)
+                    kill_at = self._obey(heard.si_signo) or kill_at
                 continue
             failed = self._reap()
             if not first:
@@ -521,9 +552,64 @@ class _Step:
             if failed and self._how.kills and self._pids and not terminated:
                 import time
 
-                self._say(f"srun: launch/slurm: _step_signal: Terminating StepId={self._id}")
+                self._inform(f"launch/slurm: _step_signal: Terminating StepId={self._id}")
+                self._say_cancelled()
                 self._signal(signal.SIGTERM)
                 terminated, kill_at = True, time.monotonic() + _GRACE
+
+    def _obey(self, number: int) -> float:
+        """Do what srun does upon a signal; return when to kill what is left, 0 for never.
+
+        Slurm kills at once. Here processes get the signal before, to write what they have, and a
+        launcher to end the ranks of other nodes.
+        """
+        import time
+
+        now = time.monotonic()
+        again = self._how.quits or now - self._interrupted <= _AGAIN
+        if number == signal.SIGINT and self._how.states and not again:
+            self._interrupted = now
+            self._inform("interrupt (one more within 1 sec to abort)")
+            self._tell_states()
+            return 0.0
+        if number == signal.SIGINT:
+            self._inform(f"sending Ctrl-C to StepId={self._id}")
+        if number == signal.SIGQUIT:
+            self._inform("Quit")
+        forced = number not in _WARNINGS and (number != signal.SIGINT or self._how.states)
+        if forced:
+            self._inform("forcing job termination")
+            self._abort()
+        self._sent = number
+        self._signal(number)
+        if not forced:
+            return 0.0
+        if number == signal.SIGINT:
+            return now + _AFTER_INTERRUPT
+        self._say_cancelled()
+        return now + _GRACE
+
+    def _abort(self) -> None:
+        if not self._aborted:
+            wait = f"Waiting up to {_GRACE + 2:.0f} seconds for job step to finish."
+            self._inform(f"Job step aborted: {wait}")
+        self._aborted = True
+
+    def _tell_states(self) -> None:
+        """Say which processes run, and which have ended."""
+        running = set(self._ranks_of(self._pids.values()))
+        others = [rank for rank in range(len(self._ranks)) if rank not in running]
+        for ranks, state in (
+            (sorted(running), "running"),
+            ([rank for rank in others if self._statuses[rank]], "exited abnormally"),
+            ([rank for rank in others if not self._statuses[rank]], "exited"),
+        ):
+            if ranks:
+                self._inform(f"StepId={self._id} {_tasks(ranks)}: {state}")
+
+    def _ranks_of(self, started: Collection[int]) -> Collection[int]:
+        """Return the ranks of processes that were started here."""
+        return range(len(self._ranks)) if self._launcher and started else started
 
     def _hear(self, until: float) -> signal.struct_siginfo | None:
         """Wait for a signal; return None if there is none until a moment, 0 for any time."""
@@ -536,6 +622,25 @@ class _Step:
     def _reap(self) -> bool:
         """Note and tell how processes have ended; return True if one has failed."""
         ended: dict[tuple[str, int], list[int]] = {}
+        self._collect(ended)
+        if any(status for _, status in ended):
+            import time
+
+            until = time.monotonic() + self._gather
+            while self._pids and (left := until - time.monotonic()) > 0:
+                if signal.sigtimedwait({signal.SIGCHLD}, left):
+                    self._collect(ended)
+        for (name, status), ranks in ended.items():
+            # Slurm says nothing of processes after a second Ctrl-C.
+            if status and not (self._aborted and self._sent == signal.SIGINT):
+                if self._launcher:
+                    name = self._answer["ranks"][0]["name"]
+                tasks = _tasks(sorted(self._ranks_of(ranks)))
+                self._say(f"srun: error: {name}: {tasks}: {_end_text(status)}")
+        return any(status for _, status in ended)
+
+    def _collect(self, ended: dict[tuple[str, int], list[int]]) -> None:
+        """Add what has ended to ranks by host and status."""
         while self._pids:
             pid, status, usage = os.wait4(-1, os.WNOHANG)
             if not pid:
@@ -550,20 +655,18 @@ class _Step:
                 self._statuses[rank] = _status(status, bool(self._ranks[rank]["member"]))
                 key = self._ranks[rank]["name"], self._statuses[rank]
                 ended.setdefault(key, []).append(rank)
-        for (name, status), ranks in ended.items():
-            if status:
-                if self._launcher:
-                    ranks, name = list(range(len(self._ranks))), self._answer["ranks"][0]["name"]
-                tasks = f"task{'s' * (len(ranks) > 1)} {_ranges(sorted(ranks))}"
-                self._say(f"srun: error: {name}: {tasks}: {_end_text(status)}")
-        return any(status for _, status in ended)
 
     def _signal(self, number: int) -> None:
         for pid in self._pids:
             os.kill(pid, number)  # it is a zombie at least
 
     def _end_rest(self) -> None:
-        """End what processes have left behind on this host, as slurmstepd does."""
+        """End what processes have left behind on this host if a signal has ended the step."""
+        by = [os.WTERMSIG(status) for status in self._statuses if os.WIFSIGNALED(status)]
+        if not self._sent and not by:
+            return
+        if not self._aborted and not set(_ENDS).isdisjoint(by):
+            self._say(f"srun: Force Terminated StepId={self._id}")
         own = {
             f"{DESK}={self._environment[DESK]}".encode(),
             f"SLURM_STEP_ID={self._answer['step']}".encode(),
@@ -580,6 +683,16 @@ class _Step:
     def _say(self, text: str) -> None:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
+
+    def _inform(self, text: str) -> None:
+        if not self._how.quiet:
+            self._say(f"srun: {text}")
+
+    def _say_cancelled(self) -> None:
+        """Say once that this srun ends the step."""
+        if not self._said_over:
+            self._say_over("")
+        self._said_over = True
 
     def _say_over(self, why: str) -> None:
         import time
@@ -635,6 +748,10 @@ def _end_text(status: int) -> str:
         text = signal.strsignal(os.WTERMSIG(status)) or f"Signal {os.WTERMSIG(status)}"
         return text + " (core dumped)" * os.WCOREDUMP(status)
     return f"Exited with exit code {status >> 8}"
+
+
+def _tasks(ranks: Sequence[int]) -> str:
+    return f"task{'s' * (len(ranks) > 1)} {_ranges(ranks)}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:
