@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
-from statistics import median, pstdev
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,14 +38,21 @@ def power(runs: Sequence[Sized]) -> float:
     if len({run.size for run in last}) < _SIZES:
         return 0.0
     points = [(math.log(run.size), math.log(run.peak)) for run in last if run.peak > 0]
+    apart = math.log(_APART)
     slopes = [
         (y2 - y1) / (x2 - x1)
         for (x1, y1), (x2, y2) in combinations(points, 2)
-        if abs(x2 - x1) > math.log(_APART)
+        if abs(x2 - x1) > apart
     ]
     if not slopes:
         return 0.0
     b = min(max(median(slopes), 0.0), _STEEPEST)
-    spread = pstdev(y for _, y in points)
-    rest = pstdev(y - b * x for x, y in points)
+    spread = _deviation([y for _, y in points])
+    rest = _deviation([y - b * x for x, y in points])
     return b if rest <= _GAIN * spread else 0.0
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Return what `statistics.pstdev` does, whose exact fractions take twenty times as long."""
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
