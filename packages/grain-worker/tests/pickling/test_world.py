@@ -32,6 +32,7 @@ import tarfile
 import tempfile
 import threading
 import urllib.error
+import urllib.request
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -130,6 +131,13 @@ def replaced(folder: Path) -> Any:
     return lines
 
 
+def retrieved(folder: Path) -> Any:
+    with pytest.warns(DeprecationWarning):
+        opener = urllib.request.FancyURLopener()  # type: ignore[attr-defined,unused-ignore]
+    opener._URLopener__tempfiles = [str(folder / "data")]  # as after `retrieve`
+    return opener
+
+
 def connection(_: Path) -> Any:
     ours, theirs = multiprocessing.Pipe()
     ours.other = theirs  # type: ignore[attr-defined]
@@ -199,6 +207,11 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "dbm": (dumb, "dbm._Database"),
     "shelf": (lambda folder: shelve.Shelf(dumb(folder)), "dbm._Database"),
     "replaced input": (replaced, "fileinput.FileInput"),
+    **(
+        {"retrieved file": (retrieved, "urllib.FancyURLopener")}
+        if hasattr(urllib.request, "URLopener")  # not from Python 3.14 on
+        else {}
+    ),
     "pipe of multiprocessing": (connection, "multiprocessing.Connection"),
     "shared memory": (shared, "multiprocessing.SharedMemory"),
     "proxy of a manager": (proxy, "multiprocessing.ListProxy"),

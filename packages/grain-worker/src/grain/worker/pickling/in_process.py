@@ -87,6 +87,7 @@ _NAMED_REMEDIES: dict[str, dict[str, str]] = {
     "tarfile": {"TarFile": _FILE},
     "tempfile": {"_TemporaryFileCloser": _FILE},
     "trio": {"Process": _PROGRAM},
+    "urllib.request": {"URLopener": _CONNECTION},
     "zipfile": {"ZipFile": _FILE},
 }
 
@@ -97,6 +98,7 @@ _ACTING: dict[str, Callable[[Any], bool]] = {
     "FileInput": lambda _: True,  # removes its backup
     "Popen": lambda program: program.returncode is None,  # waits for its process
     "TarFile": lambda archive: not archive.closed,  # of a stream, as FdStream
+    "URLopener": lambda _: True,  # removes what it has retrieved
     "ZipFile": lambda archive: archive.fp is not None,  # writes its table
     "BaseProxy": lambda _: True,  # connects
     "ShareableList": lambda _: True,  # attaches, and is removed with the first process that does
