@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import signal
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -179,6 +181,19 @@ async def test_the_process_ignores_the_signals_of_its_end_once_it_ends_by_itself
         await result_of(executor, executor.submit(Cores(1), process))
 
     assert "True" == (tmp_path / "noted").read_text()
+
+
+async def test_a_module_that_the_mission_finds_beside_its_script_is_found_in_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "beside_the_script"
+    (tmp_path / f"{name}.py").write_text("async def answer():\n    return 42\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), tmp_path, *sys.path, ""])
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    module = importlib.import_module(name)
+    async with isolated(Cores(1)) as executor:
+        assert 42 == await result_of(executor, executor.submit(Cores(1), module.answer))
+    del sys.modules[name]
 
 
 async def test_a_context_that_fails_is_the_error_of_the_mission() -> None:

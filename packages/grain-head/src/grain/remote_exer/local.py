@@ -6,6 +6,7 @@ import logging
 import math
 import secrets
 import socket
+import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, cast
 
@@ -138,8 +139,13 @@ class LocalWorker:
         from grain.worker.process import RunnerProcess  # few missions need it
 
         # Its programs run where the mission was when it began, as those of any worker do that has
-        # the same file system.
-        settings = RunnerSettings(WorkerSettings(contextmod=self._context), bind=self._bind)
+        # the same file system. It imports what the mission would, such as modules beside the
+        # script; "" is the working directory, which the process searches if it trusts that.
+        settings = RunnerSettings(
+            WorkerSettings(contextmod=self._context),
+            bind=self._bind,
+            search=tuple(place for place in sys.path if isinstance(place, str) and place),
+        )
         functions = self._session.functions
         runner = RunnerProcess(self.name, self, functions, settings=settings)
         await stack.enter_async_context(runner)

@@ -65,6 +65,7 @@ def main() -> None:
     settings = RunnerSettings.from_word(word)
     reports = int(number)
     os.set_inheritable(reports, False)
+    sys.path[:] = settings.search or sys.path
     settings = msgspec.structs.replace(settings, unsearched=search_working_directory())
     if settings.worker.cwd:
         # Now, as it still imports from the directory in which it was started.

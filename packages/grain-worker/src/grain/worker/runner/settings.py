@@ -45,6 +45,7 @@ class RunnerSettings(msgspec.Struct, frozen=True):
         labels: True to name mission and task in front of each line that a run prints.
         groups: the directory in which to make a control group for each program that runs; empty
             for none.
+        search: where modules are searched for; empty for what the process itself searches.
         unsearched: why modules of the directory in which the process was started are not found, as
             a sentence for error messages; the process itself sets it.
     """
@@ -54,6 +55,7 @@ class RunnerSettings(msgspec.Struct, frozen=True):
     own_directory: bool = False
     labels: bool = False
     groups: str = ""
+    search: tuple[str, ...] = ()
     unsearched: str = ""
 
     def to_word(self) -> str:
