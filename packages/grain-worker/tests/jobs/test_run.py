@@ -805,6 +805,37 @@ async def test_the_output_says_why_a_script_could_not_be_started(queue: Queue, w
     assert f"grain: error: {ended.message}\n" == (work / "out").read_text()
 
 
+@pytest.mark.parametrize("there", [True, False])
+async def test_what_a_job_reads_is_not_changed_where_it_is_its_output_too(
+    queue: Queue, work: Path, there: bool
+) -> None:
+    (work / "again").symlink_to("data")
+    if there:
+        (work / "data").write_text("kept\n")
+        os.link(work / "data", work / "other")
+    for fields in (
+        {"stdout": "data"},
+        {"stdout": "again"},
+        {"stdout": "other" if there else "data"},
+        {"stdout": "out", "stderr": "again"},
+        {"stdout": "data", "stderr": "err"},
+    ):
+        number = submit(queue, work, "sed", "p", stdin="data", **fields)
+        for attempt in (1, 2):
+            ended = await ran(queue, number, attempt=attempt)
+            assert ("start", 127) == (ended.how, ended.status)
+            assert "the program reads it" in ended.message
+    assert there == (work / "data").exists()
+    assert not there or "kept\n" == (work / "data").read_text()
+    assert "cannot write to" in (work / "err").read_text()
+    if there:  # who asks for it gets it
+        asked = submit(queue, work, "head", "-n1", stdin="data", stdout="data", append=True)
+        assert ("exit", 0) == ((ended := await ran(queue, asked)).how, ended.status)
+        assert "kept\nkept\n" == (work / "data").read_text()
+    same = submit(queue, work, "cat", stdin="/dev/null", stdout="/dev/null")
+    assert ("exit", 0) == ((ended := await ran(queue, same)).how, ended.status)
+
+
 async def test_a_script_that_was_removed_from_the_queue_is_named(queue: Queue, work: Path) -> None:
     number = submit(queue, work, script="#!/bin/sh\n" + "true\n" * 20_000)
     [blob] = (queue.folder / "blobs").iterdir()

@@ -28,11 +28,18 @@ from grain.queue.records import Begun, Ended
 from grain.queue.selectors import plain_number
 from grain.resource import SLOTS, THREADS
 from grain.worker.auto import batch_id, batch_system
-from grain.worker.errors import CodeReplaced, ExternalError, ExternalTimeoutError, printable
+from grain.worker.errors import (
+    CodeReplaced,
+    ExternalError,
+    ExternalTimeoutError,
+    explain_start,
+    printable,
+)
 from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_warned
 from grain.worker.gang.control import bound, listener_of, new_name, serve
 from grain.worker.jobs.program import (
     failure_of_attempt,
+    is_same,
     last_line,
     missing_interpreter,
     output_trouble,
@@ -560,7 +567,7 @@ class _Runner:
         Raises:
             OSError: the script is gone.
             QueueError: the directory of the job, the interpreter of its script, or the input of
-                the task is not there.
+                the task is not there; or what it reads is an output, too.
         """
         job, known, what = self._job, self._known, self._what
         host = this_process().host
@@ -570,7 +577,12 @@ class _Runner:
         if not Path(job.directory).is_dir():  # it is not made again if it was removed
             where = printable(job.directory)
             raise QueueError(f"its directory {where} is not there on {host}")
-        self._stderr = err or out
+        stdin = self._queue.stdin(job)
+        changed = [] if job.append else [one for one in (out, err) if one and is_same(stdin, one)]
+        # No line about it goes into the input, either.
+        self._stderr = None if (err or out) in changed else err or out
+        if changed:  # by a further attempt, or one that shares the file, too, which append
+            raise QueueError(explain_start("input", printable(str(changed[0])), 0))
         self._outputs = [out] if err is None else [out, err]
         cores = len(allocated(GVAR.res))
         others = tuple((node.host, len(node.c) or 1) for node in _others())
@@ -601,7 +613,7 @@ class _Runner:
             # As the user has set them for this job; all else is as allocated.
             {name: variables[name] for name in THREADS if name in variables}
             | dict.fromkeys(SLOTS, str(ranks_each(job, place)[0])),
-            self._queue.stdin(job),
+            stdin,
             out,
             STDOUT if err is None else err,
             GRACE,
