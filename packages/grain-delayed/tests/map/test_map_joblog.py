@@ -114,6 +114,26 @@ def test_a_file_that_is_no_log_is_neither_used_nor_changed(tmp_path: Path, conte
     assert content == path.read_bytes()
 
 
+def test_a_log_that_was_blown_up_is_refused_and_not_read_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with JobLog(str(path)) as log:
+        log.append(entry(1))
+    os.truncate(path, 1 << 40)  # which takes no room on the disk
+
+    with pytest.raises(ResultLogError, match=r"is not a result log"):
+        JobLog(str(path), History())
+
+    assert 1 << 40 == path.stat().st_size
+
+
+def test_a_log_or_a_table_that_is_not_a_plain_file_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "pipe.csv")
+    os.mkfifo(path)
+    for opened in (JobLog, lambda name: JobLog(name, History()), ResultTable):
+        with pytest.raises(ResultLogError, match=r"pipe\.csv is not a plain file; "):
+            opened(path)
+
+
 # What programs print: also bytes that are not text, quotes, and every end of a line.
 OUTPUTS = st.text(st.sampled_from('ab",;\t\r\n\udc80\u00e9')).map(os.fsencode)
 

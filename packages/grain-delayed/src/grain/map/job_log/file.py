@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from grain.files.trust import open_output
@@ -12,6 +13,9 @@ from grain.map.job_log.entries import HEADER, History, JobLogEntry, read_line
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+_LONGEST = 1 << 24  # bytes of a line; a command has less
 
 
 class JobLog:
@@ -59,14 +63,14 @@ class JobLog:
         """Add the entries to the history; return the length of the complete lines, in bytes."""
         length, torn = 0, b""
         with open(self._fd, "rb", closefd=False) as file:
-            for line in file:
+            while line := file.readline(_LONGEST):
                 if not line.endswith(b"\n"):
                     torn = line
                     break
                 length += len(line)
                 self._count(line, history)
         # A file without a single newline may be anything but a torn header.
-        if not length and not HEADER.startswith(torn):
+        if len(torn) == _LONGEST or (not length and not HEADER.startswith(torn)):
             raise ResultLogError(f"{self._path} is not a result log; use another --joblog")
         return length
 
@@ -93,10 +97,13 @@ def open_locked(path: str, instead: str) -> int:
         instead: what to do where another run has it.
 
     Raises:
-        ResultLogError: it is in use.
+        ResultLogError: it is in use, or not a plain file.
         OSError: it cannot be read or written.
     """
     fd = open_output(str(path), os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):  # who reads a pipe waits for a writer
+        os.close(fd)
+        raise ResultLogError(f"{path} is not a plain file; {instead}")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
