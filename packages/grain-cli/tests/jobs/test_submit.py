@@ -405,6 +405,28 @@ def test_an_output_that_all_tasks_share_is_named_with_their_inputs(jobs: JobComm
         assert "tasks write to" not in done.stderr
 
 
+def test_outputs_that_are_one_file_by_a_link_are_refused(jobs: JobCommands) -> None:
+    (jobs.home / "d1").mkdir()
+    (jobs.home / "d2").symlink_to("d1")
+    for name in ("h1", "7-h1"):
+        (jobs.home / name).touch()
+        (jobs.home / name.replace("h1", "h2")).hardlink_to(jobs.home / name)
+    for words in (["-o", "d%a/out"], ["-o", "d%a/x", "-e", "d%a/err"], ["-o", "h%a"]):
+        command = ["submit", "-a", "1-3", *words, "--", "true"]
+        assert " are one file, by a link: give each task its own" in jobs.refused(*command)
+        assert 0 == jobs.grain("submit", "--append", *command[1:]).exit_code
+    refused = jobs.refused("submit", "-a", "1,11", "-o", "d1/1%a", "-e", "d2/%a", "--", "true")
+    assert "d1/11, to which task 1 writes, and " in refused
+    assert "d2/11 of task 11 are one file" in refused
+    for words in (
+        ["-o", "d1/%a"],
+        ["-o", "d1/%a", "-e", "d2/%a"],
+        ["-o", "/dev/null"],
+        ["-o", "%j-h%a"],
+    ):
+        assert 0 == jobs.grain("submit", "-a", "1-3", *words, "--", "true").exit_code
+
+
 def test_a_task_that_would_empty_the_output_of_another_is_refused(jobs: JobCommands) -> None:
     words = ("submit", "-a", "1-20", "-o", "out%a", "-e", "out1%a", "--", "true")
     assert (

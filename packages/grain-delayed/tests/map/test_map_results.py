@@ -106,3 +106,20 @@ def test_directories_that_all_share_or_no_two_at_a_time_are_as_the_user_wants(
         found.add(2, ["x"])
         assert "" == found.remark
         assert not found.can_be_shared
+
+
+def test_a_file_to_which_links_lead_two_jobs_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "d1").mkdir()
+    (tmp_path / "d2").symlink_to("d1")
+    (tmp_path / "h1").touch()
+    (tmp_path / "h2").hardlink_to(tmp_path / "h1")
+    for name in ("d{}/out", "h{}"):
+        found = places(f"{tmp_path}/{name}")
+        found.add(1, ["1"])
+        with pytest.raises(
+            InputError, match=r"job 1 \(1\) and job 2 \(2\) would write to one file"
+        ):
+            found.add(2, ["2"])
+    found = places(f"{tmp_path}/d{{}}/out")
+    found.add(3, ["1"])
+    found.add(4, ["3"])

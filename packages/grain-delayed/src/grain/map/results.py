@@ -6,12 +6,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.files.trust import file_at
 from grain.inputs.errors import InputError
 from grain.inputs.template import Template
 from grain.map.failures import job_text, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_LOOKED_AT = 1000  # jobs whose files are looked up on the disk
 
 
 class Files(NamedTuple):
@@ -131,7 +134,7 @@ class JobPlaces:
         # With the number of the job in the name each has its own.
         self._results = None if results is None or results.uses_seq else results
         self._where = None if where.is_one or where.uses_seq or where.uses_slot else where
-        self._files: dict[str, tuple[int, Sequence[str]]] = {}
+        self._files: dict[object, tuple[int, Sequence[str]]] = {}
         self._directories: dict[str, tuple[int, Sequence[str]]] = {}
 
     @property
@@ -147,11 +150,16 @@ class JobPlaces:
         """
         job = seq, record
         for path in self._results.files(seq, record) if self._results else ():
-            if (other := self._files.setdefault(os.path.normpath(path), job))[0] != seq:
-                raise InputError(
-                    f"{_both(other, job)} would write to one file, {path}. Put {{#}}, the number "
-                    "of the job, into the name, and each gets its own file: --results 'out/{#}.log'"
-                )
+            # Links are looked for in the first ones only, as the disk may be slow.
+            for name in (os.path.normpath(path), file_at(path) if seq <= _LOOKED_AT else None):
+                if name is None:
+                    continue
+                if (other := self._files.setdefault(name, job))[0] != seq:
+                    raise InputError(
+                        f"{_both(other, job)} would write to one file, {path}. Put {{#}}, the "
+                        "number of the job, into the name, and each gets its own file: "
+                        "--results 'out/{#}.log'"
+                    )
         if self._where is not None:
             path = self._where.of(seq, record)
             other = self._directories.setdefault(os.path.normpath(path), job)

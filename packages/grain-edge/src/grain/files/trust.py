@@ -73,6 +73,20 @@ def mistrust(place: Path, status: os.stat_result) -> str:
     return ""
 
 
+def file_at(path: Path) -> tuple[int, int] | str | None:
+    """Return the identity of a file that several names may lead to, by links of either sort.
+
+    Returns:
+        Its device and inode; if it is not there yet, its path without links; None if it is not a
+        regular file, as /dev/null, to which many may write.
+    """
+    try:
+        status = path.stat()
+    except OSError:
+        return os.path.realpath(path)
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
+
 def make_folder(path: Path) -> None:
     """Make a directory for files of Grain, and missing ones above it, only for this user.
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _SYMBOL = r"(?a)%(\d*)([%AaJjNnstux])"
 _MOST_DIGITS = 10
-_NUMBERS = "jAJ"  # symbols with the number of the job
+NUMBERS = "jAJ"
+"""The symbols with the number of the job."""
 _NO_TASK = 4294967294
 """The number of the task of a job that is not an array, in Slurm."""
 
@@ -85,7 +86,7 @@ def is_shared(pattern: str, job: Job) -> bool:
     if job.array is None:
         return False
     pair = itertools.islice(task_numbers(job.array), 2)
-    found = [_of(pattern, job, task) for task in pair]
+    found = [output_of(pattern, job, task) for task in pair]
     return len(found) == 2 and found[0] == found[1]
 
 
@@ -93,27 +94,31 @@ def shared_outputs(job: Job) -> list[SharedOutput]:
     """Return the files to which several tasks of an array write, were all of them on one host."""
     tasks = [] if job.array is None else list(task_numbers(job.array))
     patterns = [pattern for pattern in (job.stdout, job.stderr) if pattern]
-    common = {_of(one, job, tasks[0]): one for one in patterns if is_shared(one, job)}
+    common = {output_of(one, job, tasks[0]): one for one in patterns if is_shared(one, job)}
     found = [
-        SharedOutput(_of(one, job, tasks[0], _NUMBERS), (tasks[0], tasks[1]), True)
+        SharedOutput(output_of(one, job, tasks[0], NUMBERS), (tasks[0], tasks[1]), True)
         for one in common.values()
     ]
     if len(patterns) == 2 and len(tasks) > 1 and not all(is_shared(one, job) for one in patterns):
         printed: dict[Path, int] = {}
         for task in reversed(tasks):
-            printed[_of(job.stdout, job, task)] = task
+            printed[output_of(job.stdout, job, task)] = task
         for task in tasks:
-            path = _of(job.stderr, job, task)
+            path = output_of(job.stderr, job, task)
             if path in printed and (path in common or printed[path] != task):
                 other = next(one for one in (printed[path], *tasks[:2]) if one != task)
-                shown = _of(job.stderr, job, task, _NUMBERS)
+                shown = output_of(job.stderr, job, task, NUMBERS)
                 found.append(SharedOutput(shown, (other, task), False))
                 break
     return found
 
 
-def _of(pattern: str, job: Job, task: int, kept: str = "") -> Path:
-    """Return the output of a task, as if the number of its job were 1."""
+def output_of(pattern: str, job: Job, task: int, kept: str = "") -> Path:
+    """Return the output of a task, as if the number of its job were 1.
+
+    Args:
+        kept: as of `path`.
+    """
     return path(pattern, Facts(1, task, job.name, job.user, ""), job.directory, kept)
 
 

@@ -127,17 +127,6 @@ def output_trouble(outputs: Iterable[Path], *, failed: bool) -> str:
     return ""
 
 
-def is_same(source: Path | None, output: Path) -> bool:
-    """Return True if a file that is read is a regular one, or none yet, and the output as well."""
-    if source is None:
-        return False
-    try:
-        there = output.stat()
-        return stat.S_ISREG(there.st_mode) and os.path.samestat(there, source.stat())
-    except OSError:
-        return os.path.realpath(source) == os.path.realpath(output)
-
-
 def last_line(ended: Ended, number: int, host: str, *, again: bool = False) -> str:
     """Return the line by which the output of an attempt says that it was ended, or never began.
 

@@ -18,7 +18,7 @@ import trio
 from grain import GVAR
 from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.files.processes import this_process
-from grain.files.trust import open_output
+from grain.files.trust import file_at, open_output
 from grain.inputs.warning import parse_warning
 from grain.queue import patterns
 from grain.queue.errors import CannotWrite, NotSynced, QueueError, Unusable
@@ -39,7 +39,6 @@ from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_war
 from grain.worker.gang.control import bound, listener_of, new_name, serve
 from grain.worker.jobs.program import (
     failure_of_attempt,
-    is_same,
     last_line,
     missing_interpreter,
     output_trouble,
@@ -578,7 +577,8 @@ class _Runner:
             where = printable(job.directory)
             raise QueueError(f"its directory {where} is not there on {host}")
         stdin = self._queue.stdin(job)
-        changed = [] if job.append else [one for one in (out, err) if one and is_same(stdin, one)]
+        source = None if stdin is None or job.append else file_at(stdin)
+        changed = [one for one in (out, err) if one and source and source == file_at(one)]
         # No line about it goes into the input, either.
         self._stderr = None if (err or out) in changed else err or out
         if changed:  # by a further attempt, or one that shares the file, too, which append
