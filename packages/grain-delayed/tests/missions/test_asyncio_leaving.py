@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import Any
 
@@ -172,3 +173,35 @@ def test_a_timeout_of_asyncio_ends_a_mission_within_another() -> None:
     with pytest.raises(KeyError):
         asyncio_run(main)
     assert 2 == log.count("ends")
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("back", ["waits", "calls", "raises", "leaves"])
+def test_a_copy_that_comes_back_to_asyncio_ends_and_the_original_goes_on(back: str) -> None:
+    """A loop of asyncio that closes in the copy would never wake the original again."""
+    process, not_ended = os.getpid(), 99
+
+    async def main() -> tuple[int, int]:
+        async with here(Cores(1)):
+            assert 3 == await (add @ Cores(1))(1, 2)
+            pid = os.fork()
+            if not pid:
+                if back == "waits":
+                    await asyncio.sleep(0)
+                    os._exit(not_ended)
+                if back == "calls":
+                    await (add @ Cores(1))(1, 3)
+                    os._exit(not_ended)
+                if back == "raises":
+                    raise ValueError("in the copy")
+            else:
+                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                return status, await (add @ Cores(1))(2, 3)
+        os._exit(not_ended)  # the copy has left
+
+    try:
+        status, five = asyncio_run(main)
+    finally:
+        if os.getpid() != process:
+            os._exit(not_ended)
+    assert (status, five) == (0 if back in ("waits", "leaves") else 1, 5)

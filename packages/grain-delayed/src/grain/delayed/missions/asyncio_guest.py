@@ -25,6 +25,7 @@ from grain.delayed.advice import note_mistakes
 from grain.delayed.errors import MissionCancelled
 from grain.delayed.host import asyncio_host
 from grain.delayed.missions.current import add_mission_of_asyncio, set_current
+from grain.edge.machine.copies import Origin, end_copies_in
 from grain.head import TaskCancelled, collapsed, collapsing
 
 if sys.version_info < (3, 11):
@@ -50,6 +51,7 @@ async def hosted(open_mission: Open) -> AsyncGenerator[Mission]:
         RuntimeError: no asyncio loop runs here, or the loop has another guest.
         BaseException: as `grain.delayed.mission`, where the cancellation is asyncio's.
     """
+    origin = Origin()
     guest = await Guest.join()
     entered = GuestMission(open_mission, guest)
     raised: BaseException | None = None
@@ -66,6 +68,7 @@ async def hosted(open_mission: Open) -> AsyncGenerator[Mission]:
     except BaseException as error:
         note_mistakes(error)
         raised = error
+    origin.check(raised)  # a copy has no loop to wait in
     cancelled = await entered.end(raised)
     cancelled = await guest.leave(until_ended=entered.aborted) or cancelled
     error_to_raise = _more_important(raised or cancelled, entered.failure())
@@ -203,6 +206,7 @@ class Guest:
             )
             _guest.set(guest)
             asyncio_host.set(loop)
+            end_copies_in(loop.call_soon)
         guest._users += 1
         try:
             await asyncio.wait([guest._nursery])

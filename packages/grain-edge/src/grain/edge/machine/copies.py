@@ -19,9 +19,24 @@ from typing import TYPE_CHECKING, NoReturn
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _USERS: trio.lowlevel.RunVar[int] = trio.lowlevel.RunVar("blocks of grain.edge.machine.copies", 0)
+_HOST: trio.lowlevel.RunVar[Callable[[Callable[[], object]], object] | None] = (
+    trio.lowlevel.RunVar("call_soon of the loop that is host to trio", None)
+)
+
+
+def end_copies_in(call_soon: Callable[[Callable[[], object]], object]) -> None:
+    """End copies that code in the loop around this one, of asyncio, forks in such a block.
+
+    A copy of that loop that closes what it has would take it from the original's, as both have one
+    descriptor for what they wait for.
+
+    Args:
+        call_soon: has that loop call a function, before anything else that it does.
+    """
+    _HOST.set(call_soon)
 
 
 @contextmanager
@@ -106,11 +121,13 @@ class _End(trio.abc.Instrument):
 def _in_child() -> None:
     _FORKS.in_child()
     try:
-        users = _USERS.get()
+        users, call_soon = _USERS.get(), _HOST.get()
     except RuntimeError:
         return  # another thread has forked, and the loop is not in the copy
     if users:
         trio.lowlevel.add_instrument(_End())
+        if call_soon is not None:
+            call_soon(_end_copy)
 
 
 # For good, as Python allows no other way. In a process without such a loop it does nothing.
