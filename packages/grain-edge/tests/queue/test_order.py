@@ -129,6 +129,17 @@ def test_a_file_beyond_the_largest_is_neither_written_nor_read(
     assert b"" == WholeFiles(disk).read("x")
 
 
+def test_a_directory_that_is_a_link_to_itself_is_not_full_of_records(tmp_path: Path) -> None:
+    """Whoever reads number after number would never come to an end."""
+    files = WholeFiles(LocalDisk(tmp_path))
+    for name in ("file", "folder"):
+        (tmp_path / name).symlink_to(name)
+    assert b"" == files.read("file")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        files.read("folder/1")
+
+
+
 # ---- a host that crashes
 
 

@@ -30,8 +30,8 @@ INCOMING_KEPT = 86400.0
 """Seconds after which a file in ``incoming`` is left over from a process that was killed."""
 
 _WITHOUT_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
-# A named pipe, a directory or a device; a socket; a link; more than anything that is written here.
-_NO_RECORD = frozenset({errno.EINVAL, errno.EISDIR, errno.ENXIO, errno.ELOOP, errno.EFBIG})
+# A named pipe, a directory, a device or a link; a socket; more than anything that is written here.
+_NO_RECORD = frozenset({errno.EINVAL, errno.EISDIR, errno.ENXIO, errno.EFBIG})
 _REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "your quota is used up",
@@ -318,7 +318,14 @@ class LocalDisk:
 
     def read(self, name: str) -> bytes:
         """See `FileOperations`."""
-        return read_plain(self._root + name, links=False)
+        path = self._root + name
+        try:
+            return read_plain(path, links=False)
+        except OSError as error:
+            # A directory above may be a link to itself, and then every number would be there.
+            if error.errno == errno.ELOOP and os.path.islink(path):
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path) from error
+            raise
 
     def exists(self, name: str) -> bool:
         """See `FileOperations`."""
