@@ -30,6 +30,7 @@ def of_all(name: str, first: int = 1, second: int = 2) -> SharedOutput:
         ("all", "", [of_all("all")]),
         ("all", "./all", [of_all("all")]),
         ("out-%j", "err-%a", [of_all("out-%j")]),
+        ("%N.out", "err-%a", [of_all("%N.out")]),
         ("out-%a", "err-%4A", [of_all("err-%4A")]),
         (r"\out%a", "", [of_all("out%a")]),
         # The stderr of one is the stdout of another.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _SYMBOL = r"(?a)%(\d*)([%AaJjNnstux])"
 _MOST_DIGITS = 10
-NUMBERS = "jAJ"
-"""The symbols with the number of the job."""
+UNKNOWN = "jAJN"
+"""The symbols that have no value before a job has its number and its host."""
 _NO_TASK = 4294967294
 """The number of the task of a job that is not an array, in Slurm."""
 
@@ -70,7 +70,7 @@ class SharedOutput(NamedTuple):
     """A file to which two tasks of an array write.
 
     Attributes:
-        path: the file; symbols of the job's number stay in its name, as the job has none yet.
+        path: the file; symbols of the job's number and host stay in its name, as it has none yet.
         tasks: the two tasks.
         appended: True if all tasks append to it, so that nothing is lost; False if it is the
             stdout of the one and the stderr of the other, and one empties it when it begins.
@@ -96,7 +96,7 @@ def shared_outputs(job: Job) -> list[SharedOutput]:
     patterns = [pattern for pattern in (job.stdout, job.stderr) if pattern]
     common = {output_of(one, job, tasks[0]): one for one in patterns if is_shared(one, job)}
     found = [
-        SharedOutput(output_of(one, job, tasks[0], NUMBERS), (tasks[0], tasks[1]), True)
+        SharedOutput(output_of(one, job, tasks[0], UNKNOWN), (tasks[0], tasks[1]), True)
         for one in common.values()
     ]
     if len(patterns) == 2 and len(tasks) > 1 and not all(is_shared(one, job) for one in patterns):
@@ -107,7 +107,7 @@ def shared_outputs(job: Job) -> list[SharedOutput]:
             path = output_of(job.stderr, job, task)
             if path in printed and (path in common or printed[path] != task):
                 other = next(one for one in (printed[path], *tasks[:2]) if one != task)
-                shown = output_of(job.stderr, job, task, NUMBERS)
+                shown = output_of(job.stderr, job, task, UNKNOWN)
                 found.append(SharedOutput(shown, (other, task), False))
                 break
     return found
