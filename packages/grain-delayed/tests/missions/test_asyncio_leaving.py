@@ -175,6 +175,11 @@ def test_a_timeout_of_asyncio_ends_a_mission_within_another() -> None:
     assert 2 == log.count("ends")
 
 
+def status_of(pid: int) -> int:
+    """Return the exit status of a child."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize("back", ["waits", "calls", "raises", "leaves"])
 def test_a_copy_that_comes_back_to_asyncio_ends_and_the_original_goes_on(back: str) -> None:
@@ -195,8 +200,7 @@ def test_a_copy_that_comes_back_to_asyncio_ends_and_the_original_goes_on(back: s
                 if back == "raises":
                     raise ValueError("in the copy")
             else:
-                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                return status, await (add @ Cores(1))(2, 3)
+                return status_of(pid), await (add @ Cores(1))(2, 3)
         os._exit(not_ended)  # the copy has left
 
     try:
