@@ -139,7 +139,6 @@ def test_a_directory_that_is_a_link_to_itself_is_not_full_of_records(tmp_path: P
         files.read("folder/1")
 
 
-
 # ---- a host that crashes
 
 
