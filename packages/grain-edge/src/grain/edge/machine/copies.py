@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _USERS: trio.lowlevel.RunVar[int] = trio.lowlevel.RunVar("blocks of grain.edge.machine.copies", 0)
-_HOST: trio.lowlevel.RunVar[Callable[[Callable[[], object]], object] | None] = (
-    trio.lowlevel.RunVar("call_soon of the loop that is host to trio", None)
+_HOST: trio.lowlevel.RunVar[Callable[[Callable[[], object]], object] | None] = trio.lowlevel.RunVar(
+    "call_soon of the loop that is host to trio", None
 )
 
 
