@@ -130,6 +130,20 @@ async def test_a_command_runs_in_its_directory_between_two_receipts(
     assert begun.machine == this_process().machine
 
 
+async def test_what_tasks_have_in_common_is_not_what_they_and_attempts_have_of_their_own(
+    queue: Queue, work: Path
+) -> None:
+    names = "$SLURM_ARRAY_TASK_ID $GRAIN_ARRAY_TASK_ID $SLURM_JOB_ID $SLURM_JOBID $GRAIN_ATTEMPT"
+    array = ArraySpec(ranges=((4, 5, 1),))
+    number = submit(queue, work, "sh", "-c", f"echo {names}", array=array, stdout="%a")
+    for task, attempt in (4, 1), (5, 1), (4, 2), (5, 2):
+        await ran(queue, number, task, attempt)
+    for task in 4, 5:
+        plain = plain_number(number, task)
+        lines = "".join(f"{task} {task} {plain} {plain} {attempt}\n" for attempt in (1, 2))
+        assert lines == (work / str(task)).read_text()
+
+
 UNTIL_EXIT = "until [ -e EXIT ]; do sleep 0.02; done; echo stored; exit %d"
 
 
