@@ -85,6 +85,31 @@ echo status $?
     assert "3|3|6||cpu=6,node=3,billing=6\n" == account
 
 
+async def test_an_mpi_of_another_version_on_a_node_fails_the_step_that_needs_it(tool: Tool) -> None:
+    launcher = which("mpiexec.hydra")
+    if launcher is None:
+        pytest.skip("MPICH is not installed")
+    # The launcher starts the proxy of its own folder on each node, which here says another version.
+    (own := tool.folder / "mpich").mkdir()
+    proxy = Path(launcher).with_name("hydra_pmi_proxy").read_bytes()
+    [version] = set(re.findall(rb"\0(\d+\.\d+\.\d+)\0", proxy))
+    for name, content in (
+        ("mpiexec.hydra", Path(launcher).read_bytes()),
+        ("hydra_pmi_proxy", proxy.replace(version, b"0" + version[1:])),
+    ):
+        (own / name).write_bytes(content)
+        (own / name).chmod(0o755)
+    script = f"PATH={own}:$PATH srun --mpi=pmi2 -n2 echo begun; echo status $?; srun echo next"
+    with trio.fail_after(300):
+        number = await tool.submit("-N", "2", "-o", "out", "-e", "err", script=script)
+        await tool.until(number, "CD")
+
+    assert ["status 255", "next", "next"] == tool.text("out").splitlines()
+    said = tool.text("err")
+    assert "process manager error" in said  # the proxy says more, but its launcher may not wait
+    assert re.search(r"^srun: error: [\w-]+: tasks 0-1: Exited with exit code 255$", said, re.M)
+
+
 async def test_a_job_that_is_cancelled_or_reaches_its_limit_leaves_nothing_on_any_node(
     tool: Tool,
 ) -> None:

@@ -418,7 +418,7 @@ ENDS = "srun: error: n7: tasks 0-1: "
 CANCELLED = "slurmstepd-n7: error: *** STEP 12.0 ON n7 CANCELLED"
 # An interpreter that counts no seconds: neither between two Ctrl-C nor between ends of processes.
 IN_NO_TIME = (
-    "import os, sys; from grain.cli.slurm.in_job import step; step._AGAIN = 600.0; "
+    "import os, sys; from grain.cli.slurm.in_job import ends, step; ends._AGAIN = 600.0; "
     "sys.exit(step.run_step(sys.argv[1:], os.environ, gather=600.0))"
 )
 # A script that starts srun, waits for its processes, and sends signals, each when the one before

@@ -172,7 +172,10 @@ def aiida(site: ToolSite, python: Path) -> AiiDA:
     slurm = lines.replace("scheduler: grain", "scheduler: core.slurm").replace(
         "label: grain", "label: slurm"
     )
-    aiida.set_up(grain=lines, slurm=slurm)
+    # As for a site whose Slurm starts the ranks of MPI.
+    by_srun = slurm.replace("label: slurm", "label: srun")
+    by_srun += "mpirun_command: srun -n {tot_num_mpiprocs}\n"
+    aiida.set_up(grain=lines, slurm=slurm, srun=by_srun)
     aiida.verdi("daemon", "start", "1")
     return aiida
 
@@ -224,7 +227,7 @@ def test_verdi_process_kill_cancels_the_job(aiida: AiiDA, computer: str) -> None
 
 @pytest.mark.skipif(not PSEUDO.exists(), reason="quantum-espresso-data is not installed")
 @pytest.mark.skipif(shutil.which("pw.x") is None, reason="quantum-espresso is not installed")
-@both
+@pytest.mark.parametrize("computer", ["grain", "slurm", "srun"])
 def test_quantum_espresso_on_two_ranks(aiida: AiiDA, computer: str) -> None:
     as_root = {f"OMPI_ALLOW_RUN_AS_ROOT{end}": "1" for end in ("", "_CONFIRM")}
     resources = (
