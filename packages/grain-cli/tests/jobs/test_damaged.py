@@ -54,7 +54,7 @@ def noise(file: Path) -> None:
 
 
 def odd_types(file: Path) -> None:
-    file.write_bytes(b'{"name":5,"at":[],"jobs":"x","what":{},"how":1,"version":1,"mission":[]}')
+    file.write_bytes(b'{"name":5,"at":[],"jobs":"x","what":{},"how":1,"version":2,"mission":[]}')
 
 
 def another_kind(file: Path) -> None:
