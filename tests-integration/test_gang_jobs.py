@@ -107,7 +107,9 @@ async def test_an_mpi_of_another_version_on_a_node_fails_the_step_that_needs_it(
     assert ["status 255", "next", "next"] == tool.text("out").splitlines()
     said = tool.text("err")
     assert "process manager error" in said  # the proxy says more, but its launcher may not wait
-    assert re.search(r"^srun: error: [\w-]+: tasks 0-1: Exited with exit code 255$", said, re.M)
+    assert re.search(
+        r"^srun: error: [\w-]+: tasks 0-1: Exited with exit code 255$", said, re.MULTILINE
+    )
 
 
 async def test_a_job_that_is_cancelled_or_reaches_its_limit_leaves_nothing_on_any_node(

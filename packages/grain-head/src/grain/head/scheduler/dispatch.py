@@ -233,7 +233,10 @@ class StartDecisions:
                 return
             chosen = self._first(fitting, worker, now) if fitting else None
             if chosen is None:
-                queues.settle(worker, level, mask)
+                if queues.untried:  # by another amount, it may start here or elsewhere
+                    queues.open_to_all(worker)
+                else:
+                    queues.settle(worker, level, mask)
                 return
             starts.append(self._start(chosen, worker, now))
             if queues.unplaced or queues.untried:
@@ -268,6 +271,8 @@ class StartDecisions:
                 return False
             if not by.bit & first.open or first.barred is not None:
                 return False
+            if by.bit & self._queues.outdated:
+                return False
             worker.returned.pop()
             starts.append(self._start(by, worker, now, held))
             if worker.reservation is not reservation:
@@ -284,9 +289,14 @@ class StartDecisions:
 
         No other worker has room for this task, or it would have started there: so the first
         alternative that fits here is the first that fits anywhere.
+
+        Returns:
+            None, too, if that task asks for another amount of memory from now on.
         """
         for _, _, queue in self._queues.order:
             if fitting & queue.bits:
+                if self._queues.outdated and self._renew(queue):
+                    return None
                 for by in queue.alternatives:
                     if (
                         fitting & by.bit
@@ -310,6 +320,10 @@ class StartDecisions:
         fitting = -1
         for _, _, queue in queues.order:
             if queues.untried & queue.bits:
+                if queues.outdated and self._renew(queue):
+                    if queues.unplaced:  # reserved workers, which may have no room for it any more
+                        return
+                    fitting |= queue.bits
                 for by in queue.opened() if fitting & queue.bits else ():
                     members = self._find_members(by, now)
                     if members:
@@ -328,6 +342,18 @@ class StartDecisions:
                     return
             if self._table.bounded:
                 self._guard.on_passed_over(queue, now)
+
+    def _renew(self, queue: TaskQueue) -> bool:
+        """Let a queue whose task may start ask for what its group needs now.
+
+        Otherwise those would go first whose amounts are too small since other runs have ended.
+
+        Returns:
+            True if that is another amount.
+        """
+        changed = self._queues.renew(queue)
+        self._guard.on_amounts_changed(changed)
+        return bool(changed)
 
     def _place(self, worker: WorkerAccount) -> None:
         """Put a worker where what it has free belongs; the queues that fit there are tried."""

@@ -24,6 +24,7 @@ from itertools import chain
 from operator import or_
 from typing import TYPE_CHECKING
 
+from grain.head.needs.families import LearningFamily
 from grain.head.scheduler.state import Level
 from grain.resource import Memory, Supply
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 # Levels without workers are dropped when there are this many levels, or twice as many as had
 # workers the last time.
 _FEW = 1024
+
+# A level without workers that has missed so many changes of requests, and as many as there are
+# requests without a family, gives way to a new one, which costs less.
+_MISSED = 48
 
 
 class LevelIndex:
@@ -57,7 +62,9 @@ class LevelIndex:
         self._changed: dict[int, int] = {}
         self._changes = 0
         self._prune_at = _FEW
-        self._families: dict[tuple[str, Resource], int] = {}
+        self._left = 0  # levels that gave way to new ones, and may still be in heaps
+        self._alone: dict[int, Alternative] = {}  # those without a family, by their bit
+        self._families: dict[tuple[str, Resource], LearningFamily] = {}
 
     def of(self, interpreter: str) -> dict[Hashable, Level]:
         """Return the levels of the workers with an interpreter (their `WorkerAccount.peers`)."""
@@ -73,6 +80,9 @@ class LevelIndex:
         if level is None:
             return self._new(key, worker, account)
         if level.known != self._changes and not level.workers:
+            if self._changes - level.known > _MISSED + len(self._alone):
+                self._left += 1
+                return self._new(key, worker, account)
             self._catch_up(level)
         return level
 
@@ -99,11 +109,12 @@ class LevelIndex:
     def add_alternative(self, new: Alternative) -> None:
         """Work out at which levels with workers a new request fits."""
         self._note(new.bit)
-        if new.learned is not None and not new.family:
-            key = new.interpreter, new.rest
-            if len(self._families) >= _FEW:
-                self._families.clear()
-            new.family = self._families.setdefault(key, self._changes)
+        if new.learned is None:
+            self._alone[new.bit] = new
+        else:
+            if new.family is None:
+                new.family = self._family_of(new)
+            new.family.add(new.bit, new.learned.amount)
         for level in self._occupied.values():
             self._try(new, level)
             self._push(new, level)
@@ -112,6 +123,9 @@ class LevelIndex:
     def remove_alternative(self, old: Alternative) -> None:
         """Forget a request, so that another can have its bit."""
         self._note(old.bit)
+        self._alone.pop(old.bit, None)
+        if old.family is not None:
+            old.family.remove(old.bit)
         for level in self._occupied.values():
             level.forget(old.bit)
 
@@ -157,14 +171,26 @@ class LevelIndex:
         return chain.from_iterable(levels.values() for levels in self._levels.values())
 
     def _new(self, key: Hashable, worker: WorkerAccount, account: Supply) -> Level:
-        if sum(map(len, self._levels.values())) >= self._prune_at:
+        if self._left + sum(map(len, self._levels.values())) >= self._prune_at:
             self._prune()
         self._count += 1
         interpreter, sample = worker.shape.interpreter, Supply(account.free)
         level = worker.peers[key] = Level(key, self._count, interpreter, sample, self._changes)
-        for one in self._by_bit.values():
+        for one in self._alone.values():
             self._try(one, level)
+        for family in self._families.values():
+            if family and self._slacks(family, level):
+                level.mask |= family.within(level.memory)
         return level
+
+    def _family_of(self, one: Alternative) -> LearningFamily:
+        key = one.interpreter, one.rest
+        family = self._families.get(key)
+        if family is None:
+            if len(self._families) >= _FEW:
+                self._families = {at: known for at, known in self._families.items() if known}
+            family = self._families[key] = LearningFamily(self._changes, *key)
+        return family
 
     def _leave(self, worker: WorkerAccount, level: Level) -> None:
         level.remove(worker)
@@ -193,16 +219,17 @@ class LevelIndex:
         """Drop the levels without workers: amounts of memory that come and go leave many."""
         for level in [level for level in self._all() if not level.workers]:
             del self._levels[level.interpreter][level.key]
+        self._left = 0
         self._prune_at = max(_FEW, 2 * sum(map(len, self._levels.values())))
         for one in self._by_bit.values():
             one.heap = [entry for entry in one.heap if entry[2].workers]
             heapify(one.heap)
 
     def _try(self, one: Alternative, level: Level) -> None:
-        if one.family:
+        if one.family is not None:
             # Its rest is compared only once, as each new level is tried for all sizes of a problem.
             assert one.learned is not None
-            fits = bool(self._slacks(one, level)) and one.learned.amount <= level.memory
+            fits = bool(self._slacks(one.family, level)) and one.learned.amount <= level.memory
         else:
             fits = one.fits(level.interpreter, level.sample.free)
         if fits:
@@ -220,21 +247,21 @@ class LevelIndex:
         heappush(one.heap, (slack, level.number, level))
 
     def _slack(self, one: Alternative, level: Level) -> float:
-        if not one.family:
+        if one.family is None:
             return level.sample.slack(one.space)
         assert one.learned is not None
-        slacks = self._slacks(one, level)
+        slacks = self._slacks(one.family, level)
         slacks[Memory._kind] = level.sample.slack_of(one.learned.memory)
         return sum(slacks.values())
 
-    def _slacks(self, one: Alternative, level: Level) -> dict[str, float]:
-        """Return how loosely the rest of a request fits whose memory is learned, by kind."""
-        slacks = level.families.get(one.family)
+    def _slacks(self, family: LearningFamily, level: Level) -> dict[str, float]:
+        """Return how loosely the rest of the requests of a family fits, by kind."""
+        slacks = level.families.get(family.number)
         if slacks is None:
-            free = level.sample.free
-            rest = one.rest
-            able = one.interpreter in ("", level.interpreter) and free.request(rest)
-            slacks = level.families[one.family] = level.sample.slacks(rest) if able else {}
+            able = family.interpreter in ("", level.interpreter)
+            able = able and level.sample.free.request(family.rest)
+            slacks = level.sample.slacks(family.rest) if able else {}
+            level.families[family.number] = slacks
         return slacks
 
 

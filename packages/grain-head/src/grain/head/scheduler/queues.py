@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 # So many queues without tasks are kept.
 _IDLE = 256
 
+# So many places of the order are looked at for a queue to renew.
+_LOOK = 16
+
+# Before all queues in the order.
+_FRONT = (-math.inf, 0)
+
 
 class QueueTable:
     """All queues, by request and by rank, and the workers that their requests fit.
@@ -54,8 +60,8 @@ class QueueTable:
         unseen: the tasks that wait again for their first alternative, since the last decision.
         patient: the queues in ``order`` whose tasks wait for their first alternative, by their bit.
         now: the time of the last decision.
-        outdated: the alternatives for which their group may ask for another amount since they were
-            renewed, by their bit; the one that was renewed longest ago is the first.
+        outdated: the bits of the alternatives for which their group may ask for another amount
+            since they were renewed.
         cluster: what the scheduler owns for the whole cluster.
         levels: the workers by what they have free.
         reserved: those with sticky reservations, by the queues whose tasks may start there.
@@ -88,8 +94,10 @@ class QueueTable:
         self.unseen: list[Task] = []
         self.patient: dict[int, TaskQueue] = {}
         self.now = -math.inf
-        self._by_group: dict[str, dict[int, Alternative]] = {}  # those that learn, by their bit
-        self.outdated: dict[int, Alternative] = {}
+        self._by_group: dict[str, int] = {}  # the bits of those that learn
+        self.outdated = 0
+        # Behind the last queue in the order that was renewed, or had no need to be.
+        self._renewed = _FRONT
 
     def get(
         self, request: Resource, priority: int, share: int, interpreter: str, seen: float = 0.0
@@ -114,6 +122,10 @@ class QueueTable:
             avoid,
         )
         return self.by_request.get(key) or self._new(key)
+
+    def renew(self, queue: TaskQueue) -> list[TaskQueue]:
+        """Set the memory of a request to what its group needs now; return as `learn`."""
+        return self._renew(queue.alternatives) if queue.bits & self.outdated else []
 
     def enter(self, queue: TaskQueue, head: Task) -> bool:
         """Put a queue into the order of service by its oldest task; return as `set_open`."""
@@ -221,11 +233,11 @@ class QueueTable:
         Returns:
             The queues whose amounts are others now: their reservations are for the old ones.
         """
-        groups = self._by_group.values() if group is None else [self._by_group.get(group, {})]
-        return self._renew([one for ones in groups for one in ones.values()])
+        bits = -1 if group is None else self._by_group.get(group, 0)
+        return self._renew([one for one in self.by_bit.values() if one.learned and one.bit & bits])
 
     def outdate(self, learned: LearnedMemory) -> list[TaskQueue]:
-        """Let the requests of a group ask for other amounts soon, by `renew_next`.
+        """Let the requests of a group ask for other amounts before they start.
 
         To find an amount takes as long as several decisions, and a group may have a request for
         each size of a problem. A group that asks for its maximum does so at once: its guard bounds
@@ -236,21 +248,28 @@ class QueueTable:
         """
         if learned.certain:
             return self.learn(learned.group)
-        self.outdated.update(self._by_group[learned.group])
+        self.outdated |= self._by_group[learned.group]
+        self._renewed = _FRONT
         return []
 
     def renew_next(self) -> list[TaskQueue]:
-        """Set the memory of the request that has been outdated for longest; return as `learn`.
+        """Set the memory of the first outdated request in the order of service; return as `learn`.
 
-        Each end of a run renews one. So what learning costs does not depend on the number of
-        requests, and a group with one request has its new amount at once.
+        Each end of a run renews one, and no task starts by an outdated one. So what learning costs
+        does not depend on the number of requests, and a task whose group asks for less than before
+        has its turn as soon as there is room.
         """
-        return self._renew([self.outdated[next(iter(self.outdated))]])
+        at = bisect_left(self.order, self._renewed)
+        for rank, age, queue in self.order[at : at + _LOOK]:
+            self._renewed = (rank, age + 1)
+            if queue.bits & self.outdated:
+                return self._renew(queue.alternatives)
+        return []
 
     def _renew(self, alternatives: Iterable[Alternative]) -> list[TaskQueue]:
         changed: dict[int, TaskQueue] = {}
         for one in alternatives:
-            self.outdated.pop(one.bit, None)
+            self.outdated &= ~one.bit
             if not one.renew_memory():
                 continue
             queue = one.queue
@@ -380,7 +399,8 @@ class QueueTable:
             self.by_identity.setdefault(id(request), queue)
         for one in queue.alternatives:
             if one.learned is not None:
-                self._by_group.setdefault(one.learned.group, {})[one.bit] = one
+                group = one.learned.group
+                self._by_group[group] = self._by_group.get(group, 0) | one.bit
             for shape in self.shapes.values():
                 self._try(one, shape)
             self.levels.add_alternative(one)
@@ -395,6 +415,7 @@ class QueueTable:
                 del self.by_request[key]
                 self.avoiding -= bool(queue.avoid)
                 self.gangs &= ~queue.gangs
+                self.outdated &= ~queue.bits
                 self.outlived.pop(queue.bit, None)
                 self._by_priority[queue.priority] &= ~queue.bits
                 if not self._by_priority[queue.priority]:
@@ -404,8 +425,7 @@ class QueueTable:
                 for one in queue.alternatives:
                     del self.by_bit[one.bit]
                     if one.learned is not None:
-                        del self._by_group[one.learned.group][one.bit]
-                        self.outdated.pop(one.bit, None)
+                        self._by_group[one.learned.group] &= ~one.bit
                     self._free_bits.append(one.bit)
                     self.levels.remove_alternative(one)
                 for shape in self.shapes.values():

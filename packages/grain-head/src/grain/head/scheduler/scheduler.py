@@ -330,6 +330,7 @@ class Scheduler:
         queue.tasks.append(new)
         self._table.waiting += 1
         if queue.rank is None:
+            self._queues.renew(queue)
             self._queues.enter(queue, new)
             self._queues.untried |= queue.open
             if overtaken:
@@ -480,9 +481,9 @@ class Scheduler:
             worker.open_to_all = True  # the next task of the queue asks for another amount
         if use is not None:
             if memory.on_ended(had, use, now - ended.started):
-                self._lose_reservations(self._queues.outdate(memory))
+                self._guard.on_amounts_changed(self._queues.outdate(memory))
             if self._queues.outdated:
-                self._lose_reservations(self._queues.renew_next())
+                self._guard.on_amounts_changed(self._queues.renew_next())
 
     def learning(self) -> dict[str, Resource]:
         """Return by group a request that names it, of the queues that are here."""
@@ -498,22 +499,16 @@ class Scheduler:
         """Forget what groups have learned: they ask again as if no run had ended."""
         for group in groups:
             self.needs.forget(group)
-            self._lose_reservations(self._queues.learn(group))
+            self._guard.on_amounts_changed(self._queues.learn(group))
 
     def on_needs_read(self) -> None:
         """Let all groups ask for what is known of them now, after it was read."""
-        self._lose_reservations(self._queues.learn())
+        self._guard.on_amounts_changed(self._queues.learn())
 
     def _on_shapes(self) -> None:
         """Let groups ask for their part of other workers than before."""
         if self.needs.on_workers(shape.sample.total for shape in self._queues.shapes.values()):
-            self._lose_reservations(self._queues.learn())
-
-    def _lose_reservations(self, queues: Iterable[TaskQueue]) -> None:
-        """Lose the reservations of queues that ask for other amounts than before."""
-        for queue in queues:
-            for reservation in list(queue.reservations):
-                self._guard.lose(reservation)
+            self._guard.on_amounts_changed(self._queues.learn())
 
     def on_cancelled(self, task: int) -> Task | None:
         """Remove a waiting task that is not wanted any more.

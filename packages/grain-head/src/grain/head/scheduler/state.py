@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from grain.head.needs.families import LearningFamily
     from grain.head.needs.groups import Needs
     from grain.head.scheduler.places import RunPlace
     from grain.resource import Resource, RunTimes
@@ -102,7 +103,7 @@ class Alternative:
         stated: the rest of the request.
         learned: its memory, if that names a group that learns how much to ask for.
         space: the rest of the request, with the memory that the group asks for.
-        family: a number that alternatives have in common which differ only in what they learn.
+        family: that of the alternatives which differ only in what they learn; None without.
         count: the number of workers at once that it asks for; more than 1 for a gang.
         same: what the members of a gang have in common: ``"group"`` or ``"job"``.
         hosts: those of which a gang has a member each.
@@ -129,7 +130,7 @@ class Alternative:
     stated: Resource = field(init=False)
     learned: LearnedMemory | None = field(init=False)
     space: Resource = field(init=False)
-    family: int = 0
+    family: LearningFamily | None = None
     limits: Limits = field(init=False)
     count: int = 1
     same: str = "group"

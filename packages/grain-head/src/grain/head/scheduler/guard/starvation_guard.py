@@ -349,6 +349,12 @@ class StarvationGuard:
         else:
             self.end(reservation)
 
+    def on_amounts_changed(self, queues: Iterable[TaskQueue]) -> None:
+        """End the reservations of queues that ask for other amounts than before."""
+        for queue in queues:
+            for reservation in list(queue.reservations):
+                self.lose(reservation)
+
     # ---- the parts of that
 
     def _due(self, queue: TaskQueue, place: int) -> bool:
