@@ -36,9 +36,9 @@ def everywhere(jobs: JobCommands, message: str) -> None:
 
 def test_a_queue_of_another_version_is_refused_by_every_command(idle: JobCommands) -> None:
     idle.submit()
-    (idle.queue.folder / "format").write_text('{"version":2,"mission":"m"}')
+    (idle.queue.folder / "format").write_text('{"version":1,"mission":"m"}')
 
-    everywhere(idle, "has version 2 of the format, and this Grain has 1: use the same Grain on all")
+    everywhere(idle, "has version 1 of the format, and this Grain has 2: use the same Grain on all")
     assert 2 == idle.queue.jobs.end()
 
 

@@ -110,11 +110,12 @@ def test_two_that_make_a_queue_agree_on_its_mission(folder: Path) -> None:
     assert 1 == len(set(missions))
 
 
-def test_a_queue_of_another_version_is_refused(queue: Queue, folder: Path) -> None:
-    other = QueueFormat(version=2, mission="m")
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_queue_of_another_version_is_refused(queue: Queue, folder: Path, version: int) -> None:
+    other = QueueFormat(version=version, mission="m")
     (folder / "format").write_bytes(msgspec.json.encode(other))
 
-    with pytest.raises(Unusable, match="has version 2 of the format"):
+    with pytest.raises(Unusable, match=f"has version {version} of the format"):
         Queue.open(folder, make=True)
 
 

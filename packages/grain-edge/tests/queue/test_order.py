@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from grain.eventlog import files as log_files
 from grain.queue import files as queue_files
@@ -48,11 +49,12 @@ class Recorded:
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(os, name)
-        if name not in ("open", "write", "fsync", "close", "link", "unlink", "rename"):
+        if name not in ("open", "write", "fsync", "close", "link", "symlink", "unlink", "rename"):
             return real
 
         def call(*args: Any, **more: Any) -> Any:
             result = real(*args, **more)
+            args = args[1:] if name == "symlink" else args  # without its text
             named = [self._name(one) for one in args[: 2 if name in ("link", "rename") else 1]]
             if name == "open":
                 self._names[result] = named[0]
@@ -64,8 +66,8 @@ class Recorded:
 
         return call
 
-    def _name(self, word: object) -> str:
-        text = self._names[word] if isinstance(word, int) else str(word)
+    def _name(self, word: int | str | bytes) -> str:
+        text = self._names[word] if isinstance(word, int) else os.fsdecode(word)
         text = os.path.relpath(text, self._root) if text.startswith("/") else text
         return "incoming/X" if text.startswith(INCOMING) else text
 
@@ -84,6 +86,59 @@ def test_a_file_is_on_the_disk_before_its_name_and_its_name_before_it_counts(
         "link incoming/X jobs/0/2", "open jobs/0", "fsync jobs/0", "close jobs/0",
         "unlink incoming/X",
     ] == recorded.calls  # fmt: skip
+
+
+def test_a_receipt_comes_whole_with_its_name_which_is_on_the_disk_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = Queue.open(tmp_path / "queue", make=True)
+    queue.submit(make_job("x"))
+    recorded = Recorded(tmp_path / "queue")
+    monkeypatch.setattr(queue_files, "os", recorded)
+    synced = ["open attempts/0", "fsync attempts/0", "close attempts/0"]
+    assert queue.begin(1, None, 1, BEGUN, settled=True)
+    assert ["symlink attempts/0/1.1.begun", *synced] == recorded.calls
+    recorded.calls.clear()
+    assert queue.end(1, None, 1, FAILED)
+    assert ["symlink attempts/0/1.1.ended", *synced] == recorded.calls
+
+
+@pytest.mark.parametrize("message", ["x" * 901, "\u00e4" * 451])
+def test_a_receipt_that_is_too_long_for_a_link_is_a_file(tmp_path: Path, message: str) -> None:
+    queue = Queue.open(tmp_path / "queue", make=True)
+    queue.submit(make_job("x"))
+    queue.begin(1, None, 1, BEGUN)
+    ended = replace(FAILED, message=message)
+    assert queue.end(1, None, 1, ended)
+
+    assert not (tmp_path / "queue/attempts/0/1.1.ended").is_symlink()
+    assert ended == queue.ended(1, None, 1)
+    assert not queue.end(1, None, 1, FAILED)
+    assert [] == os.listdir(tmp_path / "queue/incoming")
+
+
+def test_a_receipt_is_a_file_where_the_disk_has_no_links_of_its_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_long(disk: LocalDisk, text: bytes, name: str) -> None:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+    monkeypatch.setattr(LocalDisk, "note", too_long)
+    queue = Queue.open(tmp_path / "queue", make=True)
+    queue.submit(make_job("x"))
+    assert queue.begin(1, None, 1, BEGUN)
+    assert not queue.begin(1, None, 1, BEGUN)
+    assert BEGUN == queue.begun(1, None, 1)
+
+
+def test_of_two_that_note_the_same_only_one_has_made_it(tmp_path: Path) -> None:
+    queue = Queue.open(tmp_path / "queue", make=True)
+    queue.submit(make_job("x"))
+    assert queue.begin(1, None, 1, BEGUN)
+    assert not queue.begin(1, None, 1, BEGUN)
+    assert queue.end(1, None, 1, FAILED)
+    assert not queue.end(1, None, 1, FAILED)
+    assert (BEGUN, FAILED) == (queue.begun(1, None, 1), queue.ended(1, None, 1))
 
 
 def test_a_view_is_on_the_disk_before_it_takes_the_place_of_another_one(

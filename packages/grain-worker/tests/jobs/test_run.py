@@ -130,6 +130,20 @@ async def test_a_command_runs_in_its_directory_between_two_receipts(
     assert begun.machine == this_process().machine
 
 
+async def test_what_tasks_have_in_common_is_not_what_they_and_attempts_have_of_their_own(
+    queue: Queue, work: Path
+) -> None:
+    names = "$SLURM_ARRAY_TASK_ID $GRAIN_ARRAY_TASK_ID $SLURM_JOB_ID $SLURM_JOBID $GRAIN_ATTEMPT"
+    array = ArraySpec(ranges=((4, 5, 1),))
+    number = submit(queue, work, "sh", "-c", f"echo {names}", array=array, stdout="%a")
+    for task, attempt in (4, 1), (5, 1), (4, 2), (5, 2):
+        await ran(queue, number, task, attempt)
+    for task in 4, 5:
+        plain = plain_number(number, task)
+        lines = "".join(f"{task} {task} {plain} {plain} {attempt}\n" for attempt in (1, 2))
+        assert lines == (work / str(task)).read_text()
+
+
 UNTIL_EXIT = "until [ -e EXIT ]; do sleep 0.02; done; echo stored; exit %d"
 
 
@@ -180,14 +194,14 @@ async def test_what_was_asked_since_it_was_handed_out_has_an_attempt_come_again(
 async def test_what_is_asked_as_an_attempt_begins_has_it_handed_back_before_its_program_runs(
     queue: Queue, work: Path, wish: Wish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link = LocalDisk.link
+    note = LocalDisk.note
 
-    def asks(disk: LocalDisk, source: str, name: str) -> None:
+    def asks(disk: LocalDisk, text: bytes, name: str) -> None:
         if name.endswith(".begun"):
             queue.wish(wish)
-        link(disk, source, name)
+        note(disk, text, name)
 
-    monkeypatch.setattr(LocalDisk, "link", asks)
+    monkeypatch.setattr(LocalDisk, "note", asks)
     number = submit(queue, work, "touch", "ran", requeue=False)
     assert "returned" == (await run_job(call(queue, number))).what
     ended = queue.ended(number, None, 1)
@@ -428,14 +442,14 @@ async def test_a_run_that_was_ended_for_its_nodes_memory_may_run_again_as_a_lost
 async def test_an_end_that_cannot_be_noted_is_tried_again_and_the_output_says_it_once(
     queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link, tries = LocalDisk.link, count()
+    note, tries = LocalDisk.note, count()
 
-    def fails(disk: LocalDisk, source: str, name: str) -> None:
+    def fails(disk: LocalDisk, text: bytes, name: str) -> None:
         if name.endswith(".ended") and next(tries) < 3:
             raise OSError(errno.ENOSPC, "No space left on device")
-        link(disk, source, name)
+        note(disk, text, name)
 
-    monkeypatch.setattr(LocalDisk, "link", fails)
+    monkeypatch.setattr(LocalDisk, "note", fails)
     monkeypatch.setattr("grain.worker.jobs.run._RETRY", 0.01)
     number = submit(queue, work, "sleep", "1000", timeout=0.2)
     ended = await ran(queue, number)

@@ -19,6 +19,7 @@ from grain.worker.jobs.variables import (
     own_variables,
     slurm_variables,
     submitted_variables,
+    task_variables,
     threads_each,
 )
 from grain.worker.processes.environment import MARKS, note_given
@@ -254,6 +255,16 @@ def test_each_variable_of_the_manual_has_its_right_value_or_a_reason_to_be_absen
 def test_a_batch_script_has_no_other_variables() -> None:
     assert set(MANUAL) == NOT_SET.keys() | RIGHT.keys()
     assert batch_script().keys() <= RIGHT.keys()
+
+
+def test_tasks_of_an_array_differ_in_few_variables() -> None:
+    array = ArraySpec(ranges=((3, 6, 2), (8, 9, 1)))
+    job = msgspec.structs.replace(JOB, options=ASKED, array=array)
+    place = Place("n07", 4, "queue", (("n08", 2),), (4, 6), 0.419431, (1001, 100), 4)
+    first, other = (own_variables(job, 12, task, 2, place, {}) for task in (3, 8))
+
+    assert first != other
+    assert first | task_variables(job, 12, 8, 2, place) == other
 
 
 def test_the_manual_that_is_installed_has_no_variable_that_is_not_in_the_list() -> None:

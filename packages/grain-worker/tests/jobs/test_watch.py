@@ -142,16 +142,16 @@ async def test_what_a_job_uses_is_looked_at_ever_more_rarely(
 async def test_an_end_that_cannot_be_noted_is_tried_again_ever_more_rarely(
     attempt: Attempt, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link, times = LocalDisk.link, list[float]()
+    note, times = LocalDisk.note, list[float]()
 
-    def fails(disk: LocalDisk, source: str, name: str) -> None:
+    def fails(disk: LocalDisk, text: bytes, name: str) -> None:
         if name.endswith(".ended"):
             times.append(trio.current_time())
             if len(times) < 10:
                 raise OSError(errno.ENOSPC, "No space left on device")
-        link(disk, source, name)
+        note(disk, text, name)
 
-    monkeypatch.setattr(LocalDisk, "link", fails)
+    monkeypatch.setattr(LocalDisk, "note", fails)
     await attempt.run(1.0)
     pauses = [after - before for before, after in pairwise(times)]
     assert [1, 2, 4, 8, 16, 32, 60, 60, 60] == pytest.approx(pauses)

@@ -32,7 +32,7 @@ class Killed(BaseException):
 
 @dataclass
 class Node:
-    """A directory, a file or a symbolic link."""
+    """A directory, a file, a symbolic link to a directory, or a note."""
 
     kind: str
     mtime: float
@@ -159,6 +159,26 @@ class Host(FileOperations):
 
         self._do("link", name, make)
 
+    def note(self, text: bytes, name: str) -> None:
+        def make() -> None:
+            folder, base = self._parent(name)
+            self._forget(folder, base)
+            if base in folder.entries:
+                raise _error(errno.EEXIST)
+            node = Node("note", self.server.clock, content=text)
+            self._set(folder, base, self.server.add(node))
+
+        self._do("link", name, make)
+
+    def noted(self, name: str) -> bytes:
+        def look() -> bytes:
+            node = self.server.nodes[self._find(name)]
+            if node.kind != "note":
+                raise _error(errno.EINVAL)
+            return node.content
+
+        return self._do("noted", name, look)
+
     def same(self, one: str, other: str) -> bool:
         def look() -> bool:
             try:
@@ -172,7 +192,7 @@ class Host(FileOperations):
         def look() -> bytes:
             node = self.server.nodes[self._find(name, opened=True)]
             if node.kind != "file":
-                raise _error(errno.EISDIR)
+                raise _error(errno.ELOOP if node.kind == "note" else errno.EISDIR)
             return node.content
 
         return self._do("read", name, look)

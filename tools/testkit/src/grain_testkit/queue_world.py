@@ -496,7 +496,7 @@ class OneFault(Faults):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-_READS = frozenset({"same", "read", "exists", "list", "is_file", "age"})
+_READS = frozenset({"same", "read", "noted", "exists", "list", "is_file", "age"})
 _WRITES = frozenset({"create", "link", "mkdir", "symlink", "sync", "rename", "touch"})
 _WRITE_ERRORS = {"full": errno.ENOSPC, "quota": errno.EDQUOT}
 

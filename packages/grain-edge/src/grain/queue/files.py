@@ -2,14 +2,16 @@
 
 Rules:
 
-1. A file gets its final name only when its content is on the disk.
+1. A file gets its final name only when its content is on the disk. A *note* is a symbolic link
+   whose text is the content: it comes with its name, in one operation.
 2. A name that was made is reported as made only when its directory is on the disk.
 3. A name that exists with content is never given other content, but for the view.
 4. A name that is found is true. A name that is not found, and a list of a directory, may be 60
-   seconds old: NFS shows them so. Only a link decides.
+   seconds old: NFS shows them so. Only a link decides, of either sort.
 """
 
-# ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH112, PTH114, PTH116, PTH211 - 100,000 at a time
+# ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH112, PTH114, PTH115, PTH116, PTH211
+# (these are called 100,000 times)
 
 from __future__ import annotations
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 INCOMING = "incoming"
 INCOMING_KEPT = 86400.0
 """Seconds after which a file in ``incoming`` is left over from a process that was killed."""
+
+LONGEST_NOTE = 900
+"""Bytes of a note at most. XFS has 1,024 for the text of a symbolic link, others have more."""
 
 _WITHOUT_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
 # A named pipe, a directory, a device or a link; a socket; more than anything that is written here.
@@ -53,11 +58,17 @@ class FileOperations(Protocol):
     def link(self, source: str, name: str) -> None:
         """Give a file another name, which must be new."""
 
+    def note(self, text: bytes, name: str) -> None:
+        """Make a symbolic link that has a text in place of a path; its name must be new."""
+
+    def noted(self, name: str) -> bytes:
+        """Return the text of a symbolic link, as it is."""
+
     def same(self, one: str, other: str) -> bool:
         """Return True if two names are those of one file; False if either is missing."""
 
     def read(self, name: str) -> bytes:
-        """Return the content of a plain file."""
+        """Return the content of a plain file; raise ELOOP for a symbolic link."""
 
     def exists(self, name: str) -> bool:
         """Return True if a name is found.
@@ -119,6 +130,33 @@ class WholeFiles:
         """
         with self.prepared(content, mode) as ready:
             return self.link(ready, name)
+
+    def note(self, name: str, content: bytes) -> bool:
+        """Make a note; return as of `link_whole`, and raise as of it and `link`.
+
+        It takes one write to the disk, where a file takes two.
+
+        Args:
+            content: without a null character. A long one becomes a file.
+        """
+        if len(content) > LONGEST_NOTE:
+            return self.link_whole(name, content)
+        # By this word its maker knows it, as another one may note the same.
+        text = b"%b %b" % (content, os.urandom(8).hex().encode())
+        try:
+            self.disk.note(text, name)
+        except (NotADirectoryError, FileNotFoundError):  # as of `link`
+            raise
+        except OSError as error:
+            # The reply may have been lost, as of `link`.
+            if not self._is_our_note(text, name):
+                if error.errno == errno.EEXIST:
+                    return False
+                if error.errno in (errno.ENAMETOOLONG, *_WITHOUT_LINKS):
+                    return self.link_whole(name, content)
+                raise CannotWrite(_text(error, name), error.errno or 0) from error
+        self.sync(name.rpartition("/")[0], name)
+        return True
 
     @contextmanager
     def prepared(self, content: bytes, mode: int = 0o600) -> Iterator[str]:
@@ -214,7 +252,7 @@ class WholeFiles:
             self.disk.sync(name.rpartition("/")[0])
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file; None if there is none.
+        """Return the content of a file or a note; None if there is none.
 
         What is not a plain file, or is blown up beyond `LARGEST`, has no content, which no reader
         takes for that of a record.
@@ -224,7 +262,7 @@ class WholeFiles:
             OSError: it cannot be read.
         """
         try:
-            return self.disk.read(name)
+            return self.content(name)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -233,9 +271,22 @@ class WholeFiles:
             if error.errno != errno.ESTALE:
                 raise
         try:  # NFS: the file went between lookup and read, so it is looked up again
-            return self.disk.read(name)
+            return self.content(name)
         except FileNotFoundError:
             return None
+
+    def content(self, name: str) -> bytes:
+        """Return the content of a plain file or a note.
+
+        Raises:
+            OSError: there is none, or it cannot be read.
+        """
+        try:
+            return self.disk.read(name)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        return self.disk.noted(name).rpartition(b" ")[0]
 
     def make_folder(self, name: str) -> None:
         """Make a directory, if it is not there.
@@ -257,6 +308,12 @@ class WholeFiles:
     def _is_ours(self, ready: str, name: str) -> bool:
         try:
             return self.disk.same(ready, name)
+        except OSError:
+            return False
+
+    def _is_our_note(self, text: bytes, name: str) -> bool:
+        try:
+            return self.disk.noted(name) == text
         except OSError:
             return False
 
@@ -303,6 +360,14 @@ class LocalDisk:
         """See `FileOperations`."""
         os.link(self._root + source, self._root + name, follow_symlinks=False)
 
+    def note(self, text: bytes, name: str) -> None:
+        """See `FileOperations`."""
+        os.symlink(text, os.fsencode(self._root + name))
+
+    def noted(self, name: str) -> bytes:
+        """See `FileOperations`."""
+        return os.readlink(os.fsencode(self._root + name))
+
     def same(self, one: str, other: str) -> bool:
         """See `FileOperations`."""
         # Opened, as NFS asks the server at an open, and not at a stat.
@@ -330,7 +395,7 @@ class LocalDisk:
     def exists(self, name: str) -> bool:
         """See `FileOperations`."""
         try:
-            os.stat(self._root + name)
+            os.lstat(self._root + name)
         except FileNotFoundError:
             return False
         return True

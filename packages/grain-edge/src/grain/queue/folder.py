@@ -641,7 +641,7 @@ class Queue:
         try:
             if not settled:
                 self._make_safe(number, after_attempt=attempt > 1)
-            return self.files.link_whole(name, encode_record(begun))
+            return self.files.note(name, encode_record(begun))
         except NotADirectoryError:
             return False
 
@@ -657,7 +657,7 @@ class Queue:
         """
         name = f"attempts/{self.buckets.of(number)}/{receipt_name(number, task, attempt, 'ended')}"
         try:
-            if self.files.link_whole(name, encode_record(ended)):
+            if self.files.note(name, encode_record(ended)):
                 return True
             # It may be ours, of a call that was not told whether it was on the disk.
             self.files.sync(name.rpartition("/")[0], name)

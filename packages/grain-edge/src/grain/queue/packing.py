@@ -208,7 +208,7 @@ def _pack(queue: Queue, kind: str, bucket: int, names: list[str]) -> None:
     disk = queue.files.disk
     folder = live_folder(kind, bucket)
     disk.sync(folder)
-    content = {name: _as_json(disk.read(f"{folder}/{name}")) for name in names}
+    content = {name: _as_json(queue.files.content(f"{folder}/{name}")) for name in names}
     queue.files.replace(f"{kind}/{bucket}", encode_pack(Pack(files=content)))
 
 

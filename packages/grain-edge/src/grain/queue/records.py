@@ -9,7 +9,7 @@ import msgspec
 
 from grain.eventlog.usage import Usage
 
-VERSION = 1
+VERSION = 2
 """The version of the format; a folder of another one is refused."""
 
 _LEAST = 60.0  # seconds that a job without a time limit has before its deadline, as in Slurm

@@ -206,6 +206,7 @@ class ProgramCall:
         # The same file twice: opened once, or one stream would overwrite the other.
         self.merged = stderr is STDOUT or (stderr is not CAPTURE and self.stderr == self.stdout)
         self.cancelled_result: ProgramResult | None = None
+        self._used: tuple[ProgramExit, Usage] | None = None
         self._other_killed = False
         self.input = stdin if isinstance(stdin, bytes) else None
         self.request: ProgramRequest = {
@@ -419,10 +420,19 @@ class ProgramCall:
 
     def usage(self, report: ProgramExit) -> Usage:
         """Return what the program has used."""
+        if self._used is None or self._used[0] is not report:
+            self._used = report, self._own_usage(report)
+        own = self._used[1]
+        if self._gang is None or self._call is None or self._call.used is None:
+            return own
+        return of_call(own, self._call.used, len(self._gang.cpus))
+
+    def _own_usage(self, report: ProgramExit) -> Usage:
+        """Return what the program itself has used, without what it ran on other members."""
         # Without a directory of its own it ran in a private one, which is removed.
         paths = (self.stdout, self.stderr)
         kept = [path for path in paths if path and (self.cwd or path.startswith("/"))]
-        own = Usage(
+        return Usage(
             user=report.user,
             system=report.system,
             peak_memory=report.peak_memory / 1e9,
@@ -434,9 +444,6 @@ class ProgramCall:
             exit_statuses={os.waitstatus_to_exitcode(report.status): 1},
             outputs=tuple(dict.fromkeys(str(Path(self.cwd or "/", path)) for path in kept)),
         )
-        if self._gang is None or self._call is None or self._call.used is None:
-            return own
-        return of_call(own, self._call.used, len(self._gang.cpus))
 
     def failure(self, **facts: Any) -> Failure:
         """Return the facts of a failure: those of the call, and these."""

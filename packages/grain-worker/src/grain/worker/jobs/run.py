@@ -53,6 +53,7 @@ from grain.worker.jobs.variables import (
     ranks_each,
     soft_limits,
     submitted_variables,
+    task_variables,
     threads_each,
 )
 from grain.worker.processes.account import RunAccount, attempt_of
@@ -224,12 +225,14 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
 
     It raises nothing of its own: all that can go wrong is in what it returns, or in the receipt.
     """
-    runner = _Runner(what, _OPENED.get(None))
+    opened = _OPENED.get(None)
+    runner = _Runner(what, opened)
     ended: Ended | None = None
     try:
         if not await trio.to_thread.run_sync(runner.begin):
             return AttemptEnd("taken")
-        _OPENED.set(runner.opened)
+        if runner.opened is not opened:  # to set it takes a fiftieth of a brief attempt
+            _OPENED.set(runner.opened)
     except _Recalled as error:
         return AttemptEnd("not begun", str(error), passing=True)
     except NotSynced:
@@ -273,6 +276,8 @@ class _KnownJob:
         self.number = number
         self.job = job
         self.script: Path | None = None
+        # With the attempt and the place for which they were made.
+        self._of_tasks: tuple[tuple[int, Place], dict[str, str], dict[bytes, bytes]] | None = None
 
     @cached_property
     def shared(self) -> tuple[bool, bool]:
@@ -292,6 +297,21 @@ class _KnownJob:
     def raw(self) -> dict[bytes, bytes]:
         """The same, as programs get them."""
         return _encoded(self.variables)
+
+    def of_tasks(
+        self, what: AttemptCall, place: Place
+    ) -> tuple[dict[str, str], dict[bytes, bytes]]:
+        """Return all variables of an attempt, but those of another task in place of its own.
+
+        They are as text, and as programs get them.
+        """
+        at = what.attempt, place
+        if self._of_tasks is None or self._of_tasks[0] != at:
+            own = own_variables(
+                self.job, what.number, what.task, what.attempt, place, self.variables
+            )
+            self._of_tasks = at, self.variables | own, self.raw | _encoded(own)
+        return self._of_tasks[1:]
 
 
 _OPENED: trio.lowlevel.RunVar[_Opened | None] = trio.lowlevel.RunVar("the queue opened last")
@@ -340,7 +360,7 @@ class _Runner:
     def program(self) -> str:
         """The name of the program: for a script that of the job, as the file has a digest."""
         job = self._job
-        return job.name if self._script is not None else Path(job.command[0]).name
+        return job.name if self._script is not None else job.command[0].rpartition("/")[2]
 
     def begin(self) -> bool:
         """Make the receipt of the begin; errors as of `Queue.open` and `Queue.begin`.
@@ -593,7 +613,8 @@ class _Runner:
         gang = members.get()
         if others and gang is not None:
             gang.allow(ranks_each(job, place))
-        own = own_variables(job, what.number, what.task, what.attempt, place, known.variables)
+        variables, raw = known.of_tasks(what, place)
+        own = task_variables(job, what.number, what.task, what.attempt, place)
         own[DESK] = self._desk
         command = job.command
         filled = self._queue.input(job, what.task)
@@ -604,7 +625,7 @@ class _Runner:
             if missing := missing_interpreter(self._script):
                 raise QueueError(f"its interpreter {missing} is not there on {host}")
             known.script = self._script
-        variables = known.variables | own
+        variables = variables | own
         again = job.append or what.attempt > 1
         words = [*([] if self._script is None else [str(self._script)]), *command]
         call = ProgramCall(
@@ -620,7 +641,7 @@ class _Runner:
             bind=True,
             threads=threads_each(job, place) if cores else None,
             scratch=job.scratch,
-            inherited=known.raw | _encoded(own),
+            inherited=raw | _encoded(own),
             warned=True,
             append=(again or known.shared[0], again or known.shared[1]),
             of_shell=(job.umask, soft_limits(job)),

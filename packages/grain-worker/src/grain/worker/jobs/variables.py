@@ -15,7 +15,7 @@ from grain.worker.processes.environment import ALLOCATED, MARKS, without_given
 from grain.worker.processes.mpi import RSH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from grain.queue.records import Job
 
@@ -173,6 +173,8 @@ _SLURM: dict[str, Callable[[_Attempt], object]] = {
     "SLURM_TOPOLOGY_ADDR_PATTERN": lambda _: "node",
 }  # fmt: skip
 
+_OF_TASK = ("SLURM_ARRAY_TASK_ID", "SLURM_JOBID", "SLURM_JOB_ID")
+
 NOT_SET = {
     "SBATCH_MEM_BIND": "memory is not bound to CPUs",
     "SBATCH_MEM_BIND_LIST": "memory is not bound to CPUs",
@@ -195,9 +197,22 @@ def slurm_variables(
     job: Job, number: int, task: int | None, attempt: int, place: Place
 ) -> dict[str, str]:
     """Return the variables of a batch script under Slurm; arguments as of `own_variables`."""
-    facts = _Attempt(job, number, task, attempt, place)
-    values = ((name, value_of(facts)) for name, value_of in _SLURM.items())
+    return _values(_SLURM, _Attempt(job, number, task, attempt, place))
+
+
+def _values(names: Iterable[str], attempt: _Attempt) -> dict[str, str]:
+    values = ((name, _SLURM[name](attempt)) for name in names)
     return {name: str(value) for name, value in values if value is not None}
+
+
+def task_variables(
+    job: Job, number: int, task: int | None, attempt: int, place: Place
+) -> dict[str, str]:
+    """Return those of `own_variables` that differ between tasks of an array; arguments as of it."""
+    variables = _values(_OF_TASK, _Attempt(job, number, task, attempt, place))
+    if task is not None:
+        variables["GRAIN_ARRAY_TASK_ID"] = str(task)
+    return variables
 
 
 def submitted_variables(job: Job) -> dict[str, str]:
@@ -244,9 +259,7 @@ def own_variables(
         "GRAIN_ATTEMPT": str(attempt),
         "GRAIN_NODES": ",".join(place.hosts),
     }
-    if task is not None:
-        variables["GRAIN_ARRAY_TASK_ID"] = str(task)
-    return variables
+    return variables | task_variables(job, number, task, attempt, place)
 
 
 def ranks_each(job: Job, place: Place) -> list[int]:
