@@ -35,7 +35,7 @@ LONGEST_NOTE = 900
 """Bytes of a note at most. XFS has 1,024 for the text of a symbolic link, others have more."""
 
 _WITHOUT_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
-# A named pipe, a directory, a device or a link; a socket; more than anything that is written here.
+# A named pipe, a directory or a device; a socket; more than anything that is written here.
 _NO_RECORD = frozenset({errno.EINVAL, errno.EISDIR, errno.ENXIO, errno.EFBIG})
 _REASONS = {
     errno.ENOSPC: "the disk is full",
@@ -286,6 +286,7 @@ class WholeFiles:
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
+        # If a directory above is a link to itself, that is an error here, too.
         return self.disk.noted(name).rpartition(b" ")[0]
 
     def make_folder(self, name: str) -> None:
@@ -383,14 +384,7 @@ class LocalDisk:
 
     def read(self, name: str) -> bytes:
         """See `FileOperations`."""
-        path = self._root + name
-        try:
-            return read_plain(path, links=False)
-        except OSError as error:
-            # A directory above may be a link to itself, and then every number would be there.
-            if error.errno == errno.ELOOP and os.path.islink(path):
-                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path) from error
-            raise
+        return read_plain(self._root + name, links=False)
 
     def exists(self, name: str) -> bool:
         """See `FileOperations`."""
