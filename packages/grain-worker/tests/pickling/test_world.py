@@ -134,7 +134,7 @@ def replaced(folder: Path) -> Any:
 def retrieved(folder: Path) -> Any:
     with pytest.warns(DeprecationWarning, match="FancyURLopener"):
         opener = urllib.request.FancyURLopener()  # type: ignore[attr-defined,unused-ignore]
-    opener._URLopener__tempfiles = [str(folder / "data")]  # as after `retrieve`
+    opener._URLopener__tempfiles = [str(folder / "data")]  # type: ignore[attr-defined] # by `retrieve`
     return opener
 
 
