@@ -204,8 +204,8 @@ def test_a_rank_that_crashes_ends_all_others(members: Members, launcher: str) ->
     members.nothing_is_left()
 
 
-@pytest.mark.parametrize("launcher", [*LAUNCHERS, "members"])
 @pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("launcher", [*FAULTS, "members"])
 def test_ranks_that_a_batch_system_ends_with_their_member_are_not_the_runs_failure(
     members: Members, launcher: str, ends: bool
 ) -> None:

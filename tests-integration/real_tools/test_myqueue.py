@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from real_tools.tool_site import ToolSite
 
+pytestmark = pytest.mark.real_tools
+
 TOOL = ("myqueue==26.8.1",)
 
 # myqueue reads the files of a job whose number it has not noted yet, and forgets what they say. So

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from real_tools.tool_site import ToolSite
 
-# Of what takes ten seconds and more, the suite has two.
-NIGHTLY = pytest.mark.real_tools
+pytestmark = pytest.mark.real_tools
+
 TOOL = (SNAKEMAKE, *GRAIN)
 EXECUTOR = ("--executor", "grain", "-j", "100")
 
@@ -73,7 +73,6 @@ rule one:
 """
 
 
-@NIGHTLY
 def test_a_failed_job_is_told_with_its_log_and_what_waits_is_cancelled(workflow: Workflow) -> None:
     workflow.write(FAILS)
     with workflow.started(*EXECUTOR) as running:
@@ -100,7 +99,6 @@ def test_a_failed_job_is_told_with_its_log_and_what_waits_is_cancelled(workflow:
     assert len(list(workflow.folder.glob("out/?"))) == 6
 
 
-@NIGHTLY
 def test_with_keep_going_the_others_run_and_with_retries_a_job_runs_again(
     workflow: Workflow,
 ) -> None:
@@ -122,7 +120,6 @@ rule again:
     assert sorted(workflow.states()) == [*["COMPLETED"] * 4, *["FAILED"] * 3]
 
 
-@NIGHTLY
 def test_ctrl_c_cancels_what_runs_and_what_waits(workflow: Workflow) -> None:
     workflow.write(f"""\
 rule all:
@@ -165,7 +162,6 @@ def test_after_a_kill_a_job_that_runs_is_taken_over(workflow: Workflow) -> None:
     assert workflow.states() == ["COMPLETED"]
 
 
-@NIGHTLY
 def test_after_a_kill_and_a_change_a_job_begins_when_the_old_one_has_ended(
     workflow: Workflow,
 ) -> None:
@@ -182,7 +178,6 @@ def test_after_a_kill_and_a_change_a_job_begins_when_the_old_one_has_ended(
     assert workflow.text("lines") == "1 begins\n2 begins\n2 ends\n"
 
 
-@NIGHTLY
 def test_a_rule_that_no_worker_can_run_is_named(workflow: Workflow) -> None:
     workflow.write("""\
 rule large:
@@ -197,7 +192,6 @@ rule large:
     assert workflow.states() == ["CANCELLED"]
 
 
-@NIGHTLY
 def test_five_hundred_jobs_in_groups(workflow: Workflow) -> None:
     workflow.write("""\
 rule all:

@@ -9,7 +9,7 @@ from simulation.world import World
 def test_tasks_move_as_the_comment_in_the_hub_says() -> None:
     written = {(name, *move) for name, moves in table().items() for move in moves}
     with observed() as moves:
-        for seed in range(1, 5):  # several, of which one or the other has a lasting mission
+        for seed in 2, 4, 5, 7:  # brief worlds with many moves, and with a lasting mission
             World(seed).run()
     assert set() == moves - written
-    assert len(moves) > 10
+    assert len(moves) > 14

@@ -476,6 +476,16 @@ def test_missions_are_listed_with_a_wrong_configuration(folder: Path) -> None:
     assert ["opt@1"] == [one["label"] for one in listed()]
 
 
+def test_the_folder_in_which_one_stands_names_its_mission(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "opt").mkdir()
+    (folder / "opt/__main__.py").write_text("")
+    monkeypatch.chdir(folder / "opt")
+    assert 0 == grain("run", ".").exit_code
+    assert ["opt@1"] == [one["label"] for one in listed()]
+
+
 @pytest.mark.parametrize("changed", [[], ["--changed"]])
 def test_what_to_do_about_a_second_mission_of_a_name_is_what_the_command_takes(
     folder: Path, changed: list[str]

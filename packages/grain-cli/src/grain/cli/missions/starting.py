@@ -78,7 +78,7 @@ def described(
         if shutil.which(first, path=env.get("PATH")) is None:
             raise click.ClickException(f"there is no program {clean(first)}, here or on PATH")
         command, path = (first, *rest), Path()
-    name = name if name is not None else Path(first).stem
+    name = name if name is not None else Path(first).stem or path.resolve().stem  # of `.`
     if error := name_error(name):
         raise click.ClickException(f"{clean(name)!r} cannot name a mission: {error}; use --name")
     file = path / "__main__.py" if path.is_dir() else path
