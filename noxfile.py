@@ -221,10 +221,10 @@ def tests(session: nox.Session) -> None:
 def packages(session: nox.Session) -> None:
     """Run the tests of all packages, with every package installed."""
     install_all(session)
-    # One process compiles the tests' modules, which takes twelve seconds, or each of four would.
+    # One process compiles the tests' modules, which takes twelve seconds, or each of three would.
     session.run("pytest", "-q", "--collect-only", "packages", silent=True)
-    # More processes than cores, as some tests wait.
-    aside = ["-q", "-n", "4", "--durations=25"]
+    # More processes than cores, as some tests wait; not many more, as each collects all tests.
+    aside = ["-q", "-n", "3", "--durations=25"]
     session.run("pytest", *aside, "packages", *session.posargs)
 
 
@@ -234,7 +234,7 @@ def integration(session: nox.Session) -> None:
     install_all(session)
     # They wait most of the time: for programs, workers and batch systems. Each file has one
     # process, as the batch systems and hosts that it starts are for all of its tests.
-    aside = ["-q", "-n", "5", "--dist", "loadfile", "--durations=25"]
+    aside = ["-q", "-n", "4", "--dist", "loadfile", "--durations=25"]
     session.run("pytest", *aside, "tests-integration", *session.posargs)
 
 
