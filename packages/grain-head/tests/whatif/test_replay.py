@@ -21,7 +21,7 @@ from grain.eventlog.schema import (
     WorkerJoined,
     WorkerLeft,
 )
-from grain.eventlog.usage import Usage
+from grain.eventlog.usage import LearnedAmount, Usage
 from grain.resource import Cores, GPUs, Memory, Node, WTime, from_text
 from grain.whatif.brief import BUNDLE
 from grain.whatif.errors import WhatIfError
@@ -37,7 +37,7 @@ from grain.whatif.scenario import (
 )
 from grain.whatif.sweep import SweepRow, knee, sweep
 from grain.whatif.text import report_data, report_text
-from grain.whatif.workload import Workload, WorkloadBuilder, workload_of
+from grain.whatif.workload import Requests, Workload, WorkloadBuilder, workload_of
 from grain_testkit.campaign import Campaign
 from grain_testkit.hub_campaign import HubCampaign, Shift
 
@@ -105,6 +105,7 @@ class Log:
         final: bool = True,
         memory: float | None = None,
         worker: str = "w",
+        learned: LearnedAmount | None = None,
     ) -> None:
         used = None if memory is None else Usage(peak_memory=memory, measured_by="polling")
         self.lines.append(TaskStarted(time=AT + begins, task=task, worker=worker))
@@ -118,6 +119,7 @@ class Log:
                 ended=AT + ends,
                 final=final,
                 usage=used,
+                learned=learned,
             )
         )
 
@@ -227,6 +229,31 @@ def test_a_smaller_request_lets_more_run_at_once() -> None:
 
     assert 40.0 == replay(workload, Scenario()).makespan
     assert (10.0, 2) == (less.makespan, less.over_memory)
+
+
+def test_a_task_whose_group_learns_its_memory_asks_for_what_it_got() -> None:
+    log = Log()
+    log.join(0, "w", cores=4)  # with 16 GB
+    for amount in (16.0, 4.0, 4.0, 4.0, 4.0):
+        task = log.submit(0, Memory=16.0)
+        begins = 0 if amount == 16 else 10
+        given = LearnedAmount(group="opt", amount=amount)
+        log.run(task, begins, begins + 10, memory=3.0, learned=given)
+    workload = log.workload()
+
+    assert 20.0 == replay(workload, Scenario()).makespan
+    changed = Scenario(requests={"fn": Memory(1)})
+    assert (20.0, 5) == (replay(workload, changed)[0], replay(workload, changed).over_memory)
+
+
+def test_of_alternatives_only_the_one_that_ran_has_learned_memory() -> None:
+    log = with_alternatives()
+    workload = log.workload()
+    given = Requests().with_memory(workload.tasks[0].request, 1, 2.0)
+
+    first, second = given.alternatives()
+    assert workload.tasks[0].request.alternatives()[0] == first
+    assert Memory(2) == second.get(Memory)
 
 
 def test_a_time_limit_ends_runs() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.resource import ZERO, Either, Gang, from_text
+from grain.resource import Either, from_text
 from grain.whatif.errors import WhatIfError
-from grain.whatif.workload import one_of
+from grain.whatif.workload import changed, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,20 +58,11 @@ class Scenario(NamedTuple):
         change = self.requests.get(function)
         if change is None:
             return request
-        changed = [
-            _changed(one, other)
-            for one in request.alternatives()
-            for other in change.alternatives()
+        some = [
+            changed(one, other) for one in request.alternatives() for other in change.alternatives()
         ]
         first = change if isinstance(change, Either) else request
-        return one_of(changed, first.prefer if isinstance(first, Either) else 0.0)
-
-
-def _changed(request: Resource, change: Resource) -> Resource:
-    """Return a request with other kinds, and another number of workers if there is one."""
-    made = reduce(and_, {**request.parts(), **change.parts()}.values(), ZERO)
-    several = change if isinstance(change, Gang) else request
-    return Gang(several.count, made, several.same) if isinstance(several, Gang) else made
+        return one_of(some, first.prefer if isinstance(first, Either) else 0.0)
 
 
 def parse_counts(text: str) -> list[int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from operator import itemgetter
+from functools import reduce
+from operator import and_, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.eventlog.never_ran import WAITING
@@ -17,7 +18,7 @@ from grain.eventlog.schema import (
     WorkerLeft,
 )
 from grain.facts.fold import Fold
-from grain.resource import ZERO, Either, Gang, Resource, WTime, from_data
+from grain.resource import ZERO, Either, Gang, Memory, Resource, WTime, from_data
 from grain.whatif.brief import Stretch
 from grain.whatif.errors import WhatIfError
 
@@ -374,6 +375,11 @@ class WorkloadBuilder:
             if run.started is not None and run.state == "value":
                 self._stretch.take(run.function, run.seconds, len(self._runs))
             self._runs.append((opened.index, timed))
+            if run.learned is not None:
+                # The log has the most that it might get: a replay learns nothing.
+                task = self._tasks[opened.index]
+                by, amount = run.alternative or 0, run.learned.amount
+                task.request = self._requests.with_memory(task.request, by, amount)
         if run.state == "lost":
             given = now if opened.given is None else opened.given
             self._lost.setdefault(run.worker, []).append((given, opened.index))
@@ -464,6 +470,13 @@ class WorkloadBuilder:
         return len(self._open) - hopeless - unknown, unknown
 
 
+def changed(request: Resource, change: Resource) -> Resource:
+    """Return a request with other kinds, and another number of workers if there is one."""
+    made = reduce(and_, {**request.parts(), **change.parts()}.values(), ZERO)
+    several = change if isinstance(change, Gang) else request
+    return Gang(several.count, made, several.same) if isinstance(several, Gang) else made
+
+
 def one_of(alternatives: Iterable[Resource], prefer: float) -> Resource:
     """Return a request for one of several resources, some of which may be equal."""
     distinct = tuple(dict.fromkeys(alternatives))
@@ -511,6 +524,19 @@ class Requests:
             # Where the first one is not known, no task waits for it.
             asked = self._several[key] = one_of(some, line.prefer if first != ZERO else 0.0)
         return asked
+
+    def with_memory(self, request: Resource, by: int, amount: float) -> Resource:
+        """Return a request with as many GB in an alternative as its group asked for in a run."""
+        key = id(request), by, amount  # requests are kept here, so that no other has this id
+        found = self._several.get(key)
+        if found is None:
+            each = [
+                changed(one, Memory(amount)) if number == by else one
+                for number, one in enumerate(request.alternatives())
+            ]
+            prefer = request.prefer if isinstance(request, Either) else 0.0
+            found = self._several[key] = one_of(each, prefer)
+        return found
 
     def _resource(self, amounts: Mapping[str, float]) -> Resource:
         resource = ZERO
