@@ -112,9 +112,11 @@ class _Look:
             for run in unpack(pack(overview.runs(worker.id, now)), RunsAnswer).runs
             if run.mission == record.id and run.task in own
         }
-        self.away = {n for n, one in self.tasks.items() if self._goes_on_in_log(one)}
+        # What is shown counts those of all processes of a lasting mission.
+        tasks = {n: one for n, one in record.tasks.items() if one.function is not LANE}
+        self.away = {n for n, one in tasks.items() if self._goes_on_in_log(one)}
         # Their runs have ended, as workers have reported, and the outcomes are to come.
-        leases = {n: one.lease for n, one in self.tasks.items() if one.lease is not None}
+        leases = {n: one.lease for n, one in tasks.items() if one.lease is not None}
         self.over = {n for n, one in leases.items() if one.scheduler_id is None}
         # The calls that lanes have, as far as this head knows.
         calls = (call.task for call in record.lane_calls.values())
