@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FIRST, MOST = 10.0, 3600.0
-"""Seconds for which a pair is apart after its first failure, and at most."""
+FIRST, MOST = 10.0, 600.0
+"""Seconds for which a pair is apart after its first failure, and at most.
+
+Another try takes two workers some ten seconds. Where these are all that a gang could have, both
+have nothing to do until then, though the network may have been mended at once.
+"""
 
 LEFT_OUT = 600.0
 """Seconds for which a worker is left out that has failed with two others."""
