@@ -94,7 +94,7 @@ class QueueTable:
         self.unseen: list[Task] = []
         self.patient: dict[int, TaskQueue] = {}
         self.now = -math.inf
-        self._by_group: dict[str, int] = {}  # the bits of those that learn
+        self._by_group: dict[str, int] = {}  # the bits of its alternatives, by group
         self.outdated = 0
         # Behind the last queue in the order that was renewed, or had no need to be.
         self._renewed = _FRONT

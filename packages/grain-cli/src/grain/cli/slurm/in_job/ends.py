@@ -43,8 +43,8 @@ class StepProcesses:
 
     Attributes:
         statuses: of the processes, as of waitpid(2); 0 while one runs.
-        cpu: seconds of those that ended on this host.
-        memory: GB, the highest peak of those.
+        cpu: the CPU seconds of all processes that have ended on this host.
+        memory: the largest peak of these processes, in GB.
     """
 
     def __init__(
