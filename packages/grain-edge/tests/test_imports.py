@@ -12,3 +12,16 @@ def test_importing_the_package_imports_no_cryptography() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
 
     assert done.stdout.strip() == "[]"
+
+
+def test_a_light_module_of_the_package_imports_no_others_of_it() -> None:
+    """A step of a job may be one of thousands, and its `srun` asks only who answers it."""
+    code = (
+        "import sys, grain; before = set(sys.modules); import grain.edge.machine.peer_user; "
+        "print(*sorted(one for one in set(sys.modules) - before if one.startswith('grain')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+
+    assert ["grain.edge", "grain.edge.machine", "grain.edge.machine.peer_user"] == (
+        done.stdout.split()
+    )

@@ -48,8 +48,6 @@ Map:
 
 from typing import TYPE_CHECKING
 
-from grain.edge.address import DEFAULT as DEFAULT
-
 if TYPE_CHECKING:
     from grain.edge.public import *  # noqa: F403
     from grain.edge.served import *  # noqa: F403

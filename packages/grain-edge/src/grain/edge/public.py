@@ -1,5 +1,6 @@
 """The public names of `grain.edge` that need a network; `grain.edge` imports them when asked."""
 
+from grain.edge.address import DEFAULT as DEFAULT
 from grain.edge.bridge.key import make_key as make_key
 from grain.edge.bridge.key import meeting_id as meeting_id
 from grain.edge.bridge.key import without_key as without_key
