@@ -26,6 +26,7 @@ from grain.head.messages import (
 from grain.resource import Cores, to_data
 from grain.worker.messages import (
     LANE,
+    AckRuns,
     ArrivedCount,
     DefineFunction,
     Draining,
@@ -34,6 +35,7 @@ from grain.worker.messages import (
     Lease,
     Recall,
     RegisterWorker,
+    Status,
 )
 from grain_testkit.hub_harness import F, HubHarness, held
 
@@ -99,6 +101,27 @@ def test_a_lane_that_is_retracted_before_it_could_start_does_not_start(
 
     assert [Retracted(1)] == harness.sent(mission, Retracted)
     assert [] == harness.sent("w", Lease)
+
+
+@pytest.mark.parametrize("status", ["value", "cancelled"])
+def test_what_a_lane_has_kept_of_its_calls_reaches_a_mission_that_has_retracted_it(
+    harness: HubHarness, status: Status
+) -> None:
+    harness.worker("w", 1)
+    mission = harness.synced()
+    ask(harness, 1)
+    [lane] = harness.sent("w", Lease)
+    harness.send(mission, Retract((1,)))
+
+    harness.send("w", harness.ended(lane, status), payload=b"kept" if status == "value" else None)
+
+    resolved = [one.task for one in harness.sent(mission, Resolved)]
+    retracted = [one.task for one in harness.sent(mission, Retracted)]
+    assert (([1], []) if status == "value" else ([], [1])) == (resolved, retracted)
+    if status == "value":
+        assert [] == harness.sent("w", AckRuns)  # it keeps that until the mission has it
+        harness.send(mission, AckTasks((1,)))
+    assert [AckRuns((lane.attempt,))] == harness.sent("w", AckRuns)
 
 
 def test_a_lane_that_its_worker_reports_to_another_head_is_recalled_when_tasks_wait(

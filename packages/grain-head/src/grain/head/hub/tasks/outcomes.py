@@ -199,7 +199,9 @@ class Outcomes:
             task.lease = None
         task.arguments = None
         before = task.course
-        if before.retracted:
+        # What a lane has kept is the outcomes of calls, of which the mission may want others: so
+        # the retraction has crossed it.
+        if before.retracted and not (task.function is LANE and ending == "value"):
             self._acknowledge(kept_by)
             self._forget_retracted(task, report)
             return
