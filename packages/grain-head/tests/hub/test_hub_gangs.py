@@ -1092,6 +1092,22 @@ def test_a_task_waits_for_nothing_of_a_gang_that_did_not_begin() -> None:
     assert [] == hub.sent("m", Crashed)
 
 
+def test_a_retracted_task_waits_for_nothing_of_a_gang_that_did_not_begin_as_is_told_later() -> None:
+    """The root was revoked as it said so, and its worker has to say it again."""
+    hub = Pair()
+    (root, first), (seat, _) = hub.leases()
+    hub.send("m", Retract((1,)))
+    hub.send(root, hub.ended(first, "cancelled", absent=0))
+    assert [] == hub.sent("m", Retracted)
+
+    hub.lose(root)
+    hub.worker(root, held=(held(first, gang=first.gang, ended=True),), link="back")
+    hub.send("back", hub.ended(first, "cancelled", absent=0))
+
+    assert [Retracted(1)] == hub.sent("m", Retracted)
+    assert 1 == len(hub.sent(seat, Revoke))
+
+
 def test_a_task_fails_when_members_of_five_of_its_gangs_did_not_join() -> None:
     hub = Pair("ab")
     for times in range(5):

@@ -154,6 +154,10 @@ class Gangs:
         if root is None or absent is None:
             return
         task = root.task
+        if not root.current and gang.origin is not None:
+            # The root is reported once more. Its lease need not have the task, as that was
+            # retracted; but the task waits for the seats, which the first report had it do.
+            task = gang.origin.task
         ends = (root, reporter if absent is root else absent)
         if any(one.revoked or one.worker.draining or not one.worker.serving for one in ends):
             return
