@@ -360,6 +360,22 @@ def test_the_lines_of_a_gang_name_all_of_its_workers(log: RunLog, written: Recor
     assert ["w1", "w2"] == [member.worker for member in known.members]
 
 
+def test_members_that_changed_unseen_are_named_by_another_line_of_the_start(
+    log: RunLog, written: Recorder
+) -> None:
+    """The gang began again on the same first worker while the mission was away."""
+    [task] = SubmittedTasks(log, 2 * Cores(1), 1).tasks
+    log.on_message(WorkerFacts("id-w3", "w3", "n17", {"Cores": [1]}))
+    for seat in ("id-w2", "id-w3", "id-w3"):
+        log.tick()
+        log.on_message(Started("id-w1", (task,)))
+        log.on_message(Seated(task, (seat,)))
+        starts = written.of(TaskStarted)  # what is held is written
+
+    assert [("w1", "w2"), ("w1", "w3")] == [line.members for line in starts]
+    assert starts[0].time == starts[1].time
+
+
 def test_a_task_on_one_worker_has_no_members_also_after_a_gang(
     log: RunLog, written: Recorder
 ) -> None:

@@ -13,7 +13,7 @@ differ where only one side knows something, or learns of it first:
     nothing, and is not shown; the log learns of that with the outcome. A lane that has ended counts
     as before until then, or as a waiting task if no call of it was known.
 3.  A worker that is away, and a seat of it, is in the log until it is given up. A new head has not
-    seen all seats; and a mission that was not connected when a gang began learns of its root only.
+    seen all seats, and the log shows none before it has.
 4.  A head counts since it met the mission, which is compared by what two looks add. It counts the
     outcome of a second run, though the task was over and its mission drops that; and another head
     counts one again whose worker had not learnt that it has arrived.
@@ -128,10 +128,10 @@ class _Look:
             return self.hub.gangs.is_stand_in(task.lease)
         return task.awaits not in ("", ITS_MISSION, ITS_SEATS)
 
-    def has_seats(self, task: int) -> bool:
-        """Return True if a task has several workers."""
+    def lacks_seats(self, task: int) -> bool:
+        """Return True if a task has seats that its head does not know, or not any more."""
         lease = self.tasks[task].lease if task in self.tasks else None
-        return lease is not None and lease.gang is not None
+        return lease is not None and lease.gang is not None and lease.gang.missing > 0
 
     @property
     def in_ls(self) -> Mission:
@@ -266,8 +266,7 @@ class Displays:
         # Those in lanes are shown if they last, and seats if they were seen.
         known = {one for one in roots if one[0] in look.tasks and one[0] not in look.over}
         self._demand("runs", known & shown, known, look)
-        others = {number for number, names in members.items() if len(names) == 1}
-        rest = {one for one in shown - all_of if one[0] not in others or not look.has_seats(one[0])}
+        rest = {one for one in shown - all_of if not look.lacks_seats(one[0])}
         self._demand("no other runs", set(), rest, look)
 
     def _compare_workers(self, look: _Look, logged: _Logged) -> None:
@@ -305,8 +304,10 @@ class Displays:
             totals.cancelled,
             look.again,
         )
-        logged.before = None if record.unconfirmed else now
-        if before is None or before.record is not record or record.unconfirmed:
+        # Some outcomes, or reports of lanes, are still to come, which the log has already.
+        untold = record.unconfirmed or not look.mission.session.lanes_reported
+        logged.before = None if untold else now
+        if before is None or before.record is not record or untold:
             return
         done = now.done - before.done - (now.logged_done - before.logged_done)
         failed = now.failed - before.failed - (now.logged_failed - before.logged_failed)

@@ -109,6 +109,20 @@ def test_the_invitation_of_a_seat_goes_to_the_root_and_again_when_its_worker_com
     assert [expected] == hub.sent("again", MemberOpen)
 
 
+def test_a_mission_that_comes_back_learns_who_holds_the_seats() -> None:
+    """The gang may have begun while it was away, on the worker that it knows of a run before."""
+    hub = Gang()
+    root, seats = parts(hub.leases())
+    hub.lose("m")
+    hub.mission(connection=2, link="back")
+    hub.send("back", Request(1, to_data(3 * TWO)))
+    hub.send("back", Submit(1, 1, F, worker=root), Synced(), payload=b"args")
+
+    assert [Seated(1, tuple(seats))] == hub.sent("back", Seated)
+    known = [facts.worker for facts in hub.sent("back", WorkerFacts)]
+    assert {root, *seats} == {*known}
+
+
 def test_the_outcome_of_the_root_resolves_the_task_and_ends_the_seats() -> None:
     hub = Gang()
     leases = hub.leases()
@@ -332,8 +346,11 @@ def test_a_successor_adopts_a_gang_in_whatever_order_its_members_come(
         hub.submit_again(hub.root)
     for index in order:
         hub.report([hub.root, *hub.seats][index])
+        # Its mission learns of the seats when all are known, and not of some of them.
+        assert (index == order[-1] and mission_first) == bool(hub.sent("m", Seated))
     if not mission_first:
         hub.submit_again(hub.root)
+        assert [Seated(1, tuple(hub.seats))] == hub.sent("m", Seated)
 
     hub.wait(70)
     assert all(not hub.sent(name, Lease) and not hub.sent(name, Revoke) for name in "abc")

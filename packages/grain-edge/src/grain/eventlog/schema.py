@@ -144,6 +144,8 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
 class TaskStarted(Line, frozen=True, kw_only=True, tag="started"):
     """A task has been given to a worker.
 
+    It comes again, with the same time, if its members have changed while the mission was away.
+
     Attributes:
         task: its number.
         worker: the name of the worker.

@@ -385,6 +385,8 @@ class Started(Message, frozen=True):
 class Seated(Message, frozen=True):
     """The workers that a gang has; after the `Started` of its task, and only for displays.
 
+    It comes again with each connection, and from each head, once all seats are known there.
+
     Attributes:
         workers: the ids of the members beside the root, in their order.
     """

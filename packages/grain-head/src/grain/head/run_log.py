@@ -326,10 +326,13 @@ class RunLog:
         self._starts.append((now, worker, tasks, alternative))
 
     def seated(self, task: int, workers: tuple[str, ...]) -> None:
-        """Note the other workers that a task has which has just started, by their ids."""
+        """Note the other workers of a task, by their ids; they may have changed unseen."""
         self._look_at_starts()
-        if (run := self._runs.get(task)) is not None:
+        if (run := self._runs.get(task)) is not None and run.others != workers:
             run.others = workers
+            if run.listed:
+                run.listed = False
+                self._unlisted.append(task)
 
     def count(self, record: SubmittedTask, tasks: int, seconds: float, submitted: float) -> None:
         """Count tasks that have ended with a value after brief runs, while there is no `room`.

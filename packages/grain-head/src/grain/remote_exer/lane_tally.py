@@ -51,6 +51,11 @@ class LaneTally:
         self._told: list[tuple[int, int]] = []
         self._held: tuple[HeldCalls, ...] = ()
 
+    @property
+    def empty(self) -> bool:
+        """True if no call has ended since the last report."""
+        return not (self._counts or self._unsettled)
+
     def on_value(self, function: bytes, seconds: float) -> None:
         """Count a call that has ended with a value."""
         count = self._counts.get(function)

@@ -43,7 +43,7 @@ from grain.head.hub.tasks.quarantine import Quarantine
 from grain.head.hub.tasks.runs import Runs
 from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
-from grain.head.messages import MISSION, Answer, Ask, Seated, Started
+from grain.head.messages import MISSION, Answer, Ask, Started
 from grain.head.scheduler.explain import Explanation, explain, named
 from grain.head.scheduler.guard.starvation_guard import StarvationGuard
 from grain.head.scheduler.scheduler import Scheduler
@@ -281,17 +281,10 @@ class Hub:
             self._reports.on_set_aside()
         leases += [self.runs.start(start, now) for start in starts]
         started: dict[tuple[Link | None, str, int], list[int]] = {}
-        seated: list[tuple[Link | None, Seated]] = []
         taken = self.scheduler.taken
         for lease in leases:
             task = lease.task
             assert task is not None
-            if lease.gang is not None:
-                seats = [seat.worker for _, seat in sorted(lease.gang.seats.items())]
-                for worker in seats:
-                    self._reports.on_run(task.mission, worker)
-                others = Seated(task.number, tuple(worker.id for worker in seats))
-                seated.append((task.mission.link, others))
             by = self.runs.alternative(lease) if taken else 0
             key = (task.mission.link, lease.worker.id, by)
             numbers = started.get(key)
@@ -304,8 +297,8 @@ class Hub:
             for at in range(0, len(numbers), _AT_ONCE):
                 some = tuple(numbers[at : at + _AT_ONCE])
                 self._outgoing.post(link, Started(name, some, alternative))
-        for link, others in seated:
-            self._outgoing.post(link, others)
+        for lease in leases:
+            self._reports.on_gang(lease)
         self.lanes.recall(now)
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:

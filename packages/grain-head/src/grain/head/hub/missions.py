@@ -350,6 +350,8 @@ class Missions:
             alternative = 0 if by is None else by.index
             started = Started(runs_on, (task.number,), alternative, over)
             self._outgoing.post(task.mission.link, started)
+        if task.lease is not None:
+            self._reports.on_gang(task.lease)
 
     def _join_crashes(self, task: TaskRecord, known: tuple[Crash, ...]) -> None:
         """Add the crashes that a task's mission knows of, and report the others to it."""

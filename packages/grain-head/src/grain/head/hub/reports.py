@@ -17,7 +17,9 @@
 5.  A trouble of the head itself, such as a full disk, goes to all missions, and to each that
     registers; it is taken back when it is over.
 6.  A mission is informed of a worker before the first `Started` that names it, once on each
-    connection, and of the end of those workers; of `MOST_WORKERS` at most.
+    connection, and of the end of those workers; of `MOST_WORKERS` at most. It learns who holds the
+    seats of a gang when the gang starts, and after another connection of either side, as soon as
+    this head knows all of them.
 7.  Tasks with bytecode wait for workers with the interpreter of their mission: the scheduler sees
     to that. Here each mission learns why, and of differences that concern data alone: once for all
     workers of the same versions, when the first of them is there.
@@ -32,6 +34,7 @@ from grain.head.messages import (
     LastAway,
     OtherVersions,
     Overtaken,
+    Seated,
     Trouble,
     Unschedulable,
     WorkerEnded,
@@ -43,7 +46,7 @@ from grain.resource import to_data
 
 if TYPE_CHECKING:
     from grain.head.hub.registry import Registry
-    from grain.head.hub.state import MissionRecord, TaskRecord, WorkerRecord
+    from grain.head.hub.state import LeaseRecord, MissionRecord, TaskRecord, WorkerRecord
     from grain.head.scheduler.state import TaskQueue, WorkerAccount
 
 SUCCESSOR = 120.0
@@ -259,6 +262,22 @@ class MissionReports:
             return
         informed.add(worker.id)
         self._outgoing.post(mission.link, self.facts(worker))
+
+    def on_gang(self, lease: LeaseRecord) -> None:
+        """Inform the mission of a gang of the workers of its seats, if all are known.
+
+        Args:
+            lease: of the root; no effect if its task does not wait for it.
+        """
+        task, gang = lease.task, lease.gang
+        if gang is None or task is None or not task.claimed or task.lease is not lease:
+            return
+        if gang.lease is lease and not gang.missing:
+            seats = [seat.worker for _, seat in sorted(gang.seats.items())]
+            for worker in seats:
+                self.on_run(task.mission, worker)
+            seated = Seated(task.number, tuple(worker.id for worker in seats))
+            self._outgoing.post(task.mission.link, seated)
 
     def facts(self, worker: WorkerRecord) -> WorkerFacts:
         """Return what missions learn of a worker."""

@@ -539,6 +539,11 @@ class GangRecord:
         """The number of seats that were not reported to this head."""
         return self.size - 1 - len(self.seen)
 
+    @property
+    def missing(self) -> int:
+        """The number of seats that this head does not know, or that are vacated."""
+        return self.size - 1 - len(self.seats)
+
     def part(self, index: int) -> GangPart:
         """Return the part of a member, for its lease."""
         return GangPart(self.root, index, self.size)

@@ -432,6 +432,11 @@ class MissionSession:
         for report in self._lane_tally.take(calls, self._last_task, now, held):
             self._send(report)
 
+    @property
+    def lanes_reported(self) -> bool:
+        """True if each call that has ended in a lane is in a report to the head."""
+        return self._lane_tally.empty
+
     def waiting_of(self, request: int) -> int:
         """Return how many tasks of a request wait."""
         return self.requests.waiting[request]

@@ -350,7 +350,9 @@ class Gangs:
         gang.seen.add(lease.member)
         if gang.lease is None and lease.task is not None:
             self._hold(gang, lease.task)
-        if gang.lease is None and (self._all_reported or gang.ended):
+        if gang.lease is not None:
+            self._reports.on_gang(gang.lease)
+        elif self._all_reported or gang.ended:
             self._outgoing.revoke(lease)
 
     def on_worker_over(self, worker: str, now: float) -> None:

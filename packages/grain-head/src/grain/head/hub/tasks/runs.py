@@ -492,6 +492,7 @@ class Runs:
             self._reports.on_run(task.mission, lease.worker)
             started = Started(lease.worker.id, (task.number,), self.alternative(lease))
             self._outgoing.post(task.mission.link, started)
+            self._reports.on_gang(lease)
 
     def _hold(
         self,
