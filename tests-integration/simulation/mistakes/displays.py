@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grain.facts.fold import Fold
 from grain.head.hub.answers.overview import Overview
+from grain.head.hub.missions import Missions
 from grain.head.run_log import RunLog
 from grain.remote_exer import MissionSession
 from simulation.mistakes.slips import Slip
@@ -26,6 +27,12 @@ DISPLAY_SLIPS: dict[str, Slip] = {
     ),
     "an ended task stays in the rows of open tasks": Slip(
         Fold, "_ended", "self._remove(line.task)", "pass"
+    ),
+    "a mission that comes back learns of no seats": Slip(
+        Missions, "_report_run", "self._reports.on_gang(task.lease)", "pass"
+    ),
+    "members that changed unseen are not logged": Slip(
+        RunLog, "seated", "run.listed = False", "pass"
     ),
     "a call that is held again is logged as one that runs": Slip(
         MissionSession, "leave", 'self._report(Started("", (task,)))', "pass"
