@@ -141,15 +141,19 @@ class LaneLaws:
         key = head, lane.process.lease.attempt
         record, mission = self._known.get(key, (None, None))
         registry = head.hub.registry
-        # Or a head before it may have given up the worker, as the mission knows.
-        owners = [one for one in self._world.missions if one.session.id == lane.key[0]]
+        # Or a head before it may have given up the worker.
         return (
-            bool(owners[0].story.workers.get(lane.key[1]))
+            self._counts(lane)
             and record is not None
             and mission is not None
             and registry.workers.get(record.id) is record
             and registry.missions.get(mission.id) is mission
         )
+
+    def _counts(self, lane: RunOfLane) -> bool:
+        """Return True if the mission of a lane takes its worker to have it."""
+        owners = [one for one in self._world.missions if one.session.id == lane.key[0]]
+        return bool(owners[0].story.workers.get(lane.key[1]))
 
     def on_retract(
         self, head: HeadProcess, mission: MissionRecord | None, message: Retract
@@ -195,7 +199,9 @@ class LaneLaws:
             demand("an outcome that a lane has kept is not lost", not kept, what)
             blamed = before.how == "died" and first.blamed
             demand("a call that crashed with its lane has no other", not blamed, what)
-        demand("a call of a lane is not the scheduler's", not self._laws.attempts.get(key), what)
+        # A worker that was frozen, and is given up, may read on where it had stopped.
+        elsewhere = self._laws.attempts.get(key) and self._counts(lane)
+        demand("a call of a lane is not the scheduler's", not elsewhere, what)
         self._calls[key] = call
 
     def on_completed(self, outcome: Payload) -> None:
