@@ -147,7 +147,7 @@ def test_a_worker_that_is_gone_is_reported_with_the_time_on_screen_and_in_the_lo
 ) -> None:
     remarks: list[str] = []
     reporter = Reporter(progress, wall=lambda: 1e9)
-    reporter.on_recorded(remarks.append)
+    reporter.on_recorded(lambda line, *_: remarks.append(line))
 
     reporter.on_event(event)
 
@@ -188,11 +188,18 @@ def test_troubles_of_the_scheduler_are_shown_and_taken_back(
     reporter.on_event(SchedulerTrouble("/e.d", "the scheduler, process 7 on n1, cannot ..."))
     reporter.on_event(SchedulerTrouble("/e.d", ""))
     reporter.on_event(SchedulerTrouble("the command 'lmstat'", ""))
+    noted: list[tuple[str, ...]] = []
+    reporter.on_recorded(lambda *line: noted.append(line))
+    for why in ("set aside for 1 min", ""):
+        reporter.on_event(SchedulerTrouble("GPU 0", why, aside=True))
 
+    warning, over = "warning: GPU 0 is set aside for 1 min", "This works again: GPU 0."
+    assert [(warning, "GPU 0", "set aside for 1 min"), (over, "", "")] == noted
     assert (
         "warning: the scheduler, process 7 on n1, cannot ...\n"
         "The scheduler can store something again in /e.d.\n"
         "This works again: the command 'lmstat'.\n"
+        f"{warning}\n{over}\n"
     ) == capsys.readouterr().err
 
 

@@ -154,12 +154,14 @@ class SchedulerTrouble(Event, frozen=True):
     """The shared scheduler serves, but something keeps it from working as it should.
 
     Attributes:
-        what: where, as a directory.
+        what: where, as a directory, or a place that is set aside.
         why: the end of a sentence; empty when it is over.
+        aside: True for a place where tasks fail that succeed elsewhere.
     """
 
     what: str
     why: str
+    aside: bool = False
 
 
 class LastTasksAway(Event, frozen=True):

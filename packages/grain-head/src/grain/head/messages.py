@@ -15,7 +15,7 @@ from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
 from grain.edge.version import Versions
 from grain.eventlog.causes import NO_FAILURE, RunFailure
-from grain.eventlog.soft_stops import STOPPED_SOFTLY
+from grain.eventlog.soft_stops import Interruption
 from grain.eventlog.usage import Report
 from grain.facts.rows import Function
 from grain.worker.messages import (
@@ -49,6 +49,7 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
             lost to the scheduler, and the run may go on.
         absent: the name of the worker of the member that did not join a gang, or died before all
             had joined, so that its function has not begun; empty for all others.
+        interruption: for what its worker has ended it.
     """
 
     attempt: Attempt
@@ -58,6 +59,7 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     outlived: Outlived | None = None
     known: bool = False
     absent: str = ""
+    interruption: Interruption = ""
 
     @property
     def blamed(self) -> bool:
@@ -67,7 +69,7 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     @property
     def stopped_softly(self) -> bool:
         """True for the last of too many runs in a row whose programs have stopped softly."""
-        return self.how == STOPPED_SOFTLY
+        return self.interruption == "stopped"
 
 
 def after_crash(past: PastAttempts | None, crash: Crash) -> PastAttempts | None:
@@ -511,12 +513,14 @@ class Trouble(Message, frozen=True):
     another one with an empty reason.
 
     Attributes:
-        what: where, as a directory.
+        what: where, as a directory, or a place that is set aside.
         why: the end of a sentence; empty if it is over.
+        aside: True for a place where tasks of the mission fail, and only of that.
     """
 
     what: str
     why: str
+    aside: bool = False
 
 
 class LastAway(Message, frozen=True):
@@ -564,10 +568,6 @@ class WorkerFacts(Message, frozen=True):
     job: str = ""
 
 
-JOB_ENDED = "its job has ended"
-"""The reason of a `WorkerEnded` that the batch system gives; its words follow behind a colon."""
-
-
 class WorkerEnded(Message, frozen=True):
     """A worker that the mission was informed of has left, or is lost; its runs end after that.
 
@@ -577,6 +577,7 @@ class WorkerEnded(Message, frozen=True):
         handed_back: for a worker that was to leave, how many runs of the mission it has ended
             before their time; they begin again elsewhere.
         told: why such a worker was to leave, in its own words.
+        by_batch: True if ``why`` has the words of a batch system on the end of its job.
     """
 
     worker: str
@@ -584,6 +585,7 @@ class WorkerEnded(Message, frozen=True):
     silent: float | None = None
     handed_back: int = 0
     told: str = ""
+    by_batch: bool = False
 
 
 class Blocked(Message, frozen=True):

@@ -664,7 +664,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 case OtherVersions():
                     self._report_versions(news)
                 case Trouble():
-                    self._on_event(SchedulerTrouble(news.what, news.why))
+                    self._on_event(SchedulerTrouble(news.what, news.why, news.aside))
                 case LastAway():
                     facts = (news.tasks, news.worker, news.host, news.workers, news.seconds)
                     self._on_event(LastTasksAway(*facts))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.cli.columns import Column, rows_text
 from grain.cli.queue.tasks import TaskRow, never_began, task_name
 from grain.cli.show import clean, folded
-from grain.eventlog.soft_stops import STOPPED_SOFTLY, soft_stop_text
+from grain.eventlog.soft_stops import soft_stop_text
 from grain.queue.folder import DEFAULT
 from grain.queue.states import AT_ONCE, FINAL, job_state
 from grain.resource.figures import clock, counted, hostlist, signal_name
@@ -145,7 +145,7 @@ def end_text(run: Run) -> str:
     """Return how an attempt ended, where its state does not say that."""
     if run.how == "cancelled":
         return f"by {run.by}" + (f", {run.message}" if run.message else "")
-    if run.message == STOPPED_SOFTLY:
+    if run.interruption == "stopped":
         return soft_stop_text(run.attempt)
     if run.message:
         return run.message

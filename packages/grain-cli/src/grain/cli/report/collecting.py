@@ -136,6 +136,7 @@ class Report:
     last_run: float
     remarks: list[tuple[float, str]]
     more_remarks: int
+    set_aside: dict[str, str]
 
     @property
     def offered(self) -> float:
@@ -163,6 +164,7 @@ class Collector:
         self._last_run = 0.0
         self._remarks: list[tuple[float, str]] = []
         self._more_remarks = 0
+        self._set_aside: dict[str, str] = {}
 
     def feed(self, line: AnyLine) -> None:
         """Take the next line."""
@@ -201,6 +203,8 @@ class Collector:
         elif isinstance(line, LogEnded):
             self._end = line
         elif isinstance(line, Remark):
+            if line.place and len(self._remarks) < _REMARKS:
+                self._set_aside[line.place] = line.why
             self._remark(line.text)
         elif isinstance(line, ClockChanged):
             way = "forward" if line.by > 0 else "back"
@@ -251,6 +255,7 @@ class Collector:
             last_run=self._last_run,
             remarks=self._remarks,
             more_remarks=self._more_remarks,
+            set_aside=self._set_aside,
         )
 
     @property

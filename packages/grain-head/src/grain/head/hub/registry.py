@@ -155,11 +155,15 @@ class Registry:
 
     def all_troubles(self) -> list[str]:
         """Return sentences on what keeps this head, or places, from working as they should."""
-        aside = (why for one in self.missions.values() for _, why in self.set_aside(one))
+        aside = (
+            f"{what} is {why}"
+            for one in self.missions.values()
+            for what, why in self.set_aside(one)
+        )
         return list(dict.fromkeys((*self.troubles.values(), *aside)))
 
     def set_aside(self, mission: MissionRecord) -> list[tuple[str, str]]:
-        """Return the places that are set aside for a mission now, each with a sentence on why."""
+        """Return the places that are set aside for a mission now, each with a clause on how."""
         places = self.scheduler.places
         return [
             (what, why)
