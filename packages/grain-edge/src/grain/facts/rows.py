@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -733,6 +733,10 @@ class AlternativeDemand(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     same: str = "group"
 
 
+Lack = Literal["", "here", "room", "members"]
+"""What waiting tasks lack: see `Queue`."""
+
+
 class Queue(_Row, frozen=True, kw_only=True):
     """Tasks that ask for the same: of a mission, or of all.
 
@@ -747,6 +751,8 @@ class Queue(_Row, frozen=True, kw_only=True):
         oldest: the one that has waited longest, as ``mission:number``; empty if none is known.
         task: its number; 0 if none is known.
         never: why no worker here could run them; empty if one could.
+        lack: of waiting ones, ``"here"`` if no worker is here that takes tasks, ``"room"`` if none
+            here has enough, and ``"members"`` if too few could do at once; else empty.
         why: why the oldest waits.
         elapsed: seconds that the running ones have run, together.
         need: seconds that a worker must have left.
@@ -767,6 +773,7 @@ class Queue(_Row, frozen=True, kw_only=True):
     oldest: str = ""
     task: int = 0
     never: str = ""
+    lack: Lack = ""
     why: str = ""
     elapsed: float = 0.0
     need: float = 0.0

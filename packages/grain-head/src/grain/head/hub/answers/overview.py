@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from grain.edge.questions import MissionOutlook, OverviewAnswer, RunsAnswer, pack
-from grain.facts.rows import Mission, Queue, Run, Worker
+from grain.facts.rows import Lack, Mission, Queue, Run, Worker
 from grain.head.hub.answers.snapshot import (
     cluster_state,
     ended_run,
@@ -390,7 +390,9 @@ class Overview:
         head = next(first, None)
         task: TaskRecord | None = None if head is None else head.record
         label = own.get(queue.share, "")
+        lack, why = self._why(queue, now, explained=explained)
         return Queue(
+            request=to_data(queue.alternatives[0].space) if lack == "room" else {},
             mission=label,
             mission_id="" if task is None else task.mission.id,
             asked=queue.asked,
@@ -399,23 +401,25 @@ class Overview:
             running=queue.running - idle,
             oldest="" if task is None else f"{label}:{task.number}",
             task=0 if task is None else task.number,
-            why=self._why(queue, now, explained=explained),
+            lack=lack,
+            why=why,
         )
 
-    def _why(self, queue: TaskQueue, now: float, *, explained: bool) -> str:
+    def _why(self, queue: TaskQueue, now: float, *, explained: bool) -> tuple[Lack, str]:
+        """Return what its oldest task lacks, and why it waits, as `Queue` has them."""
         if queue.reservations:
-            return reserved_text(queue.reservations[0], now)
+            return "", reserved_text(queue.reservations[0], now)
         if not self._registry.workers:
-            return "no worker is here"
+            return "here", "no worker is here"
         if not queue.serving_shapes:
-            return "no worker here has enough for it"
+            return "room", "no worker here has enough for it"
         if queue.gangs and (few := too_few_text(queue, self._scheduler)):
-            return few
+            return "members", few
         serving = self._states["serving"]
         if not serving:
-            return "no worker that is here takes tasks"
+            return "here", "no worker that is here takes tasks"
         looked_at = islice(self._scheduler.workers.values(), _FULL)
-        return full_text(queue, serving, looked_at if explained else ())
+        return "", full_text(queue, serving, looked_at if explained else ())
 
     def _failed(self, now: float) -> Iterator[FailedTask]:
         """Yield the failures of the missions that are here, and of those that left lately."""
