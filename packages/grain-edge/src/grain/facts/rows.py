@@ -658,18 +658,23 @@ class MissionOutlook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The progress of a mission, as it estimates itself.
 
     Attributes:
-        ended, total, left, least, whole: as in `grain.head.messages.Outlook`; `left` in seconds.
+        ended: how many of its calls have ended, also those found in the result cache.
+        total: how many there will be; 0 if it has not said so.
+        left: seconds until all that it has submitted so far has ended, and all calls if these are
+            known; None without an estimate.
+        least: True if it may take longer, as nothing is known of some of them.
+        whole: True if the seconds are those until all calls have ended.
         functions: those that have the most tasks, in the order of their first calls.
         more_functions: how many others there are.
     """
 
     ended: int
-    total: int
-    left: float | None
-    least: bool
-    whole: bool
-    functions: tuple[Function, ...]
-    more_functions: int
+    total: int = 0
+    left: float | None = None
+    least: bool = False
+    whole: bool = False
+    functions: tuple[Function, ...] = ()
+    more_functions: int = 0
 
 
 class Mission(_Row, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from grain.edge.version import Versions
 from grain.eventlog.causes import NO_FAILURE, RunFailure
 from grain.eventlog.soft_stops import Interruption
 from grain.eventlog.usage import Report
-from grain.facts.rows import Function
+from grain.facts.rows import MissionOutlook
 from grain.worker.messages import (
     Attempt,
     BlockingCode,
@@ -217,27 +217,8 @@ KINDS = 16
 """The most kinds of resources in the request of one of them."""
 
 
-class Outlook(Message, frozen=True):
-    """The progress of the mission, as it estimates itself; only for display, every five seconds.
-
-    Attributes:
-        ended: how many of its calls have ended, also those found in the result cache.
-        total: how many there will be; 0 if it has not said so.
-        left: seconds until all that it has submitted so far has ended, and all calls if these are
-            known; None without an estimate.
-        least: True if it may take longer, as nothing is known of some of them.
-        whole: True if the seconds are those until all calls have ended.
-        functions: the tasks of the functions that have the most, `FUNCTIONS` at most.
-        more_functions: how many other functions there are.
-    """
-
-    ended: int
-    total: int = 0
-    left: float | None = None
-    least: bool = False
-    whole: bool = False
-    functions: tuple[Function, ...] = ()
-    more_functions: int = 0
+class Outlook(MissionOutlook, Message, frozen=True, array_like=True, tag=True):
+    """The progress of the mission; only for display, every five seconds."""
 
 
 LANES = 256

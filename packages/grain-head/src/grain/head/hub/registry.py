@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.edge.questions import Ask
     from grain.edge.version import Versions
+    from grain.facts.rows import Worker
     from grain.head.hub.state import (
         EndedMission,
         EndedTask,
         FailedTask,
         LeaseRecord,
         Link,
-        LostWorker,
         MissionRecord,
         WorkerRecord,
     )
@@ -142,7 +142,7 @@ class Registry:
         self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)
         self.ended_tasks: deque[EndedTask] = deque(maxlen=_ENDED_TASKS)
         self.failed_tasks: deque[FailedTask] = deque(maxlen=_FAILED_TASKS)
-        self.lost_workers: deque[LostWorker] = deque(maxlen=_LOST_WORKERS)
+        self.lost_workers: deque[Worker] = deque(maxlen=_LOST_WORKERS)
         self.missions: dict[str, MissionRecord] = {}
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}

@@ -84,23 +84,6 @@ class FailedTask:
     retried: bool = False
 
 
-class LostWorker(NamedTuple):
-    """A worker that was lost.
-
-    Attributes:
-        name: its name in logs.
-        heard: when there was the last sign of it, by the clock of the hub.
-        at: when it was given up.
-        runs: how many runs were lost with it that tasks waited for.
-    """
-
-    name: str
-    host: str
-    heard: float
-    at: float
-    runs: int
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class PeerRecord:
     """A peer that connects, is away, and comes back: the common part of missions and workers.

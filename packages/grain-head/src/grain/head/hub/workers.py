@@ -19,10 +19,11 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import JobEndedAnswer, ProgramsAnswer, pack
+from grain.facts.rows import Worker
 from grain.head.errors import BadMessage
 from grain.head.hub.names import next_ordinal
 from grain.head.hub.registry import Questions, Registry
-from grain.head.hub.state import LostWorker, MissionRecord, WorkerRecord
+from grain.head.hub.state import MissionRecord, WorkerRecord
 from grain.head.messages import Blocked, Printed
 from grain.head.validation import resources_of
 from grain.worker.messages import (
@@ -360,7 +361,14 @@ class Workers:
                 lease.current and lease.task is not None and not lease.idle_lane
                 for lease in worker.leases.values()
             )
-            lost = LostWorker(worker.unique_name, worker.host, worker.heard, now, runs)
+            lost = Worker(
+                name=worker.unique_name,
+                host=worker.host,
+                state="lost",
+                heard=self._registry.wall_time(worker.heard),
+                at=self._registry.wall_time(now),
+                lost_runs=runs,
+            )
             self._registry.lost_workers.append(lost)
         for lease in list(worker.leases.values()):
             self._runs.on_run_lost(lease, how, now, over, known=known)

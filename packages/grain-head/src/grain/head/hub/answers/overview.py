@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from grain.head.hub.state import (
         FailedTask,
         LeaseRecord,
-        LostWorker,
         MissionRecord,
         TaskRecord,
         WorkerRecord,
@@ -173,7 +172,7 @@ class Overview:
             ],
             more_queues=max(waiting - len(queues), 0),
             failures=[self._failure(failed, own) for failed in self._failed(now)],
-            lost=[self._lost(worker) for worker in self._registry.lost_workers],
+            lost=list(self._registry.lost_workers),
             troubles=self._registry.all_troubles(),
             cluster=cluster_state(self._registry),
         )
@@ -429,16 +428,6 @@ class Overview:
             mission = failed.ended[0].mission.id
             if mission in missions or mission in left:
                 yield failed
-
-    def _lost(self, worker: LostWorker) -> Worker:
-        return Worker(
-            name=worker.name,
-            host=worker.host,
-            state="lost",
-            heard=self._registry.wall_time(worker.heard),
-            at=self._registry.wall_time(worker.at),
-            lost_runs=worker.runs,
-        )
 
     def _failure(self, failed: FailedTask, own: dict[int, str]) -> Run:
         run = ended_run(self._registry, failed.ended)
