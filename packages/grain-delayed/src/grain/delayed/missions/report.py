@@ -27,8 +27,7 @@ from grain.head.events import (
     MembersApart,
     NeverStarts,
     NoWorkers,
-    OtherInterpreter,
-    OtherNumPy,
+    OtherSoftware,
     Remark,
     RunsEnded,
     RunsLeft,
@@ -220,7 +219,7 @@ class Reporter:
         match event:
             case NeverStarts() | CanStart():
                 self._on_request(event)
-            case OtherInterpreter() | OtherNumPy() | Remark():
+            case OtherSoftware() | Remark():
                 text = event.text if isinstance(event, Remark) else other_versions(event)
                 self.line(f"warning: {text}")
             case SchedulerAway(why):
@@ -486,13 +485,13 @@ def begins_again_line(event: TaskOutlived | MembersApart) -> str:
     )
 
 
-def other_versions(event: OtherInterpreter | OtherNumPy) -> str:
+def other_versions(event: OtherSoftware) -> str:
     """Return what follows from the versions of a worker, and what to do."""
     worker = f"worker {event.worker} on host {event.host}"
-    if isinstance(event, OtherNumPy):
+    if event.numpy:
         return (
-            f"{worker} has NumPy {event.theirs}, this mission NumPy {event.ours}: arrays of the "
-            "one may not load on the other; install the same major version on both"
+            f"{worker} has {event.theirs}, this mission {event.ours}: arrays of the one may not "
+            "load on the other; install the same major version on both"
         )
     return (
         f"{worker} has {event.theirs}, this mission {event.ours}: tasks whose functions travel by "
