@@ -23,13 +23,11 @@ from grain.eventlog.usage import RunMember, Usage
 from grain.facts.rows import Function, Queue, Run
 from grain.head.hub.answers import overview
 from grain.head.messages import Crash, Depart, Outlook, Request, Retract, Submit, Synced
-from grain.head.scheduler.numbered import Numbered
 from grain.resource import Cores, WTime, to_data
 from grain.worker.messages import CoresComputed, DefineFunction, Lease, Leaving
-from grain_testkit.hub_harness import F, HubHarness, held
+from grain_testkit.hub_harness import F, HubHarness, Unwalked, held
 
 if TYPE_CHECKING:
-    from grain.head.hub.state import TaskRecord
     from grain.resource import Resource
 
 
@@ -115,19 +113,6 @@ def test_an_answer_is_made_anew_by_a_clock_that_went_back(harness: HubHarness) -
     harness.worker("w", 2)
 
     assert first != harness.hub.overview.packed(1.0)
-
-
-class Unwalked(Numbered["TaskRecord"]):
-    """Tasks that may be looked up, and not gone through."""
-
-    def __init__(self, tasks: Numbered[TaskRecord]) -> None:
-        super().__init__()
-        self.update(tasks)
-
-    def __iter__(self) -> Any:
-        raise AssertionError("walked")
-
-    keys = values = items = __iter__
 
 
 class BarelyWalked(deque):  # type: ignore[type-arg]
