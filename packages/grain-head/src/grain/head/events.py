@@ -128,7 +128,7 @@ class TasksPrinted(Event, frozen=True):
 
     worker: str
     text: str
-    lost: int
+    lost: int = 0
 
 
 class SchedulerAway(Event, frozen=True):

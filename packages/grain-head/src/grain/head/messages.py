@@ -18,6 +18,7 @@ from grain.eventlog.causes import NO_FAILURE, RunFailure
 from grain.eventlog.soft_stops import Interruption
 from grain.eventlog.usage import Report
 from grain.facts.rows import MissionOutlook
+from grain.head.events import LastTasksAway, SchedulerTrouble, TasksPrinted
 from grain.worker.messages import (
     Attempt,
     BlockingCode,
@@ -487,37 +488,17 @@ class Overtaken(Message, frozen=True):
     times: int
 
 
-class Trouble(Message, frozen=True):
+class Trouble(SchedulerTrouble, Message, frozen=True, array_like=True, tag=True):
     """Something keeps the head from working as it should, though it serves.
 
     All missions get it, and each that registers, before `MissionRegistered`. It is taken back by
-    another one with an empty reason.
-
-    Attributes:
-        what: where, as a directory, or a place that is set aside.
-        why: the end of a sentence; empty if it is over.
-        aside: True for a place where tasks of the mission fail, and only of that.
+    another one with an empty reason. Of a place that is set aside only the mission hears whose
+    tasks fail there.
     """
 
-    what: str
-    why: str
-    aside: bool = False
 
-
-class LastAway(Message, frozen=True):
-    """All tasks of this mission that have not ended are on workers that are away; once for these.
-
-    Attributes:
-        worker: the name of one of these workers.
-        workers: how many there are.
-        seconds: until the last of them is given up.
-    """
-
-    tasks: int
-    worker: str
-    host: str
-    workers: int
-    seconds: float
+class LastAway(LastTasksAway, Message, frozen=True, array_like=True, tag=True):
+    """All tasks of this mission without an end are on workers that are away; once for these."""
 
 
 class OtherVersions(Message, frozen=True):
@@ -582,20 +563,11 @@ class Blocked(Message, frozen=True):
     code: BlockingCode
 
 
-class Printed(Message, frozen=True):
+class Printed(TasksPrinted, Message, frozen=True, array_like=True, tag=True):
     """Lines that tasks of the mission have printed on a worker; nothing depends on them.
 
     At most 32,768 characters a second, and none while the mission does not read.
-
-    Attributes:
-        worker: the name of the worker.
-        text: whole lines, each with the task at its beginning.
-        lost: the number of lines that were left out before these, as there were too many.
     """
-
-    worker: str
-    text: str
-    lost: int = 0
 
 
 MISSION = (

@@ -28,7 +28,6 @@ from grain.head.events import (
     CancelRequested,
     CanStart,
     Event,
-    LastTasksAway,
     MembersApart,
     NeverStarts,
     NoWorkers,
@@ -36,11 +35,9 @@ from grain.head.events import (
     Remark,
     RunsEnded,
     RunsLeft,
-    SchedulerTrouble,
     TaskBlocks,
     TaskFailed,
     TaskOutlived,
-    TasksPrinted,
     WorkersLost,
     WorkersStopped,
 )
@@ -613,7 +610,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         for blocked in taken(news.blocked):
             self._on_event(TaskBlocks(blocked.worker, blocked.code))
         for printed in taken(news.printed):
-            self._on_event(TasksPrinted(printed.worker, printed.text, printed.lost))
+            self._on_event(printed)
         if news.lost:
             self._report_lost()
         if news.stopped:
@@ -663,11 +660,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             match news:
                 case OtherVersions():
                     self._report_versions(news)
-                case Trouble():
-                    self._on_event(SchedulerTrouble(news.what, news.why, news.aside))
-                case LastAway():
-                    facts = (news.tasks, news.worker, news.host, news.workers, news.seconds)
-                    self._on_event(LastTasksAway(*facts))
+                case Trouble() | LastAway():
+                    self._on_event(news)
                 case _:
                     request = from_data(self._session.requests.stated[news.request].resources)
                     if news.why:
