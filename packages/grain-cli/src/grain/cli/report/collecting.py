@@ -112,6 +112,8 @@ class Report:
             numbers of both. A further attempt is not counted.
         steps: the critical path.
         never_ran: how many tasks never ran, by reason; waiting tasks are not among them.
+        not_called_off: the same without those for which there was room, and whose caller cancelled
+            them.
         left_waiting: how many have not begun by the end of the log, by reason.
         first_wait: how long the oldest task had waited when a worker took the first one; 0 if that
             is not known.
@@ -131,6 +133,7 @@ class Report:
     edges: dict[tuple[int, int], int]
     steps: list[PathStep]
     never_ran: dict[str, int]
+    not_called_off: dict[str, int]
     left_waiting: dict[str, int]
     first_wait: float
     last_run: float
@@ -250,6 +253,7 @@ class Collector:
             edges=dict(self._edges),
             steps=self._path.steps(),
             never_ran=never_ran.reasons(),
+            not_called_off=never_ran.reasons(called_off=False),
             left_waiting=left.reasons(),
             first_wait=max(0.0, (self._first_taken or 0.0) - self._oldest),
             last_run=self._last_run,

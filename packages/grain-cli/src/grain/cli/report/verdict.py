@@ -18,7 +18,7 @@ from grain.cli.verdict.rules import (
     short_name,
     too_many_cores,
 )
-from grain.eventlog.never_ran import CALLED_OFF, sentences
+from grain.eventlog.never_ran import sentences
 from grain.facts.rows import OTHER_CAUSES
 from grain.resource.figures import counted, span
 
@@ -77,10 +77,9 @@ def reasons_of_never(report: Report, *, running: bool) -> list[str]:
 
 
 def _never_ran(report: Report, *, running: bool) -> Iterator[Finding]:
-    for sentence in reasons_of_never(report, running=running):
-        if not sentence.endswith(CALLED_OFF):
-            yield Finding(f"{sentence}.", "queue")
-            return
+    reasons = report.not_called_off or (not running and report.left_waiting)
+    if reasons:
+        yield Finding(f"{sentences(reasons)[0]}.", "queue")
 
 
 def _set_aside(report: Report) -> Iterator[Finding]:
