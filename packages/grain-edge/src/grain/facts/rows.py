@@ -739,7 +739,7 @@ class AlternativeDemand(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 Lack = Literal["", "here", "room", "members"]
-"""What waiting tasks lack: see `Queue`."""
+"""The lack of waiting tasks: see `Queue`."""
 
 
 class Queue(_Row, frozen=True, kw_only=True):
