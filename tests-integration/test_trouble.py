@@ -279,7 +279,7 @@ async def test_a_disk_that_takes_nothing_is_named_while_it_lasts(small: Path, ho
     host = socket.gethostname()
     assert f"the scheduler, process {head.pid} on {host}, cannot store anything: " in named.why
     assert f"{small}/meeting.d: {words}" in named.why
-    assert SchedulerTrouble(f"{small}/meeting.d", "") == over
+    assert (f"{small}/meeting.d", "") == (over.what, over.why)
 
 
 @AS_ROOT
@@ -295,7 +295,7 @@ async def test_a_full_disk_below_the_log_is_named_while_it_lasts(address: str, s
 
     [named, over] = mission.seen(SchedulerTrouble)
     assert f"cannot store anything: {small}: No space left on device" in named.why
-    assert SchedulerTrouble(str(small), "") == over
+    assert (str(small), "") == (over.what, over.why)
 
 
 @AS_ROOT

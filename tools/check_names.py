@@ -16,7 +16,6 @@ IN_TWO_ROOMS = {
     "Ended": "the end of a run or of an attempt, as a message and as a file",
     "Executor": "what takes work, in the words of `concurrent.futures` and in those of Snakemake",
     "Function": "the tasks of a function, and the function as it travels to a runner",
-    "LostWorker": "a worker that is lost, for the scheduler and for a mission",
     "Mission": "a mission as displays have it, and in its own process",
     "Queue": "tasks that wait, and jobs: for workers of Grain, or for nodes of a batch system",
     "Remark": "a sentence on what may surprise the user, as an event and as a line of a log",

@@ -207,7 +207,7 @@ async def test_a_worker_whose_connection_breaks_was_last_heard_before_that(
         [lost] = service.hub.registry.lost_workers
         nursery.cancel_scope.cancel()
 
-    assert ("n02", "n17", 0) == (lost.name, lost.host, lost.runs)
+    assert ("n02", "n17", 0) == (lost.name, lost.host, lost.lost_runs)
     assert 142.0 <= lost.at - lost.heard <= 144.0
 
 

@@ -128,11 +128,9 @@ def never_count(
     now: float,
     report: bytes = b"",
     outlived: Outlived | None = None,
-    *,
-    known: bool = False,
-    absent: str = "",
+    **more: Any,
 ) -> None:
-    Outcomes.run_again(self, lease, task, None, now, report, outlived, known=known, absent=absent)
+    Outcomes.run_again(self, lease, task, None, now, report, outlived, **more)
 
 
 def never_alone(self: Waiting, task: TaskRecord, now: float, *, has_run: bool = True) -> None:

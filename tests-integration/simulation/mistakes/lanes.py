@@ -86,7 +86,7 @@ LANE_SLIPS: dict[str, Slip] = {
     "the crash of a call that did not end its lane does not count": Slip(
         MissionLanes,
         "_on_ended",
-        "lane.crashes[task] = CallCrash(self._crash(lane, task, ended.crash), report)",
+        "lane.crashes[task] = CallCrash(self._crash(lane, task, ended), report)",
         "pass",
     ),
     "the outcome that a lane has kept is dropped": Slip(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from grain.cli import main
 from grain.cli.mission_records import End, MissionStart, make, missions_folder, write
-from grain.eventlog.soft_stops import MANY, STOPPED_SOFTLY, soft_stop_text
+from grain.eventlog.soft_stops import MANY, soft_stop_text
 from grain.files.processes import start_time
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
@@ -44,7 +44,7 @@ def test_a_job_names_its_earlier_attempts_and_how_they_ended(jobs: JobCommands) 
     jobs.submit()
     for _ in range(MANY):
         jobs.begin(1)
-        jobs.end(1, how="returned", message=STOPPED_SOFTLY)
+        jobs.end(1, how="returned", interruption="stopped")
     jobs.begin(1)
 
     lines = jobs.done("why", "1").splitlines()

@@ -208,7 +208,7 @@ def test_a_list_says_that_no_dispatcher_runs(idle: JobCommands) -> None:
 
 
 ROWS = [
-    JobRow(7, "a-rather-long-name-of-a-job.sh", "waiting", "for other jobs", 0, 1, 0, None, "", ""),
+    JobRow(7, "a-rather-long-name-of-a-job.sh", "waiting", "dependency", 0, 1, 0, None, "", ""),
     JobRow(8, "opt", "failed", "", 1, 1, 1, 3725.0, "node0017", "exit status 3"),
     JobRow(9, "array", "running", "", 1200, 100_000, 3, 90.0, "", "3 without success"),
 ]

@@ -16,7 +16,7 @@ from grain.cli.report.critical_path import PathStep
 from grain.cli.report.page import render
 from grain.cli.report.verdict import verdict
 from grain.cli.verdict.rules import MOST
-from grain.eventlog.causes import RunFailure, set_aside
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.schema import (
     BriefTasks,
     CachedResults,
@@ -602,9 +602,10 @@ def test_a_page_says_nothing_twice_and_takes_nothing_for_markup() -> None:
 
 def test_places_that_were_set_aside_are_named_with_the_last_reason() -> None:
     def remark(place: str, function: str) -> Remark:
-        return Remark(time=1001.0, text=f"warning: {set_aside(place, 60.0, function, 9)}")
+        why = f"set aside for 1 min: {function} failed there 9 times in a row"
+        return Remark(time=1001.0, text="a warning", place=place, why=why)
 
-    one = "was set aside for 1 min: opt failed there 9 times in a row, and succeeds elsewhere"
+    one = "was set aside for 1 min: opt failed there 9 times in a row"
     assert [] == said_of("remarks", Remark(time=1001.0, text="warning: the disk is full"))
     assert [f"n02 {one}."] == said_of("remarks", remark("n02", "step"), remark("n02", "opt"))
     assert [f"GPU 0 of n03 {one}; 1 other place as well."] == said_of(

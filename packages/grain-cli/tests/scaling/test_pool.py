@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grain.cli.batch import JobPhase, JobState
 from grain.cli.scaling.pool import PAUSES, PROVEN, UNLISTED, JobPool, proven_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PENDING, RUNNING, ENDING = (
     JobState(JobPhase.PENDING),
@@ -66,10 +71,8 @@ FATES = st.lists(
 )
 
 
-@given(size=st.integers(1, 6), fates=FATES)
-@settings(deadline=None)
-def test_never_more_than_asked_for(size: int, fates: Fates) -> None:
-    """Those that wait, that end, and of which nothing is known are counted."""
+def worlds(size: int, fates: Fates) -> Iterator[World]:
+    """Yield a world after each of its fates."""
     world = World(size)
     for seconds, changes, refused in fates:
         for which, state in changes:
@@ -78,7 +81,14 @@ def test_never_more_than_asked_for(size: int, fates: Fates) -> None:
         if refused:
             world.pool.refused(world.now)
         world.submit()
+        yield world
 
+
+@given(size=st.integers(1, 6), fates=FATES)
+@settings(deadline=None)
+def test_never_more_than_asked_for(size: int, fates: Fates) -> None:
+    """Those that wait, that end, and of which nothing is known are counted."""
+    for world in worlds(size, fates):
         assert world.alive <= size
         assert len(world.pool.jobs) <= size
 
@@ -87,14 +97,7 @@ def test_never_more_than_asked_for(size: int, fates: Fates) -> None:
 @settings(deadline=None)
 def test_as_many_jobs_as_asked_for_run_in_the_end(size: int, fates: Fates) -> None:
     """As soon as jobs run again, the pool has the number asked for, whatever the past."""
-    world = World(size)
-    for seconds, changes, refused in fates:
-        for which, state in changes:
-            world.change(which, state)
-        world.look(seconds)
-        if refused:
-            world.pool.refused(world.now)
-        world.submit()
+    *_, world = World(size), *worlds(size, fates)
     for one, state in world.states.items():
         world.states[one] = GONE if state.phase is JobPhase.GONE else RUNNING
     for _ in range(10):

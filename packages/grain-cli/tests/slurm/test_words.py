@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, make_job
+from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, make_job, said
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse, parse
 from grain.cli.slurm_words.numbers import Meant, meant, split_words
@@ -297,18 +297,18 @@ def test_directives_become_options_of_grain_submit() -> None:
         "#!/bin/sh\n#SBATCH -J a -n 2 -c 3 --mem=1000 -t 10 -a 1-3%2 -d afterany:4:5\n"
         "#SBATCH --signal=B:USR2@30 -o %j.log --export=ALL,A=b -A acct -p main --no-requeue\n"
     )
-    assert asked(script) == SubmitOptions(
+    assert asked(script) == said(
         name="a", nodes=1, ranks=2, request={"Cores": 6, "Memory": 1.048576}, timeout=600.0,
         signal=12, signal_before=30.0, signal_to="script", stdout="%A%6a.log", requeue=False,
         array=ArraySpec(ranges=((1, 3, 1),), at_once=2), variables={"A": "b"},
         after=(Dependency(jobs=(4, 5), until="any"),),
     )  # fmt: skip
-    plain = SubmitOptions(nodes=1, request={"Cores": 1})
+    plain = said(nodes=1, request={"Cores": 1})
     assert asked("#!/bin/sh\n#SBATCH -A acct\n") == plain
     on_nodes = asked("#!/bin/sh\n#SBATCH -N 4 -n 32 --mem=1000\n")
-    assert on_nodes == SubmitOptions(nodes=4, ranks=32, request={"Cores": 8, "Memory": 1.048576})
+    assert on_nodes == said(nodes=4, ranks=32, request={"Cores": 8, "Memory": 1.048576})
     bare = asked("#!/bin/sh\n#SBATCH --export=NONE,A=b,HOME\n")
-    assert bare == plain | SubmitOptions(clean=True, variables={"A": "b", "HOME": "/home/ann"})
+    assert bare == plain | said(clean=True, variables={"A": "b", "HOME": "/home/ann"})
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_wrong_values_of_options_that_are_ignored_are_refused_as_by_sbatch(
     given: dict[str, str], text: str
 ) -> None:
     if not text:
-        assert submit_options(given, HERE).array is None
+        assert submit_options(given, HERE).get("array") is None
         return
     with pytest.raises(BadUse) as refused:
         submit_options(given, HERE)
@@ -402,7 +402,7 @@ def test_wrong_values_of_options_that_are_ignored_are_refused_as_by_sbatch(
 
 @pytest.mark.parametrize("text", ["[1-3]", "1-3%0", "[1-3]%0"])
 def test_an_array_may_stand_in_brackets_and_have_no_limit(text: str) -> None:
-    assert submit_options({"array": text}, HERE).array == ArraySpec(ranges=((1, 3, 1),))
+    assert submit_options({"array": text}, HERE)["array"] == ArraySpec(ranges=((1, 3, 1),))
 
 
 def test_a_limit_that_there_is_not_is_refused_as_by_sbatch() -> None:
@@ -425,4 +425,4 @@ def test_no_tilde_and_no_variable_becomes_the_name_of_a_directory() -> None:
 def test_a_variable_in_a_directive_is_filled_in_once() -> None:
     script = "#!/bin/sh\n#SBATCH -o $A/x\n#SBATCH -D $A\n"
     options = asked(script, HERE._replace(environment={"A": "/$HOME"}))
-    assert ("/$HOME/x", "/$HOME") == (options.stdout, options.directory)
+    assert ("/$HOME/x", "/$HOME") == (options["stdout"], options["directory"])

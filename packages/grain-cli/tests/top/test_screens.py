@@ -269,7 +269,7 @@ def test_workers_that_were_lost_lately_are_in_the_verdict_and_among_the_workers(
 
 
 def test_each_sentence_of_the_verdict_has_a_key_that_leads_to_its_row() -> None:
-    gpus = queue(2, asked="GPUs(9)", why="no worker here has enough for it")
+    gpus = queue(2, asked="GPUs(9)", request={"GPUs": 9}, lack="room")
     lost = Worker(name="n02", host="n", heard=AT - 100, at=AT - 90, lost_runs=2)
     answer = replace(overview(lost=[lost]), queues=[queue(0), queue(1), gpus])
 
@@ -305,7 +305,7 @@ def test_a_key_of_a_sentence_shows_a_row_that_a_filter_has_left_out() -> None:
 def test_a_low_screen_has_one_sentence_and_a_high_one_whole_sentences(
     height: int, lines: int
 ) -> None:
-    gpus = queue(0, asked="GPUs(9)", why="no worker here has enough for it")
+    gpus = queue(0, asked="GPUs(9)", request={"GPUs": 9}, lack="room")
     row = function(busy=amounts(1200, 1.0))
     missions = [mission(0, outlook=outlook(functions=(row,)))]
     answer = replace(overview(), queues=[gpus], missions=missions)
@@ -318,7 +318,7 @@ def test_a_low_screen_has_one_sentence_and_a_high_one_whole_sentences(
 
 
 def test_a_high_screen_has_all_sentences_though_one_takes_two_lines() -> None:
-    gpus = queue(0, asked="GPUs(9)", why="no worker here has enough for it")
+    gpus = queue(0, asked="GPUs(9)", request={"GPUs": 9}, lack="room")
     lost = Worker(name="n02", host="n", heard=AT - 100, at=AT - 90, lost_runs=2)
     failures = [failure(n, error="ValueError", message="too many cycles " * 5) for n in (1, 2)]
     answer = replace(overview(lost=[lost]), queues=[gpus], failures=failures)

@@ -220,7 +220,9 @@ def test_alternatives_and_gangs_stand_as_users_write_them_and_too_few_workers_st
     too_few = "4 workers are needed at once, and 2 here would do"
     requests = ["GPUs(1) | Cores(16)", "Either(GPUs(1), Cores(16), prefer=60)", "4 * Cores(16)"]
     queues = [queue(k, asked=request) for k, request in enumerate(requests)]
-    answer = replace(overview(), queues=[*queues[:2], replace(queues[2], why=too_few)])
+    answer = replace(
+        overview(), queues=[*queues[:2], replace(queues[2], why=too_few, lack="members")]
+    )
     table = made(answer, "waiting")
 
     assert requests == column(table, "ASKS FOR")
@@ -236,7 +238,7 @@ def test_tasks_that_wait_for_something_else_are_in_the_title() -> None:
 
 
 def test_a_request_that_fits_nowhere_stands_out() -> None:
-    answer = replace(overview(), queues=[queue(0, why="no worker here has enough for it")])
+    answer = replace(overview(), queues=[queue(0, lack="room")])
 
     assert ["warn"] == [row.style for row in made(answer, "waiting").rows]
 

@@ -12,26 +12,10 @@ from grain.combine import exec1, open_waitgroup
 from grain.delayed import Mission, delayed, mission
 from grain.head import TaskCancelled
 from grain.resource import Cores
+from grain_testkit.hanging import Hanging
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
-
-
-class Log:
-    """Tasklets that note how they begin and end; it takes them a second to clean up."""
-
-    def __init__(self) -> None:
-        self.began: list[int] = []
-        self.ended: list[int] = []
-
-    async def hang(self, i: int) -> None:
-        self.began.append(i)
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(1)
-            self.ended.append(i)
 
 
 async def fail(text: str, seconds: float = 0) -> None:
@@ -52,7 +36,7 @@ def nothing_left(active: Mission) -> bool:
 async def test_the_first_failure_cancels_the_others_and_is_raised_as_it_is(
     autojump_clock: trio.testing.MockClock, branch: bool
 ) -> None:
-    log = Log()
+    log = Hanging()
     async with mission(Cores(3), config_file=False) as active:
         with pytest.raises(ValueError, match="^first$") as caught:
             async with open_waitgroup() as wg:
@@ -78,7 +62,7 @@ async def two() -> int:
 
 async def test_while_the_end_waits(autojump_clock: trio.testing.MockClock) -> None:
     """The end of the block is interrupted just as its inside."""
-    log = Log()
+    log = Hanging()
     async with mission(Cores(2), config_file=False):
         with pytest.raises(ValueError, match="first"):
             async with open_waitgroup() as wg:
@@ -127,7 +111,7 @@ async def test_caught_in_the_block(autojump_clock: trio.testing.MockClock) -> No
 
 async def test_by_an_exception(autojump_clock: trio.testing.MockClock) -> None:
     """Leaving the block by an exception cancels what it started, and nothing else."""
-    log = Log()
+    log = Hanging()
     async with mission(Cores(2), config_file=False):
         other_ = delayed(two)()
         async with open_waitgroup() as outer:
@@ -192,7 +176,7 @@ async def test_an_interrupt_comes_first(autojump_clock: trio.testing.MockClock) 
 async def test_a_cancelled_block_cancels_its_jobs_and_waits_for_their_ends(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    log = Log()
+    log = Hanging()
     async with mission(Cores(2), config_file=False) as active:
         with trio.move_on_after(5) as scope:
             async with open_waitgroup() as wg:
@@ -207,7 +191,7 @@ async def test_a_cancelled_block_cancels_its_jobs_and_waits_for_their_ends(
 
 async def test_a_failure_and_a_cancellation(autojump_clock: trio.testing.MockClock) -> None:
     """A failure that meets a cancellation from outside is raised, by itself."""
-    log = Log()
+    log = Hanging()
     async with mission(Cores(2), config_file=False):
         with pytest.raises(ValueError, match="text"), trio.CancelScope() as scope:
             async with open_waitgroup() as wg:
@@ -244,7 +228,7 @@ async def test_the_mission_is_cancelled(
     autojump_clock: trio.testing.MockClock, seconds: int
 ) -> None:
     """A group does not keep a mission from ending that is cancelled as a whole."""
-    log = Log()
+    log = Hanging()
     with trio.move_on_after(seconds) as scope:
         async with mission(Cores(2), config_file=False), open_waitgroup() as wg:
             for i in range(3):
@@ -258,7 +242,7 @@ async def test_the_mission_is_cancelled_while_a_group_is_left(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """Also if the group is waiting for its cancelled jobs at that time."""
-    log = Log()
+    log = Hanging()
     with trio.move_on_after(1.5) as scope:
         async with mission(Cores(2), config_file=False):
             with pytest.raises(KeyError):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.delayed import Delayed, delayed, delayedval, each, mission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @delayed(nout=2)
@@ -76,30 +79,20 @@ async def test_iteration_without_nout() -> None:
         len(value)
 
 
-async def test_assignment_works_on_a_copy() -> None:
-    """By default, what was unpacked before an assignment is not affected."""
+@pytest.mark.parametrize(("make", "before"), [(pair, 4), (shared_pair, 9)])
+async def test_what_was_unpacked_before_an_assignment_shows_it_only_without_a_copy(
+    make: Callable[[], Delayed[Any]], before: int
+) -> None:
+    """With copy_on_setitem=False; by default it is not affected."""
     async with mission(config_file=False):
-        r_ = pair()
+        r_ = make()
         a_, b_ = r_
 
         r_[1] = 9
 
         assert await (r_ == [3, 9])
         assert await (a_ == 3)
-        assert await (b_ == 4)
-
-
-async def test_assignment_without_a_copy() -> None:
-    """With copy_on_setitem=False, what was unpacked before shows the assignment."""
-    async with mission(config_file=False):
-        r_ = shared_pair()
-        a_, b_ = r_
-
-        r_[1] = 9
-
-        assert await (r_ == [3, 9])
-        assert await (a_ == 3)
-        assert await (b_ == 9)
+        assert await (b_ == before)
 
 
 async def test_two_names_of_one_object_see_the_assignment() -> None:

@@ -7,24 +7,13 @@ import trio
 
 from grain.delayed import delayed, each, mission, run
 from grain.resource import Cores
+from grain_testkit.hanging import Hanging
 
 
-class Log:
-    """Tasklets that note how they begin and end."""
+class Log(Hanging):
+    """Its tasklet as a delayed method."""
 
-    def __init__(self) -> None:
-        self.began: list[int] = []
-        self.ended: list[int] = []
-
-    @delayed
-    async def hang(self, i: int) -> None:
-        self.began.append(i)
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(1)
-            self.ended.append(i)
+    call = delayed(Hanging.hang)
 
 
 async def test_by_an_exception(autojump_clock: trio.testing.MockClock) -> None:
@@ -34,8 +23,8 @@ async def test_by_an_exception(autojump_clock: trio.testing.MockClock) -> None:
     with pytest.raises(ValueError, match="stop"):
         async with mission(Cores(2), config_file=False):
             for i in range(5):
-                (log.hang @ Cores(1))(i)
-            log.hang(9)
+                (log.call @ Cores(1))(i)
+            log.call(9)
             await trio.testing.wait_all_tasks_blocked()
             raise ValueError("stop")
 
@@ -49,7 +38,7 @@ async def test_a_cancelled_mission_cancels_its_tasks_and_waits_for_them(
 
     with trio.move_on_after(5) as scope:
         async with mission(Cores(2), config_file=False):
-            await each((log.hang @ Cores(1))(i) for i in range(5))
+            await each((log.call @ Cores(1))(i) for i in range(5))
 
     assert scope.cancelled_caught
     assert [0, 1] == sorted(log.began) == sorted(log.ended)
@@ -66,7 +55,7 @@ async def test_by_the_failure_of_an_awaited_task(autojump_clock: trio.testing.Mo
 
     with pytest.raises(ValueError, match="broken"):
         async with mission(Cores(2), config_file=False):
-            await each((log.hang @ Cores(1))(1), fail())
+            await each((log.call @ Cores(1))(1), fail())
 
     assert [1] == log.began == log.ended
 
@@ -120,7 +109,7 @@ async def test_the_worker_is_gone_in_time(
 
     with trio.move_on_after(5):
         async with mission(Cores(2), config_file=False, name="me"):
-            await (log.hang @ Cores(1))(1)
+            await (log.call @ Cores(1))(1)
     lines = capsys.readouterr().err.splitlines()
 
     assert 6 == trio.current_time()

@@ -23,8 +23,7 @@ from grain.head.events import (
     MembersApart,
     NeverStarts,
     NoWorkers,
-    OtherInterpreter,
-    OtherNumPy,
+    OtherSoftware,
     RunsEnded,
     SchedulerTrouble,
     Statistics,
@@ -147,7 +146,7 @@ def test_a_worker_that_is_gone_is_reported_with_the_time_on_screen_and_in_the_lo
 ) -> None:
     remarks: list[str] = []
     reporter = Reporter(progress, wall=lambda: 1e9)
-    reporter.on_recorded(remarks.append)
+    reporter.on_recorded(lambda line, *_: remarks.append(line))
 
     reporter.on_event(event)
 
@@ -188,11 +187,18 @@ def test_troubles_of_the_scheduler_are_shown_and_taken_back(
     reporter.on_event(SchedulerTrouble("/e.d", "the scheduler, process 7 on n1, cannot ..."))
     reporter.on_event(SchedulerTrouble("/e.d", ""))
     reporter.on_event(SchedulerTrouble("the command 'lmstat'", ""))
+    noted: list[tuple[str, ...]] = []
+    reporter.on_recorded(lambda *line: noted.append(line))
+    for why in ("set aside for 1 min", ""):
+        reporter.on_event(SchedulerTrouble("GPU 0", why, aside=True))
 
+    warning, over = "warning: GPU 0 is set aside for 1 min", "This works again: GPU 0."
+    assert [(warning, "GPU 0", "set aside for 1 min"), (over, "", "")] == noted
     assert (
         "warning: the scheduler, process 7 on n1, cannot ...\n"
         "The scheduler can store something again in /e.d.\n"
         "This works again: the command 'lmstat'.\n"
+        f"{warning}\n{over}\n"
     ) == capsys.readouterr().err
 
 
@@ -296,7 +302,7 @@ def test_runs_that_the_scheduler_has_ended_are_reported_with_the_reason(
 def test_a_worker_with_another_python_is_a_warning_with_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Reporter().on_event(OtherInterpreter("w1", "n17", "Python 3.12", "Python 3.11"))
+    Reporter().on_event(OtherSoftware("w1", "n17", "Python 3.12", "Python 3.11"))
 
     assert (
         "warning: worker w1 on host n17 has Python 3.12, this mission Python 3.11: tasks whose "
@@ -309,7 +315,7 @@ def test_a_worker_with_another_python_is_a_warning_with_what_to_do(
 def test_a_worker_with_another_major_version_of_numpy_is_a_warning_with_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Reporter().on_event(OtherNumPy("w1", "n17", "1.26.4", "2.1.0"))
+    Reporter().on_event(OtherSoftware("w1", "n17", "NumPy 1.26.4", "NumPy 2.1.0", numpy=True))
 
     assert (
         "warning: worker w1 on host n17 has NumPy 1.26.4, this mission NumPy 2.1.0: arrays of the "
@@ -342,7 +348,7 @@ def test_what_a_line_quotes_does_not_control_the_terminal(
     """Tried: Escapes in what lines of a mission quote.
     Result: question marks.
     """
-    Reporter().on_event(OtherNumPy("w\x1b]0;title\x07", "\x9bn17", "1.26.4", "2.1.0"))
+    Reporter().on_event(OtherSoftware("w\x1b]0;title\x07", "\x9bn17", "Python 3.12", "Python 3.11"))
     assert capsys.readouterr().err.startswith("warning: worker w?]0;title? on host ?n17 has")
 
 

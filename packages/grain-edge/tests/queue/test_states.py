@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.queue.records import ArraySpec, Dependency, Job, Until, Wish
 from grain.queue.states import (
     Asked,
@@ -145,7 +144,7 @@ def test_a_task_whose_program_stops_softly_runs_a_hundred_times_in_a_row(
     runs: int, next_one: int
 ) -> None:
     """As often again after any other end, or if a user asks for it."""
-    soft = [replace(one, message=STOPPED_SOFTLY) for one in handed_back(runs, seconds=3600.0)]
+    soft = [replace(one, interruption="stopped") for one in handed_back(runs, seconds=3600.0)]
 
     assert next_one == next_attempt(JOB, soft, Asked())
     again = [replace(one, attempt=runs + 1 + one.attempt) for one in soft]

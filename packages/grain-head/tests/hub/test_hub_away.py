@@ -219,7 +219,7 @@ def test_a_worker_whose_job_has_ended_is_not_waited_for(
         harness.wait(1)
 
     [ended] = harness.sent(mission, WorkerEnded)
-    assert "its job has ended" == ended.why
+    assert ("its job has ended", False) == (ended.why, ended.by_batch)
 
 
 def test_the_words_of_the_batch_system_for_the_end_of_a_job_reach_the_mission(
@@ -230,7 +230,7 @@ def test_the_words_of_the_batch_system_for_the_end_of_a_job_reach_the_mission(
     harness.send("cli", Ask("ended", pattern="w", why="OUT_OF_MEMORY"))
 
     [ended] = harness.sent(mission, WorkerEnded)
-    assert "its job has ended: OUT_OF_MEMORY" == ended.why
+    assert ("its job has ended: OUT_OF_MEMORY", True) == (ended.why, ended.by_batch)
 
 
 def test_a_job_that_goes_on_is_waited_for_whatever_was_said_of_it(harness: HubHarness) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import pytest
 
 from grain.head.messages import Crash, Crashed, Resolved, Synced
-from grain.worker.messages import NODE_SHORT, InventoryRun, Lease, RunEnded
+from grain.worker.messages import InventoryRun, Lease, RunEnded
 from grain_testkit.hub_harness import HubHarness
 from grain_testkit.scheduler_harness import check_hub
 
 
-def crash(harness: HubHarness, worker: str, times: int, how: str = "SIGSEGV") -> list[Lease]:
+def crash(
+    harness: HubHarness, worker: str, times: int, how: str = "SIGSEGV", **more: object
+) -> list[Lease]:
     """The same task crashes; returns its leases."""
     leases = []
     for _ in range(times):
         (lease,) = harness.sent(worker, Lease)
         leases.append(lease)
-        harness.send(worker, harness.ended(lease, "crashed", detail=how))
+        harness.send(worker, harness.ended(lease, "crashed", detail=how, **more))
     return leases
 
 
@@ -47,7 +49,7 @@ def test_a_task_that_was_ended_for_its_nodes_memory_gets_a_worker_to_itself(
     worker, mission = harness.worker("w", 3), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1)
-    crash(harness, worker, 1, f"{NODE_SHORT}: it had 9 GB")
+    crash(harness, worker, 1, "it had 9 GB", interruption="short")
     (alone,) = harness.sent(worker, Lease)
     assert (1, True) == (alone.task, alone.alone)
 

@@ -242,13 +242,15 @@ def test_a_seat_that_crashes_ends_the_root_and_is_blamed() -> None:
     leases = hub.leases()
     root, (seat, other) = parts(leases)
 
-    hub.send(seat, hub.ended(leases[seat], "crashed", detail="its runner died"))
+    how = {"detail": "its runner died", "interruption": "short"}
+    hub.send(seat, hub.ended(leases[seat], "crashed", **how))
     assert [Revoke(leases[root].attempt)] == hub.sent(root, Revoke)
     hub.send(root, hub.ended(leases[root], "cancelled"))
     hub.send(other, hub.ended(leases[other], "cancelled"))
 
     [crashed] = hub.sent("m", Crashed)
     assert (seat, "its runner died") == (crashed.crash.worker, crashed.crash.how)
+    assert "short" == crashed.crash.interruption
     assert 3 == len(hub.leases())
 
 

@@ -269,7 +269,7 @@ def handed_back(harness: HubHarness, status: str = "returned", **more: object) -
 def test_a_run_sees_how_those_before_it_ended(harness: HubHarness) -> None:
     submitted(harness)
     leases = [
-        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY),
+        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY, interruption="stopped"),
         handed_back(harness),  # it never began
         handed_back(harness, report=b"ran"),
         handed_back(harness, "crashed", detail="SIGSEGV"),
@@ -294,7 +294,7 @@ def test_a_run_that_stopped_softly_does_not_count_as_one_that_outlived_its_worke
 ) -> None:
     mission = submitted(harness)
     for _ in range(RUNS_IN_ALL + 1):
-        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
+        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY, interruption="stopped")
     assert [] == harness.sent(mission, Resolved)
     assert [] == harness.sent(mission, Crashed)
 
@@ -306,7 +306,7 @@ def test_a_task_fails_after_very_many_soft_stops_in_a_row(harness: HubHarness, o
         if number == SOFT_STOPS - 1:  # any other end has the count begin again
             handed_back(harness, other, report=b"ran")
         assert [] == harness.sent(mission, Resolved)
-        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
+        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY, interruption="stopped")
 
     (resolved,) = harness.sent(mission, Resolved)
     *_, last = resolved.crashes
@@ -318,14 +318,14 @@ def test_a_task_fails_after_very_many_soft_stops_in_a_row(harness: HubHarness, o
 
 def test_why_tells_of_soft_stops_and_doubts_when_they_are_many(harness: HubHarness) -> None:
     submitted(harness)
-    handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
+    handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY, interruption="stopped")
 
     def said() -> str:
         return harness.hub.why("m", 1, harness.now).reasons[-1]
 
     assert f"attempt 1 is over: {STOPPED_SOFTLY}" == said()
     for _ in range(MANY - 1):
-        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY)
+        handed_back(harness, report=b"ran", detail=STOPPED_SOFTLY, interruption="stopped")
     assert said().startswith(f"attempt {MANY} is over: {STOPPED_SOFTLY}; if it does not go on")
     handed_back(harness, report=b"ran")
     assert STOPPED_SOFTLY not in said()

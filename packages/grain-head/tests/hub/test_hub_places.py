@@ -181,9 +181,9 @@ def test_a_device_is_set_aside_and_the_mission_says_so_in_one_line(harness: HubH
     [trouble] = harness.sent("m", Trouble)
     assert f"GPU 0 of {bad}" == trouble.what
     assert (
-        f"GPU 0 of {bad} is set aside for 1 min: step failed there 11 times in a row, and succeeds "
-        "elsewhere"
+        "set aside for 1 min: step failed there 11 times in a row, and succeeds elsewhere"
     ) == trouble.why
+    assert trouble.aside
     assert [] == harness.sent(bad, Lease)
     why = harness.hub.why("m", 29, harness.now)
     assert any("set aside, as tasks fail there" in reason for reason in why.reasons)
@@ -211,7 +211,7 @@ def test_a_mission_that_comes_back_hears_of_it_again_and_when_it_is_over(
     lease = lease_of(harness, bad)
     harness.wait(10.0)
     harness.send(bad, harness.ended(lease), payload=b"")
-    assert [Trouble(f"GPU 0 of {bad}", "")] == harness.sent("m again", Trouble)
+    assert [Trouble(f"GPU 0 of {bad}", "", aside=True)] == harness.sent("m again", Trouble)
     assert 1 == len(harness.sent(bad, Lease))
     harness.lose("m again")
     harness.send("third", RegisterMission("m", "m", connection=3), request, function, Synced())
@@ -250,7 +250,7 @@ def test_a_place_that_is_set_aside_no_more_is_not_shown_as_trouble(harness: HubH
     harness.send(good, harness.ended(running), payload=b"")
     fail_there(harness, bad, 1)
     [trouble] = harness.sent("m", Trouble)
-    assert [trouble.why] == harness.hub.registry.all_troubles()
+    assert [f"{trouble.what} is {trouble.why}"] == harness.hub.registry.all_troubles()
     harness.send("m", Retract(tuple(range(2, 30))))
     harness.wait(FIRST)
 

@@ -35,7 +35,6 @@ from grain.head.messages import (
     Synced,
 )
 from grain.head.scheduler import explain
-from grain.head.scheduler.numbered import Numbered
 from grain.worker.messages import (
     DefineFunction,
     Drain,
@@ -46,7 +45,7 @@ from grain.worker.messages import (
     Lease,
     RegisterWorker,
 )
-from grain_testkit.hub_harness import F, HubHarness
+from grain_testkit.hub_harness import F, HubHarness, Unwalked
 
 if TYPE_CHECKING:
     import pytest
@@ -113,19 +112,6 @@ def test_a_snapshot_shows_the_oldest_task_of_each_queue_and_why_it_waits(
     assert queues[9].why.startswith("w: it has CPU_Cores")
     assert ["abc:1", "abc:2"] == snapshot.workers[0].tasks
     assert {"Cores": 1.0} == snapshot.workers[0].used
-
-
-class Unwalked(Numbered[TaskRecord]):
-    """Tasks that may be looked up, and not gone through."""
-
-    def __init__(self, tasks: Numbered[TaskRecord]) -> None:
-        super().__init__()
-        self.update(tasks)
-
-    def __iter__(self) -> Any:
-        raise AssertionError("walked")
-
-    keys = values = items = __iter__
 
 
 class UnwalkedTasks(deque):  # type: ignore[type-arg]

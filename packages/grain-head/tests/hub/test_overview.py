@@ -6,6 +6,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from msgspec.structs import replace
 
 from grain.edge.questions import (
@@ -22,15 +23,12 @@ from grain.eventlog.usage import RunMember, Usage
 from grain.facts.rows import Function, Queue, Run
 from grain.head.hub.answers import overview
 from grain.head.messages import Crash, Depart, Outlook, Request, Retract, Submit, Synced
-from grain.head.scheduler.numbered import Numbered
-from grain.resource import Cores, to_data
+from grain.resource import Cores, WTime, to_data
 from grain.worker.messages import CoresComputed, DefineFunction, Lease, Leaving
-from grain_testkit.hub_harness import F, HubHarness, held
+from grain_testkit.hub_harness import F, HubHarness, Unwalked, held
 
 if TYPE_CHECKING:
-    import pytest
-
-    from grain.head.hub.state import TaskRecord
+    from grain.resource import Resource
 
 
 def state(harness: HubHarness) -> OverviewAnswer:
@@ -115,19 +113,6 @@ def test_an_answer_is_made_anew_by_a_clock_that_went_back(harness: HubHarness) -
     harness.worker("w", 2)
 
     assert first != harness.hub.overview.packed(1.0)
-
-
-class Unwalked(Numbered["TaskRecord"]):
-    """Tasks that may be looked up, and not gone through."""
-
-    def __init__(self, tasks: Numbered[TaskRecord]) -> None:
-        super().__init__()
-        self.update(tasks)
-
-    def __iter__(self) -> Any:
-        raise AssertionError("walked")
-
-    keys = values = items = __iter__
 
 
 class BarelyWalked(deque):  # type: ignore[type-arg]
@@ -317,14 +302,18 @@ def test_a_failure_outlives_its_mission(harness: HubHarness) -> None:
     assert ["opt:1"] == [failure.name for failure in state(harness).failures]
 
 
+@pytest.mark.parametrize("request_", [Cores(9), 3 * (Cores(9) & WTime(T=60)) | Cores(20)])
 def test_of_a_request_that_fits_no_worker_it_says_so_without_a_look_at_each(
-    harness: HubHarness,
+    harness: HubHarness, request_: Resource
 ) -> None:
+    """With what each member of a gang asks for, and by the first alternative."""
     harness.worker("w", 2)
     mission = submitted(harness)
-    harness.send(mission, Request(1, {"Cores": 9}), Submit(1, 1, F), payload=b"")
+    harness.send(mission, Request(1, to_data(request_)), Submit(1, 1, F), payload=b"")
 
-    assert "no worker here has enough for it" == state(harness).queues[0].why
+    [queue, *_] = state(harness).queues
+    assert ("room", "no worker here has enough for it") == (queue.lack, queue.why)
+    assert {"Cores": 9} == queue.request
 
 
 def test_of_a_gang_it_says_how_many_workers_it_needs_at_once(harness: HubHarness) -> None:
@@ -333,7 +322,9 @@ def test_of_a_gang_it_says_how_many_workers_it_needs_at_once(harness: HubHarness
     gang = Request(1, to_data(3 * Cores(2)))
     harness.send(mission, gang, Submit(2, 1, F), payload=b"")
     harness.worker("v", 1)
-    assert "3 workers are needed at once, and 1 here would do" == state(harness).queues[0].why
+    [queue, *_] = state(harness).queues
+    why = "3 workers are needed at once, and 1 here would do"
+    assert ("members", why) == (queue.lack, queue.why)
 
     harness.worker("u", 2)
     harness.worker("t", 2)

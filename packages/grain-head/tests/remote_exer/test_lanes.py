@@ -469,13 +469,14 @@ def test_a_call_that_crashed_by_itself_has_one_crash_also_if_its_lane_crashes(
     """As a program that was killed: the runner lives."""
     lane, _ = mission.open()
     task = mission.call()
-    mission.end(lane, crash="its program was killed")
+    mission.end(lane, crash="its program was killed", interruption="short")
     assert [] == mission.ends()
     mission.over(lane, None)
 
     [submit] = mission.mail(Submit)
     [crash] = submit.crashes
     assert (task, "w", "its program was killed") == (submit.task, crash.worker, crash.how)
+    assert "short" == crash.interruption
 
 
 def test_a_returned_call_goes_to_the_scheduler_without_a_crash(mission: Mission) -> None:

@@ -941,7 +941,7 @@ async def test_a_task_that_outlives_its_workers_is_reported_once_and_fails() -> 
 
 
 async def test_a_task_that_has_stopped_softly_too_often_says_what_to_do() -> None:
-    run = Crash((1, 1), "w", STOPPED_SOFTLY, 0.0)
+    run = Crash((1, 1), "w", STOPPED_SOFTLY, 0.0, interruption="stopped")
     async with listened_to() as (executor, head, _):
         head.post([(Resolved(1, "crashed", (run,)), None)])
         result = await executor.results.receive()
@@ -1002,7 +1002,9 @@ async def test_a_mission_reports_workers_that_are_lost_and_how_many_tasks_run_ag
             (WorkerEnded("x", "unknown", 60.0), None), (Resolved(3, "value"), done),
         ])  # fmt: skip
         await wait_all_tasks_blocked()
-        head.post([(WorkerEnded("d", "its job has ended: OUT_OF_MEMORY", 5.0), None)])
+        head.post(
+            [(WorkerEnded("d", "its job has ended: OUT_OF_MEMORY", 5.0, by_batch=True), None)]
+        )
         await wait_all_tasks_blocked()
         head.post([(Retracted(task), None) for task in (1, 2, 4, 5, 6)])
 

@@ -10,7 +10,7 @@ import trio.testing
 
 from grain.edge.channel import memory_channels
 from grain.edge.version import INTERPRETER, Versions, own_versions
-from grain.head.events import OtherInterpreter, OtherNumPy
+from grain.head.events import OtherSoftware
 from grain.head.messages import OtherVersions, RegisterMission, Request, Submit
 from grain.remote_exer import RemoteExecutor
 from grain.remote_exer.executor import differences
@@ -93,8 +93,8 @@ async def test_workers_of_other_versions_are_one_event_whichever_head_reports_th
             await head.channel.aclose()
             await trio.sleep_forever()
 
-    others = [event for event in events if isinstance(event, OtherInterpreter)]
-    assert [OtherInterpreter("w1", "n1", "Python 2.7", INTERPRETER)] == others
+    others = [event for event in events if isinstance(event, OtherSoftware)]
+    assert [OtherSoftware("w1", "n1", "Python 2.7", INTERPRETER)] == others
 
 
 async def test_another_python_is_no_event_until_something_travels_by_value(
@@ -124,9 +124,10 @@ async def test_another_python_is_no_event_until_something_travels_by_value(
 
 def test_a_worker_may_differ_in_python_and_in_numpy() -> None:
     other = Versions("Python 2.7", "2.7.18", "0.1", "0.9")
-    expected: list[Event] = [OtherInterpreter("w", "n", "Python 2.7", INTERPRETER)]
+    expected = [OtherSoftware("w", "n", "Python 2.7", INTERPRETER)]
     if own_versions().numpy:
-        expected.append(OtherNumPy("w", "n", "0.9", own_versions().numpy))
+        ours = f"NumPy {own_versions().numpy}"
+        expected.append(OtherSoftware("w", "n", "NumPy 0.9", ours, numpy=True))
 
     assert expected == differences("w", "n", other)
     assert [] == differences("w", "n", own_versions())

@@ -333,8 +333,7 @@ def test_a_sentence_names_the_place_and_what_failed_there() -> None:
     what, why = set_aside_texts(aside, "w1", "step")
     assert "GPU 2 of w1" == what
     assert (
-        "GPU 2 of w1 is set aside for 2 min: step failed there 7 times in a row, and succeeds "
-        "elsewhere"
+        "set aside for 2 min: step failed there 7 times in a row, and succeeds elsewhere"
     ) == why
     assert ("w1", "") == set_aside_texts(aside._replace(place=NODE, seconds=0.0), "w1", "")
     assert "GPU 2" == set_aside_texts(aside, "", "step")[0]
@@ -527,7 +526,8 @@ def test_very_many_tasks_that_avoid_different_places_do_not_make_as_many_queues(
     assert 65 == len(of.scheduler.queues)
 
 
-def test_runs_that_fail_at_once_set_their_worker_aside_and_why_says_so() -> None:
+def one_bad_worker() -> tuple[Cluster, int, int]:
+    """Return a cluster, the worker on which all fails, and the task there that sets it aside."""
     of = Cluster(Cores(1), Cores(1))
     long = of.submit(Cores(1))
     bad = 1 - (of.where(long) or 0)
@@ -537,6 +537,11 @@ def test_runs_that_fail_at_once_set_their_worker_aside_and_why_says_so() -> None
     of.wait(10.0)
     of.end(long)
     of.scheduler.tasks[last].started = of.now  # it began late
+    return of, bad, last
+
+
+def test_runs_that_fail_at_once_set_their_worker_aside_and_why_says_so() -> None:
+    of, bad, last = one_bad_worker()
     waiting = of.submit_many(Cores(1), Cores(1), Cores(1))
     of.end(last, failed=True)
 
@@ -553,15 +558,7 @@ def test_runs_that_fail_at_once_set_their_worker_aside_and_why_says_so() -> None
 
 
 def test_a_task_that_failed_on_a_worker_which_is_set_aside_avoids_it_when_that_is_over() -> None:
-    of = Cluster(Cores(1), Cores(1))
-    long = of.submit(Cores(1))
-    bad = 1 - (of.where(long) or 0)
-    for _ in range(10):
-        of.end(of.submit(Cores(1)), failed=True)
-    last = of.submit(Cores(1))
-    of.wait(10.0)
-    of.end(long)
-    of.scheduler.tasks[last].started = of.now  # it began late
+    of, bad, last = one_bad_worker()
     of.submit(Cores(1))
     of.end(last, failed=True)
     again, first = of.submit(Cores(1), avoid=(RunPlace(bad),)), of.submit(Cores(1))

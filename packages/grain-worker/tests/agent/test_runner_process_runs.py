@@ -144,7 +144,7 @@ async def test_a_program_that_is_warned_of_the_workers_end_stops_and_is_handed_b
         assert 1 == s.witness.warnings
 
     assert ("stopped", None) == (
-        s.witness.outcomes[number][0].status,
+        s.witness.outcomes[number][0].interruption,
         s.witness.outcomes[number][1],
     )
 

@@ -17,7 +17,6 @@ from grain.worker.agent.listener import RunnerDeath
 from grain.worker.messages import (
     AGENT,
     LANE,
-    NODE_SHORT,
     PRINTED,
     TIME_OVER,
     AckRuns,
@@ -224,10 +223,12 @@ def test_a_run_that_stopped_softly_is_handed_back_and_has_not_outlived_the_worke
     session.on_message(structs.replace(lease(1), past=past), b"", 0.0)
     assert [past] == [one.past for one in ordered(session, StartRun)]
     session.drain(940.0, 1000.0)
-    session.on_ended(Ended((1, 1), "stopped", report=b"ran"), None, 990.0)
+    stopped = Ended((1, 1), "returned", report=b"ran", interruption="stopped")
+    session.on_ended(stopped, None, 990.0)
 
     [ended] = sent(session, RunEnded)
     assert ("returned", STOPPED_SOFTLY, None) == (ended.status, ended.detail, ended.outlived)
+    assert "stopped" == ended.interruption
 
 
 @pytest.mark.parametrize(("mission", "status"), [("m", "crashed"), ("lasting-m", "returned")])
@@ -236,9 +237,10 @@ def test_a_run_that_was_ended_for_the_nodes_memory_has_crashed_but_a_job_has_rec
 ) -> None:
     session = joined_session()
     session.on_message(structs.replace(lease(1), mission=mission), b"", 0.0)
-    session.on_ended(Ended((1, 1), "cancelled", crash=NODE_SHORT, report=b"ran"), None, 9.0)
+    crashed = Ended((1, 1), "cancelled", crash="9 GB", report=b"ran", interruption="short")
+    session.on_ended(crashed, None, 9.0)
     [ended] = sent(session, RunEnded)
-    assert (status, NODE_SHORT) == (ended.status, ended.detail)
+    assert (status, "9 GB", "short") == (ended.status, ended.detail, ended.interruption)
 
 
 def test_a_lane_that_is_handed_back_at_the_end_of_the_time_has_not_outlived_the_worker() -> None:

@@ -52,7 +52,7 @@ from grain.worker.jobs.run import (
     run_job,
 )
 from grain.worker.jobs.variables import submitted_variables
-from grain.worker.messages import NODE_SHORT, AskEnding, EndingTold, StartRun
+from grain.worker.messages import AskEnding, EndingTold, StartRun
 from grain.worker.messages import Ended as RunEnd
 from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain_testkit.queue_disk import unreadable
@@ -159,6 +159,7 @@ async def test_a_job_that_stops_softly_at_its_workers_end_is_handed_back(
     ended = queue.ended(number, None, 1)
     assert ended is not None
     assert ("returned", STOPPED_SOFTLY) == (ended.how, ended.message)
+    assert "stopped" == ended.interruption
     assert "stored\n" == (work / f"job-{number}.out").read_text()
     assert not (work / "EXIT").exists()
 
@@ -432,11 +433,11 @@ async def test_a_run_that_was_ended_for_its_nodes_memory_may_run_again_as_a_lost
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_job, call(queue, number))
         await begun_at(work / "began")
-        account.short = NODE_SHORT
+        account.short = "it had 9 GB"
         nursery.cancel_scope.cancel()
     ended = queue.ended(number, None, 1)
     assert ended is not None
-    assert ("lost", NODE_SHORT) == (ended.how, ended.message)
+    assert ("lost", "it had 9 GB", "short") == (ended.how, ended.message, ended.interruption)
 
 
 async def test_an_end_that_cannot_be_noted_is_tried_again_and_the_output_says_it_once(

@@ -12,7 +12,7 @@ from grain.edge.channel import memory_channels
 from grain.resource import ZERO, Cores, Memory
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import run_external
-from grain.worker.messages import NODE_SHORT, Cancel, Ended, Inspect, Inspected, StartRun
+from grain.worker.messages import Cancel, Ended, Inspect, Inspected, StartRun
 from grain.worker.node.shortage import MemoryRoom
 from grain.worker.processes.environment import USABLE
 from grain.worker.processes.fork_server_client import ForkServerClient
@@ -160,7 +160,8 @@ async def test_where_the_node_is_short_the_run_most_over_its_share_is_ended(tmp_
                 rooms[:] = [MemoryRoom(1.0, 1.0)]
                 assert isinstance(ended, Ended)
                 assert ((1, most_over), "cancelled") == (ended.attempt, ended.status)
-                assert ended.crash.startswith(f"{NODE_SHORT}: it had 0.")
+                assert "short" == ended.interruption
+                assert ended.crash.startswith("ended as its node was short of memory: it had 0.")
             rooms[:] = [MemoryRoom(0.05 * len(USABLE), 0.0)]
             await trio.sleep(3 * CLOSE)
             assert 2 == len(ForkServerClient.programs_of_this_run())

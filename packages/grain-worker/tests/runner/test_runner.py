@@ -270,7 +270,7 @@ async def test_a_run_whose_program_was_warned_of_the_workers_end_is_handed_back(
             while not any(isinstance(one, Ended) for one in messages):
                 messages += [message for message, _ in await head.receive()]
             assert isinstance(messages[-1], Ended)
-            assert (attempt, "stopped") == (messages[-1].attempt, messages[-1].status)
+            assert (attempt, "stopped") == (messages[-1].attempt, messages[-1].interruption)
 
 
 @pytest.mark.parametrize("after", [True, False])

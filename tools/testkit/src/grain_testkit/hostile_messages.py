@@ -12,6 +12,7 @@ from grain.edge.messages import MESSAGES as EVERY_CHANNEL
 from grain.edge.questions import Ask, pack
 from grain.edge.version import Versions
 from grain.eventlog.causes import RunFailure
+from grain.eventlog.soft_stops import Interruption
 from grain.eventlog.usage import ProgramState, RunReport, encode_report
 from grain.facts.amounts import AskedAmounts, Histogram
 from grain.facts.rows import Function, GroupRuns
@@ -151,7 +152,7 @@ for _values in (SENSE, ODD):
     _text = _values["str"]
     _values["Versions"] = st.builds(Versions, _text, _text, _text, _text)
     _values["Outlived | None"] = st.none() | _built(Outlived, _values)
-    _values["HowEnded"] = _words(HowEnded)
+    _values["HowEnded"], _values["Interruption"] = _words(HowEnded), _words(Interruption)
     _values["PastAttempts | None"] = st.none() | _built(PastAttempts, _values)
     _values["GangPart | None"] = st.none() | _built(GangPart, _values)
     _values["Crash"] = _built(Crash, _values)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grain.head.hub.hub import Hub
 from grain.head.messages import RegisterMission, Request, Submit, Synced
+from grain.head.scheduler.numbered import Numbered
 from grain.worker.messages import (
     LANE,
     DefineFunction,
@@ -20,7 +21,7 @@ from grain_testkit.scheduler_harness import check_hub
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
-    from grain.head.hub.state import WorkerRecord
+    from grain.head.hub.state import TaskRecord, WorkerRecord
 
 M = TypeVar("M")
 F = b"function"
@@ -127,3 +128,16 @@ class HubHarness:
 def held(lease: Lease, elapsed: float = 1.0, **more: Any) -> InventoryRun:
     more = {"lane": lease.function == LANE, **more}
     return InventoryRun(lease.mission, lease.task, lease.attempt, lease.res, elapsed, **more)
+
+
+class Unwalked(Numbered["TaskRecord"]):
+    """Tasks that may be looked up, and not gone through."""
+
+    def __init__(self, tasks: Numbered[TaskRecord]) -> None:
+        super().__init__()
+        self.update(tasks)
+
+    def __iter__(self) -> Any:
+        raise AssertionError("walked")
+
+    keys = values = items = __iter__

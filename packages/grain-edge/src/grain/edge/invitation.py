@@ -28,7 +28,7 @@ import trio
 
 from grain.edge.address import join_host
 from grain.edge.connecting.accept import Acceptor
-from grain.edge.connecting.greeting import introduce, join
+from grain.edge.connecting.greeting import introduced, join
 from grain.edge.connecting.peer import GreetedStream
 from grain.edge.connecting.race import Route, race
 from grain.edge.errors import DialError, RemoteProtocolError
@@ -277,20 +277,13 @@ def _routes(
     near = content.boot == me.boot
     hello = Hello(PROTOCOL, package_version(), _ROLE, _ROLE, me.host, me.pid)
 
-    async def greet(stream: trio.abc.Stream, transport: str, target: str) -> GreetedStream:
-        try:
-            answer, decoder = await introduce(stream, hello, codec)
-        except BaseException:
-            await trio.aclose_forcefully(stream)
-            raise
-        return GreetedStream(stream, answer, decoder, transport, target)
-
     async def dial_within() -> GreetedStream:
-        return await greet(await unix.dial_name(content.name), "unix", content.name)
+        stream = await unix.dial_name(content.name)
+        return await introduced(stream, hello, codec, "unix", content.name)
 
     async def dial(context: ssl.SSLContext, host: str, port: int) -> GreetedStream:
         secure = await tcp.secure_dialled(await tcp.connect(host, port), context, HEAD)
-        return await greet(secure, "tcp", join_host(host, port))
+        return await introduced(secure, hello, codec, "tcp", join_host(host, port))
 
     routes: list[Route[GreetedStream]] = []
     credential = Credential(content.authority, content.certificate, content.key)

@@ -21,5 +21,5 @@ Map:
 - ``usage``: what a run has used, and how that was measured.
 - ``causes``: failures in a few words: what is alike in messages, and the line that says why.
 - ``never_ran``: tasks that ended without any run, and why.
-- ``soft_stops``: runs whose programs have stopped softly, and how many there may be.
+- ``soft_stops``: for what workers interrupt runs, and how many may stop softly in a row.
 """

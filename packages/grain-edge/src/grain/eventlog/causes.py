@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from grain.resource.figures import span
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -164,30 +162,3 @@ _NUMBERED = re.compile(r"^-?\d+[-:.)] ")
 def cut(line: str) -> str:
     """Return a line, or the beginning of a long one."""
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
-
-
-# ---- places where tasks fail that succeed elsewhere
-
-_ASIDE = re.compile(r"(?:^|: )([^:]+) is set aside for ")
-
-
-def set_aside(place: str, seconds: float, function: str, failures: int) -> str:
-    """Return the sentence on a place that is set aside, as missions print it and logs have it.
-
-    >>> set_aside("n02", 60.0, "step", 7)
-    'n02 is set aside for 1 min: step failed there 7 times in a row, and succeeds elsewhere'
-    """
-    return (
-        f"{place} is set aside for {span(seconds)}: {function or 'a function'} failed there "
-        f"{failures} times in a row, and succeeds elsewhere"
-    )
-
-
-def place_set_aside(text: str) -> str:
-    """Return the place of which a remark says that it is set aside; empty for any other remark.
-
-    >>> place_set_aside("warning: " + set_aside("n02", 60.0, "step", 7))
-    'n02'
-    """
-    found = _ASIDE.search(text)
-    return found[1] if found else ""

@@ -18,11 +18,8 @@ Amounts = tuple[tuple[str, float], ...]
 CANCELLED, ENDED, WAITING = "cancelled", "ended", "waiting"
 """Ways in which a task came to never run: its caller cancelled it; it failed; it waited on."""
 
-CALLED_OFF = "cancelled while waiting"
-"""The reason why tasks never ran for which there was room, and whose caller cancelled them."""
-
 _OTHERWISE = {
-    CANCELLED: CALLED_OFF,
+    CANCELLED: "cancelled while waiting",
     ENDED: "ended before any run began",
     WAITING: "still waiting at the end",
 }
@@ -74,11 +71,17 @@ class NeverRan:
         """Return True if some worker offered what a task asks for."""
         return any(_has(dict(offer), request) for offer in self._offers)
 
-    def reasons(self) -> dict[str, int]:
-        """Return how many tasks never ran for which reason, the most frequent first."""
+    def reasons(self, *, called_off: bool = True) -> dict[str, int]:
+        """Return how many tasks never ran for which reason, the most frequent first.
+
+        Args:
+            called_off: False to leave out those for which there was room, and whose caller
+                cancelled them.
+        """
         counts: Counter[str] = Counter()
         for (request, how), tasks in self._tasks.items():
-            counts[self._lack(dict(request)) or _OTHERWISE[how]] += tasks
+            if (lack := self._lack(dict(request))) or called_off or how != CANCELLED:
+                counts[lack or _OTHERWISE[how]] += tasks
         return dict(counts.most_common())
 
     def _lack(self, request: Mapping[str, float]) -> str:

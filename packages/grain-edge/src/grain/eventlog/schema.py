@@ -294,9 +294,13 @@ class Remark(Line, frozen=True, kw_only=True, tag="remark"):
 
     Attributes:
         text: the sentence.
+        place: the place that is set aside, if it says that; else empty.
+        why: how, as a clause.
     """
 
     text: str
+    place: str = ""
+    why: str = ""
 
 
 class LogEnded(Line, frozen=True, kw_only=True, tag="end"):

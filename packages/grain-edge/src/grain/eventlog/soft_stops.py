@@ -1,9 +1,18 @@
-"""Runs whose programs have stopped softly, after a warning: the words, and how many may be."""
+"""Runs that workers have interrupted: for what, and how many may have stopped softly."""
 
 from __future__ import annotations
 
+from typing import Literal
+
+Interruption = Literal["", "short", "stopped"]
+"""For what a worker has interrupted a run, apart from the end of its time.
+
+``"short"``: its node was short of memory. ``"stopped"``: its program has stopped softly, after a
+warning, and goes on elsewhere. Empty for any other end. Sentences only display it.
+"""
+
 STOPPED_SOFTLY = "its program has stopped after a warning"
-"""The reason, as text, for which a run was handed back."""
+"""``"stopped"`` as text."""
 
 MANY = 10
 """Attempts after which it is doubtful that a program goes on from what it has stored."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -658,18 +658,23 @@ class MissionOutlook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The progress of a mission, as it estimates itself.
 
     Attributes:
-        ended, total, left, least, whole: as in `grain.head.messages.Outlook`; `left` in seconds.
+        ended: how many of its calls have ended, also those found in the result cache.
+        total: how many there will be; 0 if it has not said so.
+        left: seconds until all that it has submitted so far has ended, and all calls if these are
+            known; None without an estimate.
+        least: True if it may take longer, as nothing is known of some of them.
+        whole: True if the seconds are those until all calls have ended.
         functions: those that have the most tasks, in the order of their first calls.
         more_functions: how many others there are.
     """
 
     ended: int
-    total: int
-    left: float | None
-    least: bool
-    whole: bool
-    functions: tuple[Function, ...]
-    more_functions: int
+    total: int = 0
+    left: float | None = None
+    least: bool = False
+    whole: bool = False
+    functions: tuple[Function, ...] = ()
+    more_functions: int = 0
 
 
 class Mission(_Row, frozen=True, kw_only=True):
@@ -733,6 +738,10 @@ class AlternativeDemand(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     same: str = "group"
 
 
+Lack = Literal["", "here", "room", "members"]
+"""The lack of waiting tasks: see `Queue`."""
+
+
 class Queue(_Row, frozen=True, kw_only=True):
     """Tasks that ask for the same: of a mission, or of all.
 
@@ -747,6 +756,8 @@ class Queue(_Row, frozen=True, kw_only=True):
         oldest: the one that has waited longest, as ``mission:number``; empty if none is known.
         task: its number; 0 if none is known.
         never: why no worker here could run them; empty if one could.
+        lack: of waiting ones, ``"here"`` if no worker is here that takes tasks, ``"room"`` if none
+            here has enough, and ``"members"`` if too few could do at once; else empty.
         why: why the oldest waits.
         elapsed: seconds that the running ones have run, together.
         need: seconds that a worker must have left.
@@ -767,6 +778,7 @@ class Queue(_Row, frozen=True, kw_only=True):
     oldest: str = ""
     task: int = 0
     never: str = ""
+    lack: Lack = ""
     why: str = ""
     elapsed: float = 0.0
     need: float = 0.0

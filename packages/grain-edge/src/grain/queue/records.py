@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from grain.eventlog.soft_stops import Interruption
 from grain.eventlog.usage import Usage
 
 VERSION = 2
@@ -411,6 +412,7 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         by: who has cancelled it.
         usage: what it has used; None if that is not known.
         amount: of ``"memory"``, the GB that the attempt had, where its group learns them; else 0.
+        interruption: of ``"returned"`` and ``"lost"``, for what the worker has ended it.
     """
 
     how: How
@@ -422,6 +424,7 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     by: str = ""
     usage: Usage | None = None
     amount: float = 0.0
+    interruption: Interruption = ""
 
 
 class Dispatcher(ProcessRecord, frozen=True, kw_only=True, omit_defaults=True, gc=False):

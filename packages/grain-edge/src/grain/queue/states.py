@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
-from grain.eventlog.soft_stops import SOFT_STOPS, STOPPED_SOFTLY
+from grain.eventlog.soft_stops import SOFT_STOPS, Interruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -79,7 +79,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
         cpu: CPU seconds.
         others: the hosts of the other workers of a job on several.
         cpus: the number of CPUs that it has there; 0 if it asked for none.
-        amount: as of `records.Ended`.
+        amount, interruption: as of `records.Ended`.
     """
 
     attempt: int
@@ -98,6 +98,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     others: tuple[str, ...] = ()
     cpus: int = 0
     amount: float = 0.0
+    interruption: Interruption = ""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -168,6 +169,7 @@ def run_of(attempt: int, begun: Begun, ended: Ended | None) -> Run:
         others=begun.others,
         cpus=begun.cpus,
         amount=ended.amount,
+        interruption=ended.interruption,
     )
 
 
@@ -250,7 +252,7 @@ def next_attempt(job: Job, runs: Sequence[Run], asked: Asked) -> int:
             reversed(runs),
         )
         soft = takewhile(
-            lambda run: run.message == STOPPED_SOFTLY and run.attempt >= asked.granted,
+            lambda run: run.interruption == "stopped" and run.attempt >= asked.granted,
             reversed(runs),
         )
         stays = (

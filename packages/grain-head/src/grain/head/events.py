@@ -91,32 +91,23 @@ class CanStart(Event, frozen=True):
     request: Resource
 
 
-class OtherInterpreter(Event, frozen=True):
-    """A worker has another version of Python: it runs no tasks whose functions travel by value.
+class OtherSoftware(Event, frozen=True):
+    """A worker has another Python than the mission, or NumPy of another major version.
 
-    Attributes:
-        worker: its name; workers with the same interpreter that come later are not reported.
-        theirs: its interpreter, as in "Python 3.12".
-    """
-
-    worker: str
-    host: str
-    theirs: str
-    ours: str
-
-
-class OtherNumPy(Event, frozen=True):
-    """A worker has NumPy of another major version: one side may not load the arrays of the other.
+    By the first it runs no tasks whose functions travel by value; by the second one side may not
+    load the arrays of the other.
 
     Attributes:
         worker: its name; workers of the same versions that come later are not reported.
-        theirs: the version of its NumPy, as in "2.1.0".
+        theirs: what it has, as in "Python 3.12" and "NumPy 2.1.0".
+        numpy: True if it is about NumPy.
     """
 
     worker: str
     host: str
     theirs: str
     ours: str
+    numpy: bool = False
 
 
 class TaskBlocks(Event, frozen=True):
@@ -137,7 +128,7 @@ class TasksPrinted(Event, frozen=True):
 
     worker: str
     text: str
-    lost: int
+    lost: int = 0
 
 
 class SchedulerAway(Event, frozen=True):
@@ -154,12 +145,14 @@ class SchedulerTrouble(Event, frozen=True):
     """The shared scheduler serves, but something keeps it from working as it should.
 
     Attributes:
-        what: where, as a directory.
+        what: where, as a directory, or a place that is set aside.
         why: the end of a sentence; empty when it is over.
+        aside: True for a place where tasks fail that succeed elsewhere.
     """
 
     what: str
     why: str
+    aside: bool = False
 
 
 class LastTasksAway(Event, frozen=True):

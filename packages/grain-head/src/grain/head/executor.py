@@ -426,7 +426,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             assert isinstance(message, Ended)
             task = message.attempt[1]
             if message.crash and not self._tasks[task].cancelled:
-                self._on_crash(task, message.crash, now, message.report)
+                self._on_crash(task, message, now)
                 continue
             ran = self._scheduler.tasks[task]
             began = ran.started
@@ -452,7 +452,9 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         places = self._scheduler.places
         news, places.news = places.news, []
         for one in news:
-            self._on_event(SchedulerTrouble(*set_aside_texts(one, "", str(one.function))))
+            self._on_event(
+                SchedulerTrouble(*set_aside_texts(one, "", str(one.function)), aside=True)
+            )
 
     def _use(self, task: int, account: RunAccount, ended: Outcome | None) -> MemoryUse | None:
         """Return the memory that a run has used, if its group learns from it."""
@@ -464,13 +466,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             return MemoryUse(usage.peak_memory, exceeded)
         return None
 
-    def _on_crash(
-        self,
-        task: int,
-        how: str,
-        now: float,
-        report: RunAccount,
-    ) -> None:
+    def _on_crash(self, task: int, message: Ended, now: float) -> None:
         """Let a task wait again whose run has crashed; or give it up.
 
         The rules are those of the hub: after some crashes it runs by itself, after more it fails.
@@ -483,17 +479,18 @@ class GrainExecutor(ExecutorBase[LocalTask]):
         if crashed is None:
             crashed = self._crashes[task] = CrashedTask(ended.queue.request)
         count = len(crashed.crashes) + 1
-        crash = Crash((_EPOCH, task), self.name, how, time.time())
+        how, why = message.crash, message.interruption
+        crash = Crash((_EPOCH, task), self.name, how, time.time(), interruption=why)
         if self._run_log is not None:
             self._run_log.started((task,), self.name, ended.started)
-            self._run_log.crashed(task, crash, self._report_of(report))
+            self._run_log.crashed(task, crash, self._report_of(message.report))
         crashed.crashes = (*crashed.crashes, crash)
         self._tasks[task].past = after_crash(self._tasks[task].past, crash)
         if count >= CRASHES:
             name = self._tasks[task].name
             text = f"{name} was given up: what it ran in died {count} times"
             error = TaskCrashed(text, crashed.crashes)
-            self._resolve(task, outcome.Error(error), report=report)
+            self._resolve(task, outcome.Error(error), report=message.report)
             return
         if self._run_log is not None:
             self._run_log.started((task,), "", now)

@@ -15,9 +15,10 @@ from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
 from grain.edge.version import Versions
 from grain.eventlog.causes import NO_FAILURE, RunFailure
-from grain.eventlog.soft_stops import STOPPED_SOFTLY
+from grain.eventlog.soft_stops import Interruption
 from grain.eventlog.usage import Report
-from grain.facts.rows import Function
+from grain.facts.rows import MissionOutlook
+from grain.head.events import LastTasksAway, SchedulerTrouble, TasksPrinted
 from grain.worker.messages import (
     Attempt,
     BlockingCode,
@@ -49,6 +50,7 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
             lost to the scheduler, and the run may go on.
         absent: the name of the worker of the member that did not join a gang, or died before all
             had joined, so that its function has not begun; empty for all others.
+        interruption: for what its worker has ended it.
     """
 
     attempt: Attempt
@@ -58,6 +60,7 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     outlived: Outlived | None = None
     known: bool = False
     absent: str = ""
+    interruption: Interruption = ""
 
     @property
     def blamed(self) -> bool:
@@ -67,7 +70,7 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     @property
     def stopped_softly(self) -> bool:
         """True for the last of too many runs in a row whose programs have stopped softly."""
-        return self.how == STOPPED_SOFTLY
+        return self.interruption == "stopped"
 
 
 def after_crash(past: PastAttempts | None, crash: Crash) -> PastAttempts | None:
@@ -215,27 +218,8 @@ KINDS = 16
 """The most kinds of resources in the request of one of them."""
 
 
-class Outlook(Message, frozen=True):
-    """The progress of the mission, as it estimates itself; only for display, every five seconds.
-
-    Attributes:
-        ended: how many of its calls have ended, also those found in the result cache.
-        total: how many there will be; 0 if it has not said so.
-        left: seconds until all that it has submitted so far has ended, and all calls if these are
-            known; None without an estimate.
-        least: True if it may take longer, as nothing is known of some of them.
-        whole: True if the seconds are those until all calls have ended.
-        functions: the tasks of the functions that have the most, `FUNCTIONS` at most.
-        more_functions: how many other functions there are.
-    """
-
-    ended: int
-    total: int = 0
-    left: float | None = None
-    least: bool = False
-    whole: bool = False
-    functions: tuple[Function, ...] = ()
-    more_functions: int = 0
+class Outlook(MissionOutlook, Message, frozen=True, array_like=True, tag=True):
+    """The progress of the mission; only for display, every five seconds."""
 
 
 LANES = 256
@@ -506,35 +490,17 @@ class Overtaken(Message, frozen=True):
     times: int
 
 
-class Trouble(Message, frozen=True):
+class Trouble(SchedulerTrouble, Message, frozen=True, array_like=True, tag=True):
     """Something keeps the head from working as it should, though it serves.
 
     All missions get it, and each that registers, before `MissionRegistered`. It is taken back by
-    another one with an empty reason.
-
-    Attributes:
-        what: where, as a directory.
-        why: the end of a sentence; empty if it is over.
+    another one with an empty reason. Of a place that is set aside only the mission hears whose
+    tasks fail there.
     """
 
-    what: str
-    why: str
 
-
-class LastAway(Message, frozen=True):
-    """All tasks of this mission that have not ended are on workers that are away; once for these.
-
-    Attributes:
-        worker: the name of one of these workers.
-        workers: how many there are.
-        seconds: until the last of them is given up.
-    """
-
-    tasks: int
-    worker: str
-    host: str
-    workers: int
-    seconds: float
+class LastAway(LastTasksAway, Message, frozen=True, array_like=True, tag=True):
+    """All tasks of this mission without an end are on workers that are away; once for these."""
 
 
 class OtherVersions(Message, frozen=True):
@@ -566,10 +532,6 @@ class WorkerFacts(Message, frozen=True):
     job: str = ""
 
 
-JOB_ENDED = "its job has ended"
-"""The reason of a `WorkerEnded` that the batch system gives; its words follow behind a colon."""
-
-
 class WorkerEnded(Message, frozen=True):
     """A worker that the mission was informed of has left, or is lost; its runs end after that.
 
@@ -579,6 +541,7 @@ class WorkerEnded(Message, frozen=True):
         handed_back: for a worker that was to leave, how many runs of the mission it has ended
             before their time; they begin again elsewhere.
         told: why such a worker was to leave, in its own words.
+        by_batch: True if ``why`` has the words of a batch system on the end of its job.
     """
 
     worker: str
@@ -586,6 +549,7 @@ class WorkerEnded(Message, frozen=True):
     silent: float | None = None
     handed_back: int = 0
     told: str = ""
+    by_batch: bool = False
 
 
 class Blocked(Message, frozen=True):
@@ -601,20 +565,11 @@ class Blocked(Message, frozen=True):
     code: BlockingCode
 
 
-class Printed(Message, frozen=True):
+class Printed(TasksPrinted, Message, frozen=True, array_like=True, tag=True):
     """Lines that tasks of the mission have printed on a worker; nothing depends on them.
 
     At most 32,768 characters a second, and none while the mission does not read.
-
-    Attributes:
-        worker: the name of the worker.
-        text: whole lines, each with the task at its beginning.
-        lost: the number of lines that were left out before these, as there were too many.
     """
-
-    worker: str
-    text: str
-    lost: int = 0
 
 
 MISSION = (

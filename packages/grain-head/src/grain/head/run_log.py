@@ -252,9 +252,9 @@ class RunLog:
         self._cached[function] += 1
         self.tick()
 
-    def remark(self, text: str) -> None:
-        """Note a remark, a sentence."""
-        self._add(schema.Remark(time=self._now(), text=one_line(text)))
+    def remark(self, text: str, place: str = "", why: str = "") -> None:
+        """Note a remark, a sentence; the others are as of `grain.eventlog.schema.Remark`."""
+        self._add(schema.Remark(time=self._now(), text=one_line(text), place=place, why=why))
 
     # ---- what the scheduler does
 

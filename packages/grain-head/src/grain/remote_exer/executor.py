@@ -28,20 +28,16 @@ from grain.head.events import (
     CancelRequested,
     CanStart,
     Event,
-    LastTasksAway,
     MembersApart,
     NeverStarts,
     NoWorkers,
-    OtherInterpreter,
-    OtherNumPy,
+    OtherSoftware,
     Remark,
     RunsEnded,
     RunsLeft,
-    SchedulerTrouble,
     TaskBlocks,
     TaskFailed,
     TaskOutlived,
-    TasksPrinted,
     WorkersLost,
     WorkersStopped,
 )
@@ -98,14 +94,15 @@ def too_large(what: str, size: int, most: int) -> PayloadError:
     )
 
 
-def differences(worker: str, host: str, theirs: Versions) -> list[Event]:
+def differences(worker: str, host: str, theirs: Versions) -> list[OtherSoftware]:
     """Return the events that report a worker of other versions than those of this process."""
     ours = own_versions()
-    events: list[Event] = []
+    events: list[OtherSoftware] = []
     if not ours.runs_code_of(theirs):
-        events.append(OtherInterpreter(worker, host, theirs.interpreter, ours.interpreter))
+        events.append(OtherSoftware(worker, host, theirs.interpreter, ours.interpreter))
     if not ours.loads_arrays_of(theirs):
-        events.append(OtherNumPy(worker, host, theirs.numpy, ours.numpy))
+        both = f"NumPy {theirs.numpy}", f"NumPy {ours.numpy}"
+        events.append(OtherSoftware(worker, host, *both, numpy=True))
     return events
 
 
@@ -236,7 +233,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         # The requests that `_requests` keeps, by number.
         self._numbered: list[Resource] = []
         # Workers that are of no concern while nothing of this mission travels by value.
-        self._other_interpreters: list[OtherInterpreter] = []
+        self._other_interpreters: list[OtherSoftware] = []
         self._answered = trio.Event()
         self._cancel_reported = False
         # The functions of tasks that have outlived a worker, and whether they had most of its time:
@@ -613,7 +610,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         for blocked in taken(news.blocked):
             self._on_event(TaskBlocks(blocked.worker, blocked.code))
         for printed in taken(news.printed):
-            self._on_event(TasksPrinted(printed.worker, printed.text, printed.lost))
+            self._on_event(printed)
         if news.lost:
             self._report_lost()
         if news.stopped:
@@ -663,11 +660,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             match news:
                 case OtherVersions():
                     self._report_versions(news)
-                case Trouble():
-                    self._on_event(SchedulerTrouble(news.what, news.why))
-                case LastAway():
-                    facts = (news.tasks, news.worker, news.host, news.workers, news.seconds)
-                    self._on_event(LastTasksAway(*facts))
+                case Trouble() | LastAway():
+                    self._on_event(news)
                 case _:
                     request = from_data(self._session.requests.stated[news.request].resources)
                     if news.why:
@@ -688,7 +682,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
     def _report_versions(self, other: OtherVersions) -> None:
         by_value = any(interpreter for _, _, interpreter in self._requests)
         for event in differences(other.worker, other.host, other.versions):
-            if isinstance(event, OtherInterpreter) and not by_value:
+            if not (event.numpy or by_value):
                 self._other_interpreters.append(event)
             else:
                 self._on_event(event)

@@ -21,6 +21,7 @@ from grain.edge.channel import Heartbeat
 from grain.edge.messages import Codec, Message
 from grain.edge.version import Versions
 from grain.eventlog.causes import RunFailure
+from grain.eventlog.soft_stops import Interruption
 from grain.eventlog.usage import ProgramState, Report
 
 _GIB = 1024**3
@@ -50,10 +51,6 @@ UNBEGUN = "unbegun"
 
 TIME_OVER = "its worker's time was over"
 """The detail, as text, of a run that its worker has handed back for that reason."""
-
-NODE_SHORT = "ended as its node was short of memory"
-"""The beginning of the detail of a run that its worker has ended for that reason. It counts as a
-crash, after which its task runs by itself."""
 
 
 class Outlived(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -204,13 +201,12 @@ class Ended(Message, frozen=True):
         status: ``"done"``: the payload is the outcome. ``"cancelled"``: `Cancel` ended it.
             ``"returned"``: it never began, or it failed as its worker was being ended.
             ``"unbegun"``: it is a call of a lane, and does not begin there.
-            ``"stopped"``: its program has stopped softly before the end of the worker.
         failed: True if the payload is an exception.
         crash: why the run counts as crashed, though it has an outcome; empty if it does not.
         failure: the exception that it raised; or, as a message, why it is ``absent``.
         report: its times, and what it has used: a `RunAccount` in memory, a
             `grain.eventlog.usage.Report` on a wire; empty if it never began.
-        lost, absent: as of `RunEnded`.
+        lost, absent, interruption: as of `RunEnded`.
     """
 
     max_payload = _GIB
@@ -223,6 +219,7 @@ class Ended(Message, frozen=True):
     failure: Raised = None
     lost: str = ""
     absent: int = -1
+    interruption: Interruption = ""
 
 
 class AskEnding(Message, frozen=True):
@@ -364,9 +361,7 @@ class RunEnded(Message, frozen=True):
             ``"cancelled"``: `Revoke` ended it. ``"crashed"``: its process died, or the supervisor
             of its program was killed.
             ``"returned"``: the worker hands it back, because it leaves.
-        detail: text for display. For a crash, how the process died; for a run that has outlived its
-            worker, `TIME_OVER`; for one whose program has stopped softly before the end of the
-            worker, `STOPPED_SOFTLY`.
+        detail: text for display; for a crash, how the process died.
         report: its times, and what it has used: a `grain.eventlog.usage.RunReport` as bytes, which
             only writers of logs read; for a brief run without a program and with a value, its
             seconds; empty if it never began.
@@ -379,6 +374,8 @@ class RunEnded(Message, frozen=True):
             if the root has not connected; 0, from the root, if it has ended by itself or was to end
             before the function began. -1 for all others.
         failure: the exception that it raised; None if it raised none.
+        interruption: for what its worker has ended it; ``"short"`` counts as a crash, after which
+            its task runs by itself.
     """
 
     max_payload = _GIB
@@ -393,6 +390,7 @@ class RunEnded(Message, frozen=True):
     lost: str = ""
     absent: int = -1
     failure: Raised = None
+    interruption: Interruption = ""
 
 
 class LaneOpen(Message, frozen=True):

@@ -19,6 +19,7 @@ from grain.cli.queue.submission import (
     SubmittedFrom,
     expanded,
     marked_lines,
+    said,
 )
 from grain.inputs.errors import InputError
 from grain.inputs.warning import BEFORE, check_before, parse_warning
@@ -140,7 +141,7 @@ def submit_options(
     for option, name in _PLACES.items():
         if option in given:
             as_they_are[name] = _place(given[option], option, around)
-    own = SubmitOptions(
+    own = said(
         request=_request(given),
         timeout=_seconds("--time", get("time")) or None,
         array=_array(get("array")),
@@ -152,15 +153,15 @@ def submit_options(
         variables=_variables(get("env")),
         **as_they_are,
     )
-    options = (base or SubmitOptions()) | own
+    options = (base or {}) | own
     # What follows looks at several options, of which some may be in a line of the script.
-    array = _numbered(options.array, inputs)
-    more = SubmitOptions(
+    array = _numbered(options.get("array"), inputs)
+    more = said(
         array=array,
         halt=_halt(get("halt"), array),
         options=_ranks(options),
-        **_warning(get("signal"), options.timeout),
-        **_soft_stop(get("warn"), get("warn_before"), options.timeout),
+        **_warning(get("signal"), options.get("timeout")),
+        **_soft_stop(get("warn"), get("warn_before"), options.get("timeout")),
     )
     return options | more
 
@@ -205,10 +206,10 @@ def _request(given: Mapping[str, Any]) -> dict[str, object] | None:
 
 def _ranks(options: SubmitOptions) -> dict[str, str] | None:
     """Return what the variables of a job say of its processes."""
-    if (ranks := options.ranks) is None:
+    if (ranks := options.get("ranks")) is None:
         return None
-    count, choice = first_choice(options.request or {"Cores": 1})
-    asked, nodes = choice.get("Cores", 0), max(count, options.nodes or 1)
+    count, choice = first_choice(options.get("request") or {"Cores": 1})
+    asked, nodes = choice.get("Cores", 0), max(count, options.get("nodes", 1))
     if asked == "all":  # of a worker that is not known yet
         return {"ntasks": str(ranks)}
     # Ids, a number, or a part of one core.

@@ -182,8 +182,6 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
     from grain.cli.jobs.wait import going_on, trouble, wait_for
 
     with trouble() if given["wait"] else nullcontext(), report_errors(), queue_errors():
-        from msgspec.structs import replace
-
         from grain.cli.jobs.dispatcher import no_workers, wake_dispatcher
         from grain.cli.jobs.submission import (
             check_files,
@@ -192,11 +190,12 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             submit_options,
         )
         from grain.cli.queue.sharing import shared_text
-        from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, make_job
+        from grain.cli.queue.submission import SubmittedFrom, make_job
         from grain.queue.selectors import Selected
 
         own, script, name = _options(ctx), read_script(words[0], given["cwd"]), ""
-        around, of_slurm = SubmittedFrom.here(), SubmitOptions()
+        around = SubmittedFrom.here()
+        of_slurm: SubmitOptions = {}
         if script:
             name, *words_left = words
             words = tuple(words_left)
@@ -206,7 +205,8 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
                 # Ranks share the cores that were asked for with them.
                 # With a request that has its own number of nodes, theirs does not count either.
                 if own.get("res"):
-                    of_slurm = replace(of_slurm, ranks=None, nodes=None)
+                    of_slurm.pop("ranks", None)
+                    of_slurm.pop("nodes", None)
         inputs = _inputs(own)
         stdin = sys.stdin.buffer.read() if own.get("stdin") == "-" else b""
         job = make_job(

@@ -217,7 +217,7 @@ def _progress(counts: Sequence[StateCounts]) -> str:
 
 def _tell_held(book: Book, found: Sequence[_Awaited], blocks: Blocks) -> None:
     """Name each job on hold, here or before one of these, and the command that releases it."""
-    from grain.cli.queue.rows import REASONS, job_row, number_text
+    from grain.cli.queue.rows import job_row, number_text
 
     entries = {one.entry.number: one.entry for one in found}
     behind = list(entries.values())
@@ -229,7 +229,7 @@ def _tell_held(book: Book, found: Sequence[_Awaited], blocks: Blocks) -> None:
     for _, entry in sorted(entries.items()):
         if not entry.is_final and not entry.running:
             row = job_row(book, entry, time.time(), blocks)
-            if row.reason == REASONS["held"]:
+            if row.waits == "held":
                 name = number_text(book.queue.name, row.number)
                 text = f"job {row.number} ({row.name}) is on hold: `grain release {name}`"
                 click.echo(clean(f"{text} lets it begin"), err=True)

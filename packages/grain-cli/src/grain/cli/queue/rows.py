@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.cli.columns import Column, rows_text
 from grain.cli.queue.tasks import TaskRow, never_began, task_name
 from grain.cli.show import clean, folded
-from grain.eventlog.soft_stops import STOPPED_SOFTLY, soft_stop_text
+from grain.eventlog.soft_stops import soft_stop_text
 from grain.queue.folder import DEFAULT
 from grain.queue.states import AT_ONCE, FINAL, job_state
 from grain.resource.figures import clock, counted, hostlist, signal_name
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from grain.queue.book import Block, Blocks, Book, Entry
     from grain.queue.selectors import Selected
-    from grain.queue.states import Run, Standing
+    from grain.queue.states import Reason, Run, Standing
 
 WORDS = {
     "PENDING": "waiting",
@@ -50,7 +50,8 @@ class JobRow(NamedTuple):
         number: the job's.
         name: its name.
         state: a word of `WORDS`, or `NEVER`.
-        reason: for which it waits; "" for none but a worker. Or that it is to be cancelled.
+        waits: the reason for which it waits; "" for none but a worker. Or that it is to be
+            cancelled.
         done: how many tasks have ended.
         tasks: how many there are.
         unsuccessful: how many of those that ended did not succeed.
@@ -62,13 +63,18 @@ class JobRow(NamedTuple):
     number: int
     name: str
     state: str
-    reason: str
+    waits: Reason
     done: int
     tasks: int
     unsuccessful: int
     seconds: float | None
     host: str
     end: str
+
+    @property
+    def reason(self) -> str:
+        """The reason for which it waits, in a few words."""
+        return REASONS[self.waits]
 
     @property
     def sentence(self) -> str:
@@ -108,15 +114,16 @@ def job_row(book: Book, entry: Entry, now: float, blocks: Blocks) -> JobRow:
     counts = entry.counts
     state = job_state(counts)
     block = blocks.of(entry)
-    reason, run = "", None
+    waits: Reason = ""
+    run = None
     tasks = list(entry.runs) if entry.job.array is not None else [None]
     if entry.job.array is None:
         standing = standing_of(book, entry, None, now)
-        run, reason = standing.run, REASONS[standing.reason] if block is None else ""
+        run, waits = standing.run, standing.reason if block is None else ""
     elif state == "PENDING" and block is None:
         # That of the first task that waits.
         standings = (standing_of(book, entry, task, now) for task in entry.task_numbers())
-        reason = REASONS[next(one.reason for one in standings if one.state == "PENDING")]
+        waits = next(one.reason for one in standings if one.state == "PENDING")
     runs = [of for task in tasks for of in entry.runs.get(task, ()) if not never_began(of)]
     began = min((of.began for of in runs), default=None)
     ended = now if state not in FINAL else max((of.ended for of in runs), default=now)
@@ -131,7 +138,7 @@ def job_row(book: Book, entry: Entry, now: float, blocks: Blocks) -> JobRow:
         number=entry.number,
         name=entry.job.name,
         state=WORDS[state] if block is None else NEVER,
-        reason=reason,
+        waits=waits,
         done=counts.ended,
         tasks=entry.tasks,
         unsuccessful=counts.unsuccessful,
@@ -145,7 +152,7 @@ def end_text(run: Run) -> str:
     """Return how an attempt ended, where its state does not say that."""
     if run.how == "cancelled":
         return f"by {run.by}" + (f", {run.message}" if run.message else "")
-    if run.message == STOPPED_SOFTLY:
+    if run.interruption == "stopped":
         return soft_stop_text(run.attempt)
     if run.message:
         return run.message

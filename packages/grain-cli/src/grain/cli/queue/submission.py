@@ -8,12 +8,11 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from grain.cli.queue import shell
 from grain.queue.errors import BadInput
-from grain.queue.records import ArraySpec, Dependency, Job, Receivers
+from grain.queue.records import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,58 +25,23 @@ _OF_LOGIN = ("HOME", "LOGNAME", "SHELL", "USER")
 _PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a submission: the words of ``grain submit``, ``sbatch`` or ``hq``, checked.
+SubmitOptions = dict[str, Any]
+"""The content of a submission: the words of ``grain submit``, ``sbatch`` or ``hq``, checked.
 
-    None means that it says nothing. Where nothing is said here, see `grain.queue.records.Job`.
+It has the fields of `grain.queue.records.Job` of which something is said, and of no others:
 
-    Attributes:
-        request: the resources of a task on each of its nodes.
-        ranks: the processes that it starts, which share its cores evenly.
-        directory: relative to that of the submitter.
-        clean: True to pass on only what a login sets.
-        variables: set besides those that are passed on.
-        limits: in place of those that are passed on.
-    """
+- ``request``: the resources of a task on each of its nodes; ``nodes``: how many of these it has.
+- ``ranks``: the processes that it starts, which share its cores evenly.
+- ``directory``: relative to that of the submitter.
+- ``clean``: True to pass on only what a login sets.
+- ``variables``: set besides those that are passed on.
+- ``limits``: in place of those that are passed on.
+"""
 
-    name: str | None = None
-    request: dict[str, object] | None = None
-    nodes: int | None = None
-    ranks: int | None = None
-    timeout: float | None = None
-    signal: int | None = None
-    signal_before: float | None = None
-    signal_to: Receivers | None = None
-    warn: str | None = None
-    warn_before: float | None = None
-    array: ArraySpec | None = None
-    halt: int | None = None
-    after: tuple[Dependency, ...] | None = None
-    after_any: bool | None = None
-    not_before: float | None = None
-    deadline: float | None = None
-    held: bool | None = None
-    priority: int | None = None
-    retries: int | None = None
-    requeue: bool | None = None
-    directory: str | None = None
-    stdin: str | None = None
-    stdout: str | None = None
-    stderr: str | None = None
-    append: bool | None = None
-    scratch: bool | None = None
-    clean: bool | None = None
-    variables: dict[str, str] | None = None
-    limits: dict[str, int] | None = None
-    options: dict[str, str] | None = None
 
-    def __or__(self, other: SubmitOptions) -> SubmitOptions:
-        """Return both; what the other one says goes first."""
-        return replace(self, **other.said())
-
-    def said(self) -> dict[str, Any]:
-        """Return what it says, by the names."""
-        return {name: what for name, what in asdict(self).items() if what is not None}
+def said(**options: object) -> SubmitOptions:
+    """Return those of some options that are not None."""
+    return {name: what for name, what in options.items() if what is not None}
 
 
 class SubmittedFrom(NamedTuple):
@@ -168,23 +132,23 @@ def make_job(
         script_name: as the user gave it.
         columns: the names of the columns of its inputs.
     """
-    said = options.said()
-    nodes, variables = said.pop("nodes", 1), said.pop("variables", {})
-    pass_on = plain_environment if said.pop("clean", False) else passed_on
+    fields = dict(options)
+    nodes, variables = fields.pop("nodes", 1), fields.pop("variables", {})
+    pass_on = plain_environment if fields.pop("clean", False) else passed_on
     environment = {**pass_on(around.environment), **variables}
     path = environment.get("PATH", _PLAIN_PATH)
     if around.commands and around.commands not in path.split(":"):
         environment["PATH"] = f"{around.commands}:{path}"
-    said.pop("ranks", None)  # which `options` has for the job
+    fields.pop("ranks", None)  # which `options` has for the job
     what = script_name or (words[0] if words else "")
     job = around.job(
-        said.pop("name", "") or what.rpartition("/")[2] or "job",
+        fields.pop("name", "") or what.rpartition("/")[2] or "job",
         command=tuple(words),
         script=script,
         script_name=script_name,
         columns=columns,
         environment=environment,
-        **{"stdout": "job-%A_%a.out" if options.array else "job-%j.out", **said},
+        **{"stdout": "job-%A_%a.out" if "array" in options else "job-%j.out", **fields},
     )
     request = job.request or {"Cores": 1}
     if "'group'" in repr(request):

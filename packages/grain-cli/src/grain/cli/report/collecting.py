@@ -112,6 +112,8 @@ class Report:
             numbers of both. A further attempt is not counted.
         steps: the critical path.
         never_ran: how many tasks never ran, by reason; waiting tasks are not among them.
+        not_called_off: the same without those for which there was room, and whose caller cancelled
+            them.
         left_waiting: how many have not begun by the end of the log, by reason.
         first_wait: how long the oldest task had waited when a worker took the first one; 0 if that
             is not known.
@@ -131,11 +133,13 @@ class Report:
     edges: dict[tuple[int, int], int]
     steps: list[PathStep]
     never_ran: dict[str, int]
+    not_called_off: dict[str, int]
     left_waiting: dict[str, int]
     first_wait: float
     last_run: float
     remarks: list[tuple[float, str]]
     more_remarks: int
+    set_aside: dict[str, str]
 
     @property
     def offered(self) -> float:
@@ -163,6 +167,7 @@ class Collector:
         self._last_run = 0.0
         self._remarks: list[tuple[float, str]] = []
         self._more_remarks = 0
+        self._set_aside: dict[str, str] = {}
 
     def feed(self, line: AnyLine) -> None:
         """Take the next line."""
@@ -201,6 +206,8 @@ class Collector:
         elif isinstance(line, LogEnded):
             self._end = line
         elif isinstance(line, Remark):
+            if line.place and len(self._remarks) < _REMARKS:
+                self._set_aside[line.place] = line.why
             self._remark(line.text)
         elif isinstance(line, ClockChanged):
             way = "forward" if line.by > 0 else "back"
@@ -246,11 +253,13 @@ class Collector:
             edges=dict(self._edges),
             steps=self._path.steps(),
             never_ran=never_ran.reasons(),
+            not_called_off=never_ran.reasons(called_off=False),
             left_waiting=left.reasons(),
             first_wait=max(0.0, (self._first_taken or 0.0) - self._oldest),
             last_run=self._last_run,
             remarks=self._remarks,
             more_remarks=self._more_remarks,
+            set_aside=self._set_aside,
         )
 
     @property

@@ -18,8 +18,7 @@ from grain.cli.verdict.rules import (
     short_name,
     too_many_cores,
 )
-from grain.eventlog.causes import place_set_aside
-from grain.eventlog.never_ran import CALLED_OFF, sentences
+from grain.eventlog.never_ran import sentences
 from grain.facts.rows import OTHER_CAUSES
 from grain.resource.figures import counted, span
 
@@ -78,22 +77,17 @@ def reasons_of_never(report: Report, *, running: bool) -> list[str]:
 
 
 def _never_ran(report: Report, *, running: bool) -> Iterator[Finding]:
-    for sentence in reasons_of_never(report, running=running):
-        if not sentence.endswith(CALLED_OFF):
-            yield Finding(f"{sentence}.", "queue")
-            return
+    reasons = report.not_called_off or (not running and report.left_waiting)
+    if reasons:
+        yield Finding(f"{sentences(reasons)[0]}.", "queue")
 
 
 def _set_aside(report: Report) -> Iterator[Finding]:
-    last: dict[str, str] = {}
-    for _, text in report.remarks:
-        if place := place_set_aside(text):
-            last[place] = text[text.index(place) :]
-    if last:
-        place, text = next(reversed(last.items()))
-        others = counted(len(last) - 1, "other place")
-        also = f"; {others} as well" if len(last) > 1 else ""
-        yield Finding(f"{short_message(text.replace(' is set', ' was set', 1))}{also}.", "remarks")
+    if aside := report.set_aside:
+        place, why = next(reversed(aside.items()))
+        others = counted(len(aside) - 1, "other place")
+        also = f"; {others} as well" if len(aside) > 1 else ""
+        yield Finding(f"{short_message(f'{place} was {why}')}{also}.", "remarks")
 
 
 def _failures(report: Report, *, running: bool) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from grain.cli.columns import Column
 from grain.cli.slurm_words.facts import SlurmStep, SlurmTask, derived_code, hosts_text
-from grain.cli.slurm_words.formats import same
+from grain.cli.slurm_words.formats import by_words, same
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.values import long_span
 
@@ -158,7 +158,7 @@ def _minutes(facts: SlurmTask) -> str:
     return str(int(facts.job.timeout // 60)) if facts.job.timeout else "UNLIMITED"
 
 
-_OF_TASK: dict[str, Callable[[SlurmTask], object]] = {
+_OF_TASK: dict[str, Callable[[SlurmTask], object]] = by_words({
     "Account": lambda one: one.option("account", ""),
     "AllocCPUS": lambda one: one.cores if one.run else 0,
     "AllocNodes": lambda one: one.nodes if one.run else 0,
@@ -174,28 +174,24 @@ _OF_TASK: dict[str, Callable[[SlurmTask], object]] = {
     "End": lambda one: one.time(one.ended),
     "ExitCode": lambda one: one.exit_code,
     "Flags": same("SchedMain"),
-    "GID": lambda one: one.uid,
-    "Group": lambda one: one.job.user,
-    "JobID": lambda one: one.name,
-    # Slurm has plain numbers here, the last task that of the array. A tool that knows a task as 6_2
-    # finds in it the state of another one then, and here it would find none.
-    "JobIDRaw": lambda one: one.name,
+    "GID UID": lambda one: one.uid,
+    "Group User": lambda one: one.job.user,
+    # Slurm has plain numbers for the raw ones, the last task that of the array. A tool that knows a
+    # task as 6_2 finds in it the state of another one then, and here it would find none.
+    "JobID JobIDRaw": lambda one: one.name,
     "JobName": lambda one: one.job.name,
-    "NCPUS": lambda one: one.cores,
-    "NNodes": lambda one: one.nodes,
+    "NCPUS ReqCPUS": lambda one: one.cores,
+    "NNodes ReqNodes": lambda one: one.nodes,
     "NodeList": lambda one: one.nodelist or "None assigned",
     "Partition": lambda one: one.partition,
-    "Planned": lambda one: long_span(_planned(one)),
+    "Planned Reserved": lambda one: long_span(_planned(one)),
     "PlannedCPU": lambda one: long_span(_planned(one) * one.cores),
     "PlannedCPURAW": lambda one: int(_planned(one) * one.cores),
     "Priority": lambda one: one.job.priority,
     "QOS": lambda one: one.option("qos", ""),
     "Reason": lambda one: one.reason,
-    "ReqCPUS": lambda one: one.cores,
     "ReqMem": lambda one: one.memory,
-    "ReqNodes": lambda one: one.nodes,
     "ReqTRES": lambda one: one.tres,
-    "Reserved": lambda one: long_span(_planned(one)),
     "Start": lambda one: one.time(one.began),
     "State": _state,
     "Submit": lambda one: one.time(one.job.at),
@@ -203,15 +199,13 @@ _OF_TASK: dict[str, Callable[[SlurmTask], object]] = {
     "Timelimit": lambda one: long_span(one.job.timeout) if one.job.timeout else "UNLIMITED",
     "TimelimitRaw": _minutes,
     "TotalCPU": lambda one: long_span(one.run.cpu if one.run else 0.0),
-    "UID": lambda one: one.uid,
-    "User": lambda one: one.job.user,
     "WCKey": lambda one: one.option("wckey", ""),
     "WorkDir": lambda one: one.job.directory,
-}
-_OF_STEP: dict[str, Callable[[SlurmStep], object]] = {
+})  # fmt: skip
+_OF_STEP: dict[str, Callable[[SlurmStep], object]] = by_words({
     "Account": lambda one: one.task.option("account", ""),
-    "AllocCPUS": lambda one: one.noted.cpus,
-    "AllocNodes": lambda one: len(one.noted.hosts),
+    "AllocCPUS NCPUS ReqCPUS": lambda one: one.noted.cpus,
+    "AllocNodes NNodes ReqNodes": lambda one: len(one.noted.hosts),
     "AllocTRES": lambda one: f"cpu={one.noted.cpus},node={len(one.noted.hosts)}",
     "AveCPU": lambda one: long_span(one.noted.cpu / max(one.noted.tasks, 1)),
     "Cluster": same("grain"),
@@ -219,25 +213,18 @@ _OF_STEP: dict[str, Callable[[SlurmStep], object]] = {
     "CPUTimeRAW": lambda one: int(one.elapsed * one.noted.cpus),
     "Elapsed": lambda one: long_span(one.elapsed),
     "ElapsedRaw": lambda one: int(one.elapsed),
-    "Eligible": lambda one: one.task.time(one.noted.began),
+    "Eligible Start Submit": lambda one: one.task.time(one.noted.began),
     "End": lambda one: one.task.time(one.ended),
     "ExitCode": lambda one: one.exit_code,
-    "JobID": lambda one: one.full_name,
-    "JobIDRaw": lambda one: one.full_name,
+    "JobID JobIDRaw": lambda one: one.full_name,
     "JobName": lambda one: one.noted.name,
     "MaxRSSNode": lambda one: one.noted.hosts[0] if one.noted.memory else "",
-    "NCPUS": lambda one: one.noted.cpus,
-    "NNodes": lambda one: len(one.noted.hosts),
     "NodeList": lambda one: hosts_text(one.noted.hosts),
     "NTasks": lambda one: one.noted.tasks,
-    "ReqCPUS": lambda one: one.noted.cpus,
-    "ReqNodes": lambda one: len(one.noted.hosts),
-    "Start": lambda one: one.task.time(one.noted.began),
     "State": lambda one: one.state,
-    "Submit": lambda one: one.task.time(one.noted.began),
     "Suspended": same("00:00:00"),
     "TotalCPU": lambda one: long_span(one.noted.cpu),
-}
+})  # fmt: skip
 
 
 def efficiency(facts: SlurmTask) -> str:

@@ -20,9 +20,9 @@ _NAME = r"(?s)([A-Za-z_:-]*?[A-Za-z_-])(?::(\.?)(\d{0,4})(.*))?"
 _WIDE = "20"  # characters of a name without a width
 
 
-def by_words(columns: Mapping[str, Column[R]]) -> dict[str, Column[R]]:
-    """Return columns by each of the words that mean one: a letter, and names in small letters."""
-    return {word: column for words, column in columns.items() for word in words.split()}
+def by_words(fields: Mapping[str, R]) -> dict[str, R]:
+    """Return fields by each of the words that mean one, such as a letter and names."""
+    return {word: field for words, field in fields.items() for word in words.split()}
 
 
 def same(text: str) -> Callable[[Any], str]:

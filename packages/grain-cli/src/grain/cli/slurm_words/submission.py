@@ -8,9 +8,14 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec.structs import replace
-
-from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, expanded, make_job, passed_on
+from grain.cli.queue.submission import (
+    SubmitOptions,
+    SubmittedFrom,
+    expanded,
+    make_job,
+    passed_on,
+    said,
+)
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.options import directives, merged, of_script
@@ -80,10 +85,10 @@ def slurm_job(
     Raises:
         BadUse, JobRefused: as `submit_options`.
     """
-    own = SubmitOptions(
-        name=name.rpartition("/")[2] or "sbatch",
-        stdout="slurm-%A_%a.out" if given.get("array") else "slurm-%j.out",
-    )
+    own = {
+        "name": name.rpartition("/")[2] or "sbatch",
+        "stdout": "slurm-%A_%a.out" if given.get("array") else "slurm-%j.out",
+    }
     path = name if name.startswith("/") else ""
     options = own | submit_options(given, around)
     return make_job(options, around, words=words, script=script, script_name=path)
@@ -115,7 +120,7 @@ def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOpt
     if array:
         stdout, stderr = (text and re.sub(_J, _PLAIN, text) for text in (stdout, stderr))
     hold = "hold" in given or given.get("priority") == "0"
-    return SubmitOptions(
+    return said(
         name=given.get("job-name") or None,
         request=_request(given, nodes, tasks, cores),
         nodes=nodes,
@@ -167,15 +172,16 @@ def options_of_script(script: str, name: str, around: SubmittedFrom) -> SubmitOp
         raise NotTranslated(text.removeprefix("sbatch: ").removeprefix("error: ")) from None
     except JobRefused as error:
         raise NotTranslated(f"{error} ({error.reason})") from None
-    kept = options.options or {}
+    kept = options.pop("options", {})
     if SINGLETON in kept:
         raise NotTranslated("--dependency=singleton: use sbatch of `grain slurm`, or --after")
-    ranks = kept.get("ntasks")
-    signal = options.signal if options.timeout else None  # without a limit it is never sent
-    kept = {name: value for name, value in kept.items() if name == KILL}
-    return replace(
-        options, ranks=int(ranks) if ranks else None, options=kept or None, signal=signal
-    )
+    if not options.get("timeout"):
+        options.pop("signal", None)  # without a limit it is never sent
+    if ranks := kept.get("ntasks"):
+        options["ranks"] = int(ranks)
+    if KILL in kept:
+        options["options"] = {KILL: kept[KILL]}
+    return options
 
 
 def _shown(

@@ -159,7 +159,7 @@ def _given(workers: list[Worker]) -> str:
 def _waits(queue: Queue) -> Sequence[str]:
     if not queue.waiting:
         return ()
-    never = queue.never and queue.why != "no worker is here"
+    never = queue.never and queue.lack != "here"
     return (f"waits: {'no worker here can run it: ' if never else ''}{queue.why}",)
 
 

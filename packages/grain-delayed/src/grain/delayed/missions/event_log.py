@@ -96,7 +96,7 @@ def _word(log: LogWriter) -> str:
     return log.id[:_SHORT] if usual else shlex.quote(str(log.folder))
 
 
-def from_any_thread(take: Callable[[str], object]) -> Callable[[str], object]:
+def from_any_thread(take: Callable[..., object]) -> Callable[..., object]:
     """Return a function that calls another one in the thread of this event loop.
 
     The watch over the loop reports blocking code from a thread of its own, while the loop is
@@ -105,12 +105,12 @@ def from_any_thread(take: Callable[[str], object]) -> Callable[[str], object]:
     token = trio.lowlevel.current_trio_token()
     here = threading.get_ident()
 
-    def call(text: str) -> None:
+    def call(*what: object) -> None:
         if threading.get_ident() == here:
-            take(text)
+            take(*what)
         else:
             with suppress(trio.RunFinishedError):
-                token.run_sync_soon(take, text)
+                token.run_sync_soon(take, *what)
 
     return call
 

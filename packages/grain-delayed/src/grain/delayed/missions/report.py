@@ -27,8 +27,7 @@ from grain.head.events import (
     MembersApart,
     NeverStarts,
     NoWorkers,
-    OtherInterpreter,
-    OtherNumPy,
+    OtherSoftware,
     Remark,
     RunsEnded,
     RunsLeft,
@@ -148,9 +147,9 @@ class Reporter:
         self._tell_due = _TOLD
         self._runs_left = 0
         self._echo = _Echo()
-        self._remark: Callable[[str], object] = lambda _: None
+        self._remark: Callable[[str, str, str], object] = lambda *_: None
 
-    def on_recorded(self, remark: Callable[[str], object]) -> None:
+    def on_recorded(self, remark: Callable[[str, str, str], object]) -> None:
         """Note in the mission's log, too, what the user may have to act upon from now on."""
         self._remark = remark
 
@@ -220,7 +219,7 @@ class Reporter:
         match event:
             case NeverStarts() | CanStart():
                 self._on_request(event)
-            case OtherInterpreter() | OtherNumPy() | Remark():
+            case OtherSoftware() | Remark():
                 text = event.text if isinstance(event, Remark) else other_versions(event)
                 self.line(f"warning: {text}")
             case SchedulerAway(why):
@@ -230,11 +229,8 @@ class Reporter:
             case WorkersLost() | WorkersStopped():
                 self._had_workers = True
                 self.line(gone_line(event), at=self._wall())
-            case SchedulerTrouble(what, why):
-                over = f"The scheduler can store something again in {what}."
-                if not what.startswith("/"):
-                    over = f"This works again: {what}."
-                self.line(f"warning: {why}" if why else over)
+            case SchedulerTrouble():
+                self._on_scheduler_trouble(event)
             case LastTasksAway():
                 self.line(last_away_line(event))
             case RunsEnded():
@@ -243,6 +239,16 @@ class Reporter:
                 self.line(begins_again_line(event))
             case HostingFailed(_, why):
                 self.line(f"This mission has only its local worker, which is not an error: {why}")
+
+    def _on_scheduler_trouble(self, event: SchedulerTrouble) -> None:
+        what, why = event.what, event.why
+        if not why:
+            over = f"The scheduler can store something again in {what}."
+            self.line(over if what.startswith("/") else f"This works again: {what}.")
+        elif event.aside:
+            self.line(f"warning: {what} is {why}", aside=(what, why))
+        else:
+            self.line(f"warning: {why}")
 
     def _on_printed(self, event: TasksPrinted) -> None:
         """Show what tasks have printed, as far as a person can read it."""
@@ -339,7 +345,9 @@ class Reporter:
         """Write a line that stands in the background, where that can be shown."""
         self._write(dimmed(printable(" ".join(line.splitlines()))))
 
-    def line(self, line: str, *, at: float | None = None) -> None:
+    def line(
+        self, line: str, *, at: float | None = None, aside: tuple[str, str] = ("", "")
+    ) -> None:
         """Write one line; the progress line, if there is one, stays below it.
 
         Names of workers, calls and lines of code that it quotes can neither control the terminal
@@ -347,8 +355,9 @@ class Reporter:
 
         Args:
             at: when that happened, in seconds since Unix' epoch, where the reader may come later.
+            aside: a place that is set aside, and how.
         """
-        self._remark(line)
+        self._remark(line, *aside)
         when = "" if at is None else time.strftime("%H:%M ", time.localtime(at))
         self._write(when + printable(" ".join(line.splitlines())))
 
@@ -476,13 +485,13 @@ def begins_again_line(event: TaskOutlived | MembersApart) -> str:
     )
 
 
-def other_versions(event: OtherInterpreter | OtherNumPy) -> str:
+def other_versions(event: OtherSoftware) -> str:
     """Return what follows from the versions of a worker, and what to do."""
     worker = f"worker {event.worker} on host {event.host}"
-    if isinstance(event, OtherNumPy):
+    if event.numpy:
         return (
-            f"{worker} has NumPy {event.theirs}, this mission NumPy {event.ours}: arrays of the "
-            "one may not load on the other; install the same major version on both"
+            f"{worker} has {event.theirs}, this mission {event.ours}: arrays of the one may not "
+            "load on the other; install the same major version on both"
         )
     return (
         f"{worker} has {event.theirs}, this mission {event.ours}: tasks whose functions travel by "

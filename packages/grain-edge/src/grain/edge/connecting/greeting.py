@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 from msgspec.structs import replace
 
+from grain.edge.connecting.peer import GreetedStream
 from grain.edge.errors import (
     ChannelBroken,
     EdgeError,
@@ -79,6 +80,25 @@ async def introduce(
     if (answer.meeting_id, answer.epoch) != (hello.meeting_id, hello.epoch):
         raise Refused("another head answered at this address; the meeting file is out of date")
     return answer, decoder
+
+
+async def introduced(
+    stream: trio.abc.Stream, hello: Hello, codec: Codec, transport: str, target: str
+) -> GreetedStream:
+    """Introduce this process on a stream, which is closed if that fails or is cancelled.
+
+    Args:
+        transport, target: as of `GreetedStream`.
+
+    Raises:
+        EdgeError, trio.BrokenResourceError: as of `introduce`.
+    """
+    try:
+        answer, decoder = await introduce(stream, hello, codec)
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return GreetedStream(stream, answer, decoder, transport, target)
 
 
 async def join(stream: trio.abc.Stream) -> None:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.connecting.greeting import introduce
+from grain.edge.connecting.greeting import introduced
 from grain.edge.connecting.handshake_limiter import Handshakes
-from grain.edge.connecting.peer import GreetedStream
 from grain.edge.errors import EdgeError, Refused
 from grain.edge.transports import tcp
 from grain.edge.transports.identity import HEAD, listening_context
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from grain.edge.connecting.peer import GreetedStream
     from grain.edge.messages import Codec, Hello
     from grain.edge.transports.identity import Credential
 
@@ -107,9 +107,4 @@ class HeadListener:
 
     async def _greeted(self, stream: trio.SocketStream, host: str) -> GreetedStream:
         secure = await tcp.secure_accepted(stream, self._context, HEAD)
-        try:
-            answer, decoder = await introduce(secure, self._hello, self._codec)
-        except BaseException:
-            await trio.aclose_forcefully(secure)
-            raise
-        return GreetedStream(secure, answer, decoder, "reverse", host)
+        return await introduced(secure, self._hello, self._codec, "reverse", host)

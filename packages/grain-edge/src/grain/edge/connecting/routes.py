@@ -18,7 +18,7 @@ import trio
 
 from grain.edge.address import join_host
 from grain.edge.bridge.meeting import BridgeMeeting
-from grain.edge.connecting.greeting import introduce
+from grain.edge.connecting.greeting import introduce, introduced
 from grain.edge.connecting.mailbox import MailboxEntry, leave_note
 from grain.edge.connecting.peer import GreetedStream
 from grain.edge.connecting.race import Route
@@ -177,7 +177,7 @@ ALL_TRANSPORTS = frozenset({*DIRECT, *INDIRECT})
 
 async def _dial_unix(path: str, hello: Hello, codec: Codec) -> GreetedStream:
     stream = await unix.dial(path)
-    return await _introduced(stream, hello, codec, "unix", path)
+    return await introduced(stream, hello, codec, "unix", path)
 
 
 async def _dial_tls(
@@ -188,18 +188,7 @@ async def _dial_tls(
 ) -> GreetedStream:
     context = dialling_context(request.credential)
     secure = await tcp.secure_dialled(await connect(), context, HEAD)
-    return await _introduced(secure, request.hello, request.codec, transport, target)
-
-
-async def _introduced(
-    stream: trio.abc.Stream, hello: Hello, codec: Codec, transport: str, target: str
-) -> GreetedStream:
-    try:
-        answer, decoder = await introduce(stream, hello, codec)
-    except BaseException:
-        await trio.aclose_forcefully(stream)
-        raise
-    return GreetedStream(stream, answer, decoder, transport, target)
+    return await introduced(secure, request.hello, request.codec, transport, target)
 
 
 async def _dial_files(meeting: Meeting, hello: Hello, codec: Codec) -> GreetedStream:

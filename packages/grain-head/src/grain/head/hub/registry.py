@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.edge.questions import Ask
     from grain.edge.version import Versions
+    from grain.facts.rows import Worker
     from grain.head.hub.state import (
         EndedMission,
         EndedTask,
         FailedTask,
         LeaseRecord,
         Link,
-        LostWorker,
         MissionRecord,
         WorkerRecord,
     )
@@ -142,7 +142,7 @@ class Registry:
         self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)
         self.ended_tasks: deque[EndedTask] = deque(maxlen=_ENDED_TASKS)
         self.failed_tasks: deque[FailedTask] = deque(maxlen=_FAILED_TASKS)
-        self.lost_workers: deque[LostWorker] = deque(maxlen=_LOST_WORKERS)
+        self.lost_workers: deque[Worker] = deque(maxlen=_LOST_WORKERS)
         self.missions: dict[str, MissionRecord] = {}
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}
@@ -155,11 +155,15 @@ class Registry:
 
     def all_troubles(self) -> list[str]:
         """Return sentences on what keeps this head, or places, from working as they should."""
-        aside = (why for one in self.missions.values() for _, why in self.set_aside(one))
+        aside = (
+            f"{what} is {why}"
+            for one in self.missions.values()
+            for what, why in self.set_aside(one)
+        )
         return list(dict.fromkeys((*self.troubles.values(), *aside)))
 
     def set_aside(self, mission: MissionRecord) -> list[tuple[str, str]]:
-        """Return the places that are set aside for a mission now, each with a sentence on why."""
+        """Return the places that are set aside for a mission now, each with a clause on how."""
         places = self.scheduler.places
         return [
             (what, why)

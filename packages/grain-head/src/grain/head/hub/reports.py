@@ -109,13 +109,14 @@ class MissionReports:
             else:
                 mission.set_aside.pop(what, None)
             if mission.synced:
-                self._outgoing.post(mission.link, Trouble(what, why))
+                self._outgoing.post(mission.link, Trouble(what, why, aside=True))
 
     def on_synced(self, mission: MissionRecord) -> None:
         """Report the troubles of the head, and its own, to a mission that has come."""
-        aside = self._registry.set_aside(mission)
-        for what, why in (*self._registry.troubles.items(), *aside):
-            self._outgoing.post(mission.link, Trouble(what, why))
+        troubles = [Trouble(*one) for one in self._registry.troubles.items()]
+        aside = [Trouble(*one, aside=True) for one in self._registry.set_aside(mission)]
+        for trouble in (*troubles, *aside):
+            self._outgoing.post(mission.link, trouble)
 
     # ---- requests that no worker can meet
 
@@ -306,7 +307,8 @@ class MissionReports:
             if worker.id in mission.on_link.workers:
                 mission.on_link.workers.remove(worker.id)
                 handed_back = worker.handed_back.get(mission.id, 0)
-                ended = WorkerEnded(worker.id, why, silent, handed_back, told)
+                by_batch = bool(why) and worker.by_batch
+                ended = WorkerEnded(worker.id, why, silent, handed_back, told, by_batch)
                 self._outgoing.post(mission.link, ended)
 
     # ---- workers of other versions

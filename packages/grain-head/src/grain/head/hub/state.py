@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from grain.head.messages import Crash, Ending, HeldCalls, Outlook, Unschedulable
     from grain.head.scheduler.places import RunPlace
     from grain.head.scheduler.state import TaskQueue
-    from grain.worker.messages import Attempt, TasksPrinted
+    from grain.worker.messages import Attempt, RunEnded, TasksPrinted
 
     Link = Hashable
 
@@ -82,23 +82,6 @@ class FailedTask:
 
     ended: EndedTask
     retried: bool = False
-
-
-class LostWorker(NamedTuple):
-    """A worker that was lost.
-
-    Attributes:
-        name: its name in logs.
-        heard: when there was the last sign of it, by the clock of the hub.
-        at: when it was given up.
-        runs: how many runs were lost with it that tasks waited for.
-    """
-
-    name: str
-    host: str
-    heard: float
-    at: float
-    runs: int
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -510,7 +493,7 @@ class GangRecord:
         origin: the lease of the root for which the task waits until all members are vacated.
         stand_in: what the task has as its lease meanwhile, on the worker of a member.
         again: what lets the task wait again then.
-        crash: the lease of a seat that crashed, and how.
+        crash: the lease of a seat that crashed, and its end.
         begun: True if its function is known to have begun.
         absent: True if a member has not joined, so that nothing of it has begun, or ever will.
     """
@@ -525,7 +508,7 @@ class GangRecord:
     origin: LeaseRecord | None = None
     stand_in: LeaseRecord | None = None
     again: Callable[[float], object] | None = None
-    crash: tuple[LeaseRecord, str] | None = None
+    crash: tuple[LeaseRecord, RunEnded] | None = None
     begun: bool = False
     absent: bool = False
 
@@ -591,8 +574,10 @@ class WorkerRecord(PeerRecord):
     heard: float = math.inf
     # When its batch system was last asked for its job.
     asked: float = -math.inf
-    # Why it does not come back, once its process or its job is known to have ended.
+    # Why it does not come back, once its process or its job is known to have ended; and if that has
+    # the words of its batch system.
     over: str = ""
+    by_batch: bool = False
 
     def on_handed_back(self, lease: LeaseRecord) -> None:
         """Count a run that it hands back as it leaves, if it had begun and is still wanted."""

@@ -19,11 +19,12 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import JobEndedAnswer, ProgramsAnswer, pack
+from grain.facts.rows import Worker
 from grain.head.errors import BadMessage
 from grain.head.hub.names import next_ordinal
 from grain.head.hub.registry import Questions, Registry
-from grain.head.hub.state import LostWorker, MissionRecord, WorkerRecord
-from grain.head.messages import JOB_ENDED, Blocked, Printed
+from grain.head.hub.state import MissionRecord, WorkerRecord
+from grain.head.messages import Blocked, Printed
 from grain.head.validation import resources_of
 from grain.worker.messages import (
     ArrivedCount,
@@ -219,7 +220,7 @@ class Workers:
         worker.draining = worker.draining or message.draining
         worker.functions = set(message.functions)
         worker.deadline = worker.away_since = worker.heard = math.inf
-        worker.over = ""
+        worker.over, worker.by_batch = "", False
 
     def _new(self, message: RegisterWorker, now: float) -> WorkerRecord:
         total, shared = self._scheduler.cluster.split(resources_of(message.total))
@@ -360,7 +361,14 @@ class Workers:
                 lease.current and lease.task is not None and not lease.idle_lane
                 for lease in worker.leases.values()
             )
-            lost = LostWorker(worker.unique_name, worker.host, worker.heard, now, runs)
+            lost = Worker(
+                name=worker.unique_name,
+                host=worker.host,
+                state="lost",
+                heard=self._registry.wall_time(worker.heard),
+                at=self._registry.wall_time(now),
+                lost_runs=runs,
+            )
             self._registry.lost_workers.append(lost)
         for lease in list(worker.leases.values()):
             self._runs.on_run_lost(lease, how, now, over, known=known)
@@ -382,7 +390,7 @@ class Workers:
         """Give up a worker that is away, as its process has ended, when its guards have swept."""
         worker = self._registry.workers.get(id)
         if worker is not None and worker.link is None:
-            worker.over = "its process has ended"
+            worker.over, worker.by_batch = "its process has ended", False
             worker.deadline = min(worker.deadline, now + SWEPT)
 
     def on_job_ended(self, name: str, why: str, now: float) -> JobEndedAnswer:
@@ -424,7 +432,7 @@ class Workers:
             self._end_job(worker, why, now, known=True)
 
     def _end_job(self, worker: WorkerRecord, why: str, now: float, *, known: bool = False) -> None:
-        worker.over = f"{JOB_ENDED}: {why}" if why else JOB_ENDED
+        worker.over, worker.by_batch = "its job has ended" + f": {why}" * bool(why), bool(why)
         if worker.link is None:
             self._lose(worker, worker.over, now, known=known)
 

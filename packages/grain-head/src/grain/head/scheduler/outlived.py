@@ -23,8 +23,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from grain.worker.messages import NODE_SHORT
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -62,7 +60,7 @@ def blamed(crashes: Iterable[Crash]) -> int:
 def wants_worker(crashes: Iterable[Crash]) -> bool:
     """Return True for a task that runs by itself on a worker, after these crashes."""
     counted = [crash for crash in crashes if crash.blamed]
-    return len(counted) >= SOLO or any(crash.how.startswith(NODE_SHORT) for crash in counted)
+    return len(counted) >= SOLO or any(crash.interruption == "short" for crash in counted)
 
 
 def never_began(crashes: Iterable[Crash], attempt: Attempt) -> bool:

@@ -27,8 +27,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.eventlog.causes import set_aside
 from grain.resource import GPUs
+from grain.resource.figures import span
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -298,7 +298,7 @@ class FailingPlaces:
 
 
 def set_aside_texts(news: SetAside, worker: str, function: str) -> tuple[str, str]:
-    """Return the name of a place, and a sentence on why it is set aside; empty if it works again.
+    """Return the name of a place, and how it is set aside, as a clause; empty if it works again.
 
     Args:
         worker: its name; empty for the only one.
@@ -308,7 +308,10 @@ def set_aside_texts(news: SetAside, worker: str, function: str) -> tuple[str, st
     what = " of ".join(filter(None, (gpu, worker))) or "this worker"
     if not news.seconds:
         return what, ""
-    return what, set_aside(what, news.seconds, function, news.failures)
+    return what, (
+        f"set aside for {span(news.seconds)}: {function or 'a function'} failed there "
+        f"{news.failures} times in a row, and succeeds elsewhere"
+    )
 
 
 def bar(masks: dict[int, int], place: RunPlace) -> None:

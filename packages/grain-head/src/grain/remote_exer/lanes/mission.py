@@ -322,7 +322,7 @@ class MissionLanes:
         report = report_of(ended.report)
         if ended.status == "returned" or (ended.crash and not session.pending[task].retracted):
             if ended.crash:
-                lane.crashes[task] = CallCrash(self._crash(lane, task, ended.crash), report)
+                lane.crashes[task] = CallCrash(self._crash(lane, task, ended), report)
             self._close(lane)  # what has crashed is the scheduler's
             return
         lane.unconfirmed.append(task)
@@ -342,9 +342,10 @@ class MissionLanes:
         aboard = self._session.aboard
         return [task for task in lane.calls if aboard.get(task) == lane.number]
 
-    def _crash(self, lane: Lane, task: int, how: str) -> Crash:
+    def _crash(self, lane: Lane, task: int, ended: Ended) -> Crash:
         worker = self._session.news.worker_name(self._session.pending[task].worker)
-        return Crash((lane.number, task), worker, how, time.time())
+        attempt, why = (lane.number, task), ended.interruption
+        return Crash(attempt, worker, ended.crash, time.time(), interruption=why)
 
     # ---- what the scheduler says
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.messages import JOB_ENDED, Blocked, Crash, Printed, WorkerEnded, WorkerFacts
+from grain.head.messages import Blocked, Crash, Printed, WorkerEnded, WorkerFacts
 from grain.remote_exer.session.records import LostWorker, StoppedWorker
 from grain.worker.messages import LANE
 
@@ -71,7 +71,7 @@ class RunNews:
                 if record.worker and record.function is not LANE:
                     self._held.setdefault(record.worker, []).append(task)
         tasks = self._held.get(message.worker, [])
-        why = message.why if message.why.startswith(f"{JOB_ENDED}: ") else ""
+        why = message.why if message.by_batch else ""
         self.lost.append(LostWorker(name, message.silent or 0.0, tasks, why))
 
     def on_disconnected(self) -> None:

@@ -492,7 +492,7 @@ class _Runner:
             self.line = error.in_short.line
             own = ended.how not in ("exit", "signal")  # it says itself what was wrong
             if isinstance(error, ExternalTimeoutError) and error.warned == "worker":
-                return self.returned(STOPPED_SOFTLY)
+                return self.returned(softly=True)
             if not own and await worker_ends(signal_behind(error)):
                 return self.returned()
             return ended
@@ -573,12 +573,20 @@ class _Runner:
             return self.returned()
         # It may run again as often as one whose worker dies.
         elapsed = time.time() - self._began
-        return Ended(how="lost", at=time.time(), elapsed=elapsed, message=account.short)
+        return Ended(
+            how="lost", at=time.time(), elapsed=elapsed, message=account.short, interruption="short"
+        )
 
-    def returned(self, why: str = "") -> Ended:
+    def returned(self, *, softly: bool = False) -> Ended:
         """Return the receipt of a run that the worker hands back, for a reason of its own."""
         elapsed = time.time() - self._began if self._program_began else 0.0
-        return Ended(how="returned", at=time.time(), elapsed=elapsed, message=why)
+        return Ended(
+            how="returned",
+            at=time.time(),
+            elapsed=elapsed,
+            message=STOPPED_SOFTLY if softly else "",
+            interruption="stopped" if softly else "",
+        )
 
     def _call(self) -> tuple[ProgramCall, Callable[[], StepJob]]:
         """Return the call of the program, and what returns what steps need to know of the job.

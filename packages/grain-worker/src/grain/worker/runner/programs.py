@@ -16,7 +16,6 @@ from grain import GVAR
 from grain.eventlog.usage import ProgramState
 from grain.resource import Memory
 from grain.worker.errors import command_line
-from grain.worker.messages import NODE_SHORT
 from grain.worker.node.shortage import MemoryHolder, most_over
 from grain.worker.processes.account import RunAccount, attempt_of
 from grain.worker.processes.environment import USABLE, allocated
@@ -160,5 +159,5 @@ async def _most_over(
     )
     account = accounts[most.number]
     assert isinstance(account, RunAccount)
-    account.short = f"{NODE_SHORT}: it had {most.used:.3g} GB; {bound}"
+    account.short = f"ended as its node was short of memory: it had {most.used:.3g} GB; {bound}"
     return chosen[most.number]

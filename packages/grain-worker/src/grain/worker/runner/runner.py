@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from grain.edge.channel import Batch, Channel
+    from grain.eventlog.soft_stops import Interruption
     from grain.resource import Resource
     from grain.worker.call import Call, Outcome, RunSettings
     from grain.worker.gang.part import RootPart
@@ -400,7 +401,7 @@ class _Execution(Generic[Arriving, Departing]):
     async def _refuse(self, run: StartRun, error: PayloadError) -> None:
         replaced = await self._replaced_behind(error)
         ends = replaced != "" and await self.ask_ending(run.attempt, 0, replaced)
-        self._end(run, outcome.Error(error), None, returned="returned" if ends else "")
+        self._end(run, outcome.Error(error), None, returned="" if ends else None)
         self._start_successor(run)
 
     async def _open_pooled(self) -> None:
@@ -457,7 +458,7 @@ class _Execution(Generic[Arriving, Departing]):
         pooled: PooledNursery,
     ) -> None:
         ended: Outcome | None = None
-        returned = ""
+        returned: Interruption | None = None
         account = RunAccount(res, run.attempt, run.past, self._end_of_worker, self._programs)
         try:
             ended = await self._call(run, call, res, settings, None, account)
@@ -505,12 +506,12 @@ class _Execution(Generic[Arriving, Departing]):
             interruptible=self._interruptible,
         )
 
-    async def _handed_back(self, account: RunAccount, ended: Outcome | None) -> str:
-        """Return the status of a run that failed as its worker, or a member's, is being ended.
+    async def _handed_back(self, account: RunAccount, ended: Outcome | None) -> Interruption | None:
+        """Return the interruption of a run that failed as its worker, or one of a gang, is ended.
 
         Also of one that has a value, if one of its programs had the end of the worker as its reason
         to end: what a program computes that a batch system tells to end is not known to be whole.
-        The status is that of `Ended`; "" for an end of its own.
+        None is for an end of its own.
         """
         assert account.attempt is not None
         replaced = ""
@@ -518,14 +519,14 @@ class _Execution(Generic[Arriving, Departing]):
             return "stopped"
         if type(ended) is outcome.Error:
             if isinstance(ended.error, MemberLost) and ended.error.ends:
-                return "returned"
+                return ""
             sent = signal_behind(ended.error)
             replaced = await self._replaced_behind(ended.error)
         elif ended is None or account.ran is None or account.ran.last_end < self._told_at():
-            return ""
+            return None
         else:
             sent = signal.SIGTERM
-        return "returned" if await self.ask_ending(account.attempt, sent, replaced) else ""
+        return "" if await self.ask_ending(account.attempt, sent, replaced) else None
 
     async def _replaced_behind(self, error: BaseException) -> str:
         """Return that the code of Grain was replaced, if a run may have failed for that; else "".
@@ -560,12 +561,12 @@ class _Execution(Generic[Arriving, Departing]):
         call: Call | None,
         account: RunAccount | None = None,
         *,
-        returned: str = "",
+        returned: Interruption | None = None,
     ) -> None:
         """Report the end of a run that had begun; None for an outcome if it was cancelled.
 
         Args:
-            returned: as `_handed_back` returns it.
+            returned: as `_handed_back` returns it; None for an end of its own.
         """
         attempt = run.attempt
         del self._runs[attempt]
@@ -596,9 +597,11 @@ class _Execution(Generic[Arriving, Departing]):
         if self._on_ended is not None:
             self._on_ended(attempt)
         if short and type(ended) is not outcome.Value:
-            self._send(Ended(attempt, "cancelled", crash=short, report=report), None)
-        elif ended is None or returned:
-            self._send(Ended(attempt, returned or "cancelled", report=report), None)
+            ends = Ended(attempt, "cancelled", crash=short, report=report, interruption="short")
+            self._send(ends, None)
+        elif ended is None or returned is not None:
+            status = "cancelled" if returned is None else "returned"
+            self._send(Ended(attempt, status, report=report, interruption=returned or ""), None)
         else:
             payload, failed = self._translation.encode(ended, call)
             crash = worker = ""

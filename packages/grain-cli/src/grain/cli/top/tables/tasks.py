@@ -163,10 +163,6 @@ def waiting_table(answer: OverviewAnswer) -> Table:
     return Table(title, _WAITING, tuple(rows), "nothing waits", more=answer.more_queues)
 
 
-TOO_FEW = " workers are needed at once, and "
-"""Words of the reason why a task on several workers cannot start; `no worker` begins the others."""
-
-
 def _name(queue: Queue) -> str:
     label = clean(queue.mission)
     return clean(queue.oldest) or label or "-"
@@ -179,7 +175,7 @@ def _oldest(queue: Queue) -> Run | None:
 
 
 def _style(queue: Queue) -> str:
-    return "warn" if queue.why.startswith("no worker") or TOO_FEW in queue.why else ""
+    return "warn" if queue.lack else ""
 
 
 _WAITING: tuple[Column[Queue], ...] = (

@@ -5,7 +5,6 @@ The rules of the verdict are those of a report (`grain.cli.verdict.rules`), with
 
 from __future__ import annotations
 
-import re
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +18,7 @@ from grain.cli.top.tables.overview import (
     lost_lately,
     part_text,
 )
-from grain.cli.top.tables.tasks import TOO_FEW, cause_key, causes, queue_key
+from grain.cli.top.tables.tasks import cause_key, causes, queue_key
 from grain.cli.verdict.rules import (
     MOST,
     Lost,
@@ -59,9 +58,6 @@ def verdict(answer: OverviewAnswer) -> list[LiveFinding]:
     return list(islice(found, MOST))
 
 
-_NEVER = "no worker here has enough"
-
-
 def _cannot_start(answer: OverviewAnswer) -> Iterator[LiveFinding]:
     if answer.more_workers or not answer.workers:
         return
@@ -71,32 +67,18 @@ def _cannot_start(answer: OverviewAnswer) -> Iterator[LiveFinding]:
         offers.offered({kind: part for kind, part in amounts.items() if part is not None})
     reasons: dict[str, list[Queue]] = {}
     for queue in answer.queues:
-        if queue.waiting and queue.why.startswith(_NEVER):
-            lacks = offers.lacking(_amounts(_ALTERNATIVES.split(queue.asked)[0]))
+        if queue.waiting and queue.lack == "room":
+            asked = {kind: amount(part) for kind, part in queue.request.items()}
+            lacks = offers.lacking({kind: part or 1.0 for kind, part in asked.items()})
             if lacks:
                 reasons.setdefault(f"no worker has {clean(lacks)}", []).append(queue)
-        elif queue.waiting and TOO_FEW in queue.why:
+        elif queue.waiting and queue.lack == "members":
             reasons.setdefault(clean(queue.why), []).append(queue)
     if reasons:
         why, queues = max(reasons.items(), key=lambda item: sum(one.waiting for one in item[1]))
         tasks = sum(queue.waiting for queue in queues)
         first = max(queues, key=lambda queue: queue.waiting)
         yield LiveFinding(cannot_start(tasks, why), "waiting", queue_key(first))
-
-
-_KIND = re.compile(r"(\w+)\(([^()]*)\)")
-_ALTERNATIVES = re.compile(r"(?<=\)) \| |(?<=\)), ")
-
-
-def _amounts(request: str) -> dict[str, float]:
-    """Return the amounts of a request from its text; anything else but a number counts as one."""
-    amounts = {}
-    for kind, text in _KIND.findall(request):
-        try:
-            amounts[kind] = float(text.removesuffix(", spread=True"))
-        except ValueError:
-            amounts[kind] = text.count(",") + 1.0 if text.startswith("[") else 1.0
-    return amounts
 
 
 def _alike(answer: OverviewAnswer) -> Iterator[LiveFinding]:

@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from grain.edge.questions import MissionOutlook, OverviewAnswer, RunsAnswer, pack
-from grain.facts.rows import Mission, Queue, Run, Worker
+from grain.facts.rows import Lack, Mission, Queue, Run, Worker
 from grain.head.hub.answers.snapshot import (
     cluster_state,
     ended_run,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from grain.head.hub.state import (
         FailedTask,
         LeaseRecord,
-        LostWorker,
         MissionRecord,
         TaskRecord,
         WorkerRecord,
@@ -173,7 +172,7 @@ class Overview:
             ],
             more_queues=max(waiting - len(queues), 0),
             failures=[self._failure(failed, own) for failed in self._failed(now)],
-            lost=[self._lost(worker) for worker in self._registry.lost_workers],
+            lost=list(self._registry.lost_workers),
             troubles=self._registry.all_troubles(),
             cluster=cluster_state(self._registry),
         )
@@ -390,7 +389,9 @@ class Overview:
         head = next(first, None)
         task: TaskRecord | None = None if head is None else head.record
         label = own.get(queue.share, "")
+        lack, why = self._why(queue, now, explained=explained)
         return Queue(
+            request=to_data(queue.alternatives[0].space) if lack == "room" else {},
             mission=label,
             mission_id="" if task is None else task.mission.id,
             asked=queue.asked,
@@ -399,23 +400,25 @@ class Overview:
             running=queue.running - idle,
             oldest="" if task is None else f"{label}:{task.number}",
             task=0 if task is None else task.number,
-            why=self._why(queue, now, explained=explained),
+            lack=lack,
+            why=why,
         )
 
-    def _why(self, queue: TaskQueue, now: float, *, explained: bool) -> str:
+    def _why(self, queue: TaskQueue, now: float, *, explained: bool) -> tuple[Lack, str]:
+        """Return what its oldest task lacks, and why it waits, as `Queue` has them."""
         if queue.reservations:
-            return reserved_text(queue.reservations[0], now)
+            return "", reserved_text(queue.reservations[0], now)
         if not self._registry.workers:
-            return "no worker is here"
+            return "here", "no worker is here"
         if not queue.serving_shapes:
-            return "no worker here has enough for it"
+            return "room", "no worker here has enough for it"
         if queue.gangs and (few := too_few_text(queue, self._scheduler)):
-            return few
+            return "members", few
         serving = self._states["serving"]
         if not serving:
-            return "no worker that is here takes tasks"
+            return "here", "no worker that is here takes tasks"
         looked_at = islice(self._scheduler.workers.values(), _FULL)
-        return full_text(queue, serving, looked_at if explained else ())
+        return "", full_text(queue, serving, looked_at if explained else ())
 
     def _failed(self, now: float) -> Iterator[FailedTask]:
         """Yield the failures of the missions that are here, and of those that left lately."""
@@ -425,16 +428,6 @@ class Overview:
             mission = failed.ended[0].mission.id
             if mission in missions or mission in left:
                 yield failed
-
-    def _lost(self, worker: LostWorker) -> Worker:
-        return Worker(
-            name=worker.name,
-            host=worker.host,
-            state="lost",
-            heard=self._registry.wall_time(worker.heard),
-            at=self._registry.wall_time(worker.at),
-            lost_runs=worker.runs,
-        )
 
     def _failure(self, failed: FailedTask, own: dict[int, str]) -> Run:
         run = ended_run(self._registry, failed.ended)

@@ -310,6 +310,7 @@ def _queue(
         running=queue.running - idle,
         oldest=_label(task.mission, task.number, labels) if task is not None else "",
         never=never,
+        lack="" if registry.workers else "here",
         why=never or (_why(registry, queue, now) if head else ""),
     )
 

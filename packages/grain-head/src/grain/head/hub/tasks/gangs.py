@@ -214,13 +214,16 @@ class Gangs:
             if gang.crash is not None:
                 # Where the root has crashed, too, it is one crash: that of the root's run, by which
                 # another head would count it.
-                seat, how = gang.crash
+                seat, ended = gang.crash
+                how, why = ended.detail, ended.interruption
                 lease.lost, absent = seat.worker.name, ""
                 if unbegun:
                     absent = seat.worker.unique_name
                     how = _never_began(f"{absent} on host {seat.worker.host}", how)
                 origin = lease if crashed or absent else seat
-                again = partial(self._outcomes.run_again, origin, task, how, absent=absent)
+                again = partial(
+                    self._outcomes.run_again, origin, task, how, absent=absent, interruption=why
+                )
             gang.origin, gang.again = lease, again
         # Else the task waits for the end of this gang as of an earlier one, and the worker of the
         # root is lost: what lets the task wait again stays.
@@ -243,7 +246,7 @@ class Gangs:
         root = gang.lease
         if ended is not None and ended.status != "value" and root is not None and not lease.revoked:
             if ended.status == "crashed":
-                gang.crash = (lease, ended.detail)
+                gang.crash = (lease, ended)
             if not root.revoked:
                 self._outgoing.revoke(root)
         origin = gang.origin

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge.messages import Payload
+    from grain.eventlog.soft_stops import Interruption
     from grain.eventlog.usage import Report
     from grain.head.hub.registry import Registry
     from grain.head.hub.state import LeaseRecord, MissionRecord
@@ -78,7 +79,7 @@ class Outcomes:
             if ended.status == "returned":
                 outlived = ended.outlived
                 if ended.report and outlived is None:  # else it never began, or is noted as a crash
-                    soft = ended.detail == STOPPED_SOFTLY
+                    soft = ended.interruption == "stopped"
                     end: HowEnded = "stopped" if soft else "returned"
                     course = task.alter()
                     course.past = one_more(course.past, end, ended.detail)
@@ -86,10 +87,14 @@ class Outcomes:
                     if course.soft_stops >= SOFT_STOPS:
                         how = STOPPED_SOFTLY
                 lease.worker.on_handed_back(lease)
-            self.run_again(lease, task, how, now, ended.report, outlived, known=True)
+            why = ended.interruption
+            self.run_again(
+                lease, task, how, now, ended.report, outlived, known=True, interruption=why
+            )
         # A stale run: its task waits, or has another one. That this one has crashed counts.
         elif how is not None and lease.task is task and not task.retracted:
-            self._count_crash(lease, task, how, now, ended.report, known=True)
+            why = ended.interruption
+            self._count_crash(lease, task, how, now, ended.report, known=True, interruption=why)
             if task.scheduler_id is not None:  # it may be a suspect from now on
                 self._waiting.withdraw(task)
                 self._waiting.enqueue(task, now)
@@ -105,11 +110,12 @@ class Outcomes:
         *,
         known: bool = False,
         absent: str = "",
+        interruption: Interruption = "",
     ) -> None:
         """Let a task wait again whose current run came to nothing; note the crash, if any.
 
         Args:
-            known: as of `Crash`.
+            known, interruption: as of `Crash`.
             absent: the worker of the member of its gang that did not join.
         """
         task.lease = None
@@ -119,7 +125,10 @@ class Outcomes:
         if outlived is not None:
             how = TIME_OVER
         if how is not None:
-            self._count_crash(lease, task, how, now, report, outlived, known=known, absent=absent)
+            self._count_crash(
+                lease, task, how, now, report, outlived,
+                known=known, absent=absent, interruption=interruption,
+            )  # fmt: skip
             if task.ending is not None:
                 return
         if task.function is LANE:
@@ -144,16 +153,16 @@ class Outcomes:
         *,
         known: bool,
         absent: str = "",
+        interruption: Interruption = "",
     ) -> None:
         """Count a run that crashed, outlived its worker or did not begin; fail its task after many.
 
         Args:
-            absent: see `run_again`.
+            absent, interruption: see `run_again`.
         """
         worker = lease.lost or lease.worker.name
-        crash = Crash(
-            lease.attempt, worker, how, self._registry.wall_time(now), outlived, known, absent
-        )
+        at = self._registry.wall_time(now)
+        crash = Crash(lease.attempt, worker, how, at, outlived, known, absent, interruption)
         # The mission may have submitted the same crash, which another head counted.
         if all(earlier.attempt != crash.attempt for earlier in task.crashes):
             course = task.alter()

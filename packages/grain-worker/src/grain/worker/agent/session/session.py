@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from grain.edge.mission_ids import lasts
 from grain.edge.version import Versions
-from grain.eventlog.soft_stops import STOPPED_SOFTLY
+from grain.eventlog.soft_stops import STOPPED_SOFTLY, Interruption
 from grain.eventlog.usage import LearnedAmount, Report, RunReport, encode_report, report_of
 from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.session.delayed import ArrivedLeases, PrintedLines
@@ -18,7 +18,6 @@ from grain.worker.agent.session.registration import WorkerRegistration
 from grain.worker.messages import (
     FUNCTIONS,
     LANE,
-    NODE_SHORT,
     TIME_OVER,
     AckRuns,
     Attempt,
@@ -321,18 +320,17 @@ class WorkerSession:
             return
         report = report_of(ended.report)
         # A run that was to end anyway has not crashed when it dies.
-        short = ended.crash.startswith(NODE_SHORT) and lasts(run.lease.mission)
-        if short and run.wish is Wish.COMPLETE:
-            # Its receipts say why, and how often it may run again.
-            self._end(run, "returned", None, now, report, ended.crash)
-        elif ended.crash and run.wish is Wish.COMPLETE:
-            self._end(run, "crashed", None, now, report, ended.crash, ended.lost)
+        if ended.crash and run.wish is Wish.COMPLETE:
+            # The receipts of a job say why, and how often it may run again.
+            receipts = ended.interruption == "short" and lasts(run.lease.mission)
+            status: Status = "returned" if receipts else "crashed"
+            why = ended.interruption
+            self._end(run, status, None, now, report, ended.crash, ended.lost, interruption=why)
         elif ended.status == "done" and not ended.crash:
-            status: Status = "error" if ended.failed else "value"
+            status = "error" if ended.failed else "value"
             self._end(run, status, payload, now, report, failure=ended.failure)
         else:
-            stopped = ended.status == "stopped"
-            returned = run.wish is Wish.RETURN or stopped or ended.status == "returned"
+            returned = run.wish is Wish.RETURN or ended.status == "returned"
             status = "returned" if returned else "cancelled"
             # Here too if what it ran in died while it was to end: the loss of a gang's member, of
             # which the scheduler may know first, is not the outcome of the call.
@@ -340,10 +338,10 @@ class WorkerSession:
             # That it has not begun says nothing of the others if it was to end.
             absent = ended.absent if run.wish is Wish.COMPLETE else -1
             detail = "" if absent < 0 or ended.failure is None else ended.failure.message
-            if stopped:
-                # It goes on elsewhere from where it was, so it has not outlived this worker.
+            why = ended.interruption
+            if why == "stopped":
                 detail = STOPPED_SOFTLY
-            self._end(run, status, None, now, report, detail, absent=absent)
+            self._end(run, status, None, now, report, detail, absent=absent, interruption=why)
 
     def on_blocking(self, attempt: Attempt, code: BlockingCode) -> None:
         """Report to the mission of a run that it blocks its runner; the run may just have ended."""
@@ -418,9 +416,11 @@ class WorkerSession:
         lost: str = "",
         absent: int = -1,
         failure: RunFailure | None = None,
+        interruption: Interruption = "",
     ) -> None:
         outlived = None
-        if status == "returned" and detail != STOPPED_SOFTLY:
+        # What has stopped softly goes on elsewhere from where it was.
+        if status == "returned" and interruption != "stopped":
             outlived = self._outlived(run, now)
         part = run.lease.gang
         leads = part is not None and part.index == 0
@@ -431,7 +431,9 @@ class WorkerSession:
         if outlived is not None:
             detail = TIME_OVER
         known = run.lease.mission, run.lease.task, run.lease.attempt
-        ended = RunEnded(*known, status, detail, report, outlived, lost, absent, failure)
+        ended = RunEnded(
+            *known, status, detail, report, outlived, lost, absent, failure, interruption
+        )
         self._report_end(run.lease, ended, payload)
 
     def _outlived(self, run: RunRecord, now: float) -> Outlived | None:
