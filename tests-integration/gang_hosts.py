@@ -16,10 +16,11 @@ from shutil import which
 from typing import TYPE_CHECKING
 
 import pytest
-from kept import Kept
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tools.hosts import Host, hosts, shared_folder, why_not
+
+from grain_testkit.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 from gang_hosts import MPICH, OPENMPI, SOON, Members, RunningGang, gang_of, on_hosts, running_on
 
+from grain_testkit.kept import Kept
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kept import Kept
+    from grain_testkit.kept import Kept
+
 
 pytestmark = on_hosts
 

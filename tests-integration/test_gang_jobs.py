@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 from command_site import Site
-from kept import Kept
 from test_queue import Jobs
 from test_speaking_slurm import Tool
 
 from grain.cli.jobs.client import QueueClient
 from grain.queue.folder import Queue
+from grain_testkit.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

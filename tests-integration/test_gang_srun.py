@@ -23,10 +23,10 @@ import pytest
 import trio
 from fake_batch.start import Missing, real
 from gang_hosts import Calls
-from kept import Kept
 
 from grain.worker.gang.door import RankDoor
 from grain.worker.processes.mpi import EDGE, SlurmPlace, over_members
+from grain_testkit.kept import Kept
 from grain_testkit.local_processes import process_folders
 
 if TYPE_CHECKING:
