@@ -197,7 +197,7 @@ async def test_a_call_in_a_lane_sees_and_brings_what_any_other_does(shared: str)
     events: list[Event] = []
     data = os.urandom(1000) * 100_000
     options: Any = {"env": {"OF_MISSION": "yes"}, "echo": True, "on_event": events.append}
-    with trio.fail_after(120):
+    with trio.fail_after(240):
         async with mission(shared, "m", **options) as executor:
             assert (1, "w", os.getcwd(), "yes\n") == await result(executor, surroundings)  # noqa: PTH109
             with pytest.raises(Refused, match="3"):
@@ -259,7 +259,7 @@ async def test_a_block_that_raises_cancels_calls_in_lanes(shared: str, tmp_path:
 async def test_a_call_that_kills_its_runner_in_a_lane_is_given_up_after_five_crashes(
     shared: str, tmp_path: Path
 ) -> None:
-    with trio.fail_after(120):
+    with trio.fail_after(240):
         async with mission(shared) as executor:
             call = await in_lane(executor, held, str(tmp_path))
             for crash in range(1, 6):
@@ -484,7 +484,7 @@ async def test_a_mission_that_ends_gives_its_lanes_back_at_once(
 async def test_a_worker_whose_time_is_over_hands_the_call_of_its_lane_on(
     address: str, tmp_path: Path
 ) -> None:
-    with gnaw(address), trio.fail_after(120):
+    with gnaw(address), trio.fail_after(240):
         async with mission(address) as executor:
             began = trio.current_time()
             with worker(address, name="first"):
@@ -576,7 +576,7 @@ async def test_delayed_functions_and_futures_use_lanes(shared: str, tmp_path: Pa
     (tmp_path / "mission.py").write_text(DELAYED)
     (tmp_path / "grain.toml").write_text(f'address = "{shared}"\n')
     environ = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    with trio.fail_after(120):
+    with trio.fail_after(240):
         await until(shared, lambda state: state.workers)
         options: Any = {"cwd": tmp_path, "env": environ, "stdout": subprocess.PIPE, "text": True}
         with start("mission.py", **options, stderr=subprocess.DEVNULL) as process:
