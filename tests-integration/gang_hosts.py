@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from select import select
 from shutil import which
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tools.hosts import Host, hosts, shared_folder, why_not
 
+from grain_testkit.kept import Kept
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -26,6 +29,9 @@ PROGRAM = str(Path(__file__).with_name("gang_program.py"))
 PAGE = Path(__file__).parents[1] / "docs/gangs.md"
 SILENCE = 20.0
 """Seconds after which a member is lost in these tests: a busy machine may keep one waiting."""
+
+GANG = ("gang_program", "gang.root", "gang.member", "guards/main.py")
+"""Words on the command lines of the processes of a gang itself."""
 
 SOON = "3"
 """Those as ``GANG_SILENCE``, where a test waits for them."""
@@ -40,8 +46,40 @@ OPENMPI = f"openmpi:{which('mpirun.openmpi') or ''}"
 MPICH = f"mpich:{which('mpiexec.mpich') or ''}"
 
 
+class Calls:
+    """The calls of a gang that runs for many tests, one after the other.
+
+    Args:
+        root: of the gang, a program whose launcher is ``calls``.
+
+    Attributes:
+        are_over: True unless a call is under way.
+    """
+
+    def __init__(self, root: subprocess.Popen[str]) -> None:
+        self._root = root
+        self.are_over = True
+
+    def begin(self, *words: str, launcher: str = "", limit: str = "", output: str = "") -> None:
+        """Have the root call a program."""
+        assert self._root.stdin is not None
+        self.are_over = False
+        asked = {"words": words, "launcher": launcher, "limit": limit, "output": output}
+        self._root.stdin.write(f"{json.dumps(asked)}\n")
+        self._root.stdin.flush()
+
+    def ended(self) -> str:
+        """Wait for the end of the call, and return what the root says of it."""
+        assert self._root.stdout is not None
+        assert select([self._root.stdout], [], [], PATIENCE)[0], "the call does not end"
+        line = self._root.stdout.readline()
+        assert line.startswith('"'), f"the gang has ended: {line}"
+        self.are_over = True
+        return str(json.loads(line))
+
+
 class Members:
-    """The members of a gang on three hosts.
+    """The members of a gang on several hosts.
 
     Args:
         hosts: the first one is the root's.
@@ -75,7 +113,7 @@ class Members:
                 subprocess.Popen(
                     host.entering([sys.executable, PROGRAM, *command], str(self.folder)),
                     env=environment,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE if launcher == "calls" else subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     text=True,
                 )
@@ -110,12 +148,17 @@ class Members:
                 found.append(pid)
         return found
 
+    def left(self, index: int) -> list[int]:
+        """Return the processes on a host that the tests have to be rid of."""
+        return self.pids(index)
+
     def wait_for(self, is_so: Callable[[], bool]) -> None:
         """Wait until something is so."""
-        deadline = time.monotonic() + PATIENCE
+        began = time.monotonic()
         while not is_so():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+            waited = time.monotonic() - began
+            assert waited < PATIENCE
+            time.sleep(min(0.02 + waited / 10, 0.2))  # a look at all processes is dear
 
     def kill(self, index: int, name: str, by: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to the processes on a host that have a word on their command line."""
@@ -130,7 +173,36 @@ class Members:
     def nothing_is_left(self, *indices: int) -> None:
         """Wait until no process is left on hosts; on all by default."""
         for index in indices or range(len(self.hosts)):
-            self.wait_for(lambda index=index: not self.pids(index))  # type: ignore[misc]
+            self.wait_for(lambda index=index: not self.left(index))  # type: ignore[misc]
+
+
+class RunningGang(Members):
+    """A gang that runs for many tests, each of which has it make calls."""
+
+    def __init__(self, members: Members) -> None:
+        super().__init__(members.hosts, members.folder)
+        members.start(launcher="calls")
+        self.processes = members.processes
+        self._calls = Calls(self.processes[0])
+
+    def start(self, *words: str, launcher: str = "", limit: str = "", **variables: str) -> None:
+        """Have the root call a program."""
+        self._calls.begin(*words, launcher=launcher, limit=limit, **variables)
+
+    def ended(self, index: int = 0) -> str:
+        """Wait for the end of the call, and return what the root says of it."""
+        return super().ended(index) if index else self._calls.ended()
+
+    def left(self, index: int) -> list[int]:
+        """Return the processes on a host that are none of the gang itself."""
+        own = {pid for name in GANG for pid in self.pids(index, name)}
+        return [pid for pid in self.pids(index) if pid not in own]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it may serve another test."""
+        alive = all(process.poll() is None for process in self.processes)
+        return alive and self._calls.are_over and not any(map(self.left, range(len(self.hosts))))
 
 
 @contextmanager
@@ -144,3 +216,19 @@ def gang_of(*names: str) -> Iterator[Members]:
             for process in members.processes:
                 process.kill()
                 process.communicate()
+
+
+@contextmanager
+def running_gang(*names: str) -> Iterator[RunningGang]:
+    """Make hosts, and start a gang on them; it ends with the block, unless a test has broken it."""
+    with gang_of(*names) as members:
+        running = RunningGang(members)
+        yield running
+        if running.is_whole:
+            assert "no more calls\n" == members.ended()
+            members.nothing_is_left()
+
+
+def running_on(*names: str) -> Kept[RunningGang]:
+    """Return a gang on hosts, for many tests."""
+    return Kept(lambda: running_gang(*names), lambda gang: gang.is_whole)

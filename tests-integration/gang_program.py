@@ -6,8 +6,9 @@
 ``GANG_SPAN`` those of the whole run, ``GANG_OUTPUT`` a file, and ``GANG_LAUNCHER`` an MPI flavour
 and its launcher. Without, the words are the program itself. If it is ``members``, they are one on
 each member, where {number} and {host} stand for its number and the address of the root; if it is
-``function``, they are a file of Python, a delayed function in it, and its arguments. With
-``GANG_LEFT``, the root says which processes of that program are left when its call has returned.
+``function``, they are a file of Python, a delayed function in it, and its arguments; if it is
+``calls``, the root makes one call after the other, as lines of its input say, and prints a line of
+how each has ended. With ``GANG_LEFT``, it says which processes of the program are left then.
 """
 
 from __future__ import annotations
@@ -62,26 +63,41 @@ async def ends() -> bool:
 async def body(words: list[str]) -> str:
     """Run the program, and return how it ended."""
     launcher = os.environ.get("GANG_LAUNCHER", "")
-    limit = float(os.environ.get("GANG_LIMIT") or math.inf)
+    if launcher != "calls":
+        limit, output = os.environ.get("GANG_LIMIT", ""), os.environ.get("GANG_OUTPUT", "")
+        return await one_call(words, launcher, limit, output)
+    line = b""
+    async for some in trio.lowlevel.FdStream(os.dup(0)):
+        line += some
+        if line.endswith(b"\n"):  # the next one comes when this call has ended
+            asked, line = json.loads(line), b""
+            print(json.dumps(await one_call(**asked)), flush=True)
+    return "no more calls"
+
+
+async def one_call(words: list[str], launcher: str, limit: str, output: str) -> str:
+    """Run a program, and return how it ended."""
+    seconds, program = float(limit or math.inf), words[0]
     try:
         if launcher == "members":
-            return await on_members(words, limit)
+            return await on_members(words, seconds, output)
         if launcher == "function":
             file, name, *arguments = words
             return str(await runpy.run_path(file)[name].__wrapped__(*arguments))
         if launcher:
             flavour, name = launcher.split(":")
             words = [*mpi_prefix(flavour, launcher=name), *words]  # type: ignore[arg-type]
-        done = await run_external(words, check=False, stderr=STDOUT, timeout=limit, enforce=ENFORCE)
+        done = await run_external(
+            words, check=False, stderr=STDOUT, timeout=seconds, enforce=ENFORCE
+        )
     except ExternalError as error:
-        return f"{type(error).__name__}: {error}{left()}"
-    return f"{done.returncode}\n{done.stdout_text}{left()}"
+        return f"{type(error).__name__}: {error}{left(program)}"
+    return f"{done.returncode}\n{done.stdout_text}{left(program)}"
 
 
-def left() -> str:
-    """Return a text with the processes of the program that there are, where a test asks for it."""
-    program = os.environ.get("GANG_LEFT")
-    if program is None:
+def left(program: str) -> str:
+    """Return a text with the processes of a program that there are, where a test asks for it."""
+    if "GANG_LEFT" not in os.environ:
         return ""
     mark, pids = f"GANG_TEST={os.environ['GANG_TEST']}", []
     for entry in process_folders():
@@ -95,16 +111,15 @@ def left() -> str:
     return f", left: {pids}"
 
 
-async def on_members(words: list[str], limit: float) -> str:
+async def on_members(words: list[str], limit: float, output: str) -> str:
     """Run the program on each member, and return what each has printed."""
     nodes = GVAR.res.nodes
-    output = os.environ.get("GANG_OUTPUT")
     done = await run_on_members(
         lambda number: [word.format(number=number, host=nodes[0].address) for word in words],
         timeout=limit,
         enforce=ENFORCE,
         env={"TOLD": "by the call"},
-        output=None if output is None else lambda number: f"{output}.{number}",
+        output=(lambda number: f"{output}.{number}") if output else None,
     )
     ended = zip(done, nodes, strict=True)
     return "\n".join(f"{one.host} {node.address}: {one.stdout_text.strip()}" for one, node in ended)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
+from copy import copy
 from pathlib import Path
 from shutil import which
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,26 +18,69 @@ from command_site import Site
 from test_queue import Jobs
 from test_speaking_slurm import Tool
 
+from grain.cli.jobs.client import QueueClient
+from grain.queue.folder import Queue
+from grain_testkit.kept import Kept
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
+class Cluster:
+    """A scheduler and three workers with two cores each, of which the machine may have fewer."""
+
+    def __init__(self, folder: Path, ends: ExitStack) -> None:
+        self.jobs = Jobs(Site(folder))
+        self.jobs.site.environ |= AS_ROOT
+        self.tool = Tool(self.jobs)
+        site = self.jobs.site
+        resources = {"Cores": 2, "Memory": 1}
+        self._processes = [
+            ends.enter_context(site.gnaw()),
+            *(ends.enter_context(site.worker(name, **resources)) for name in "abc"),
+        ]
+        trio.run(self.tool.start)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it may serve another test."""
+        return all(process.poll() is None for process in self._processes) and trio.run(self._idle)
+
+    async def _idle(self) -> bool:
+        # A job has ended a moment before the scheduler knows; one that a test has left does not.
+        with trio.move_on_after(20):
+            await self.jobs.site.until(lambda s: not s["tasks"]["running"] + s["tasks"]["waiting"])
+            return True
+        return False
+
+
+@contextmanager
+def new_cluster(folder: Path) -> Iterator[Cluster]:
+    with ExitStack() as ends:
+        cluster = Cluster(folder, ends)
+        yield cluster
+        if cluster.jobs.folder.exists():
+            trio.run(cluster.jobs.grain, "queue", "stop")
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept[Cluster]]:
+    def new() -> AbstractContextManager[Cluster]:
+        return new_cluster(tmp_path_factory.mktemp("cluster"))
+
+    with closing(Kept(new, lambda cluster: cluster.is_whole)) as kept:
+        yield kept
+
+
 @pytest.fixture
-async def tool(tmp_path: Path) -> AsyncIterator[Tool]:
-    """Three workers with two cores each, of which the machine need not have so many."""
-    jobs = Jobs(Site(tmp_path))
-    jobs.site.environ |= AS_ROOT
-    tool = Tool(jobs)
-    await tool.start()
-    with ExitStack() as running:
-        running.enter_context(jobs.site.gnaw())
-        for name in "abc":
-            running.enter_context(jobs.site.worker(name, Cores=2, Memory=1))
-        yield tool
-        if jobs.folder.exists():
-            await jobs.grain("queue", "stop")
+def tool(clusters: Kept[Cluster]) -> Tool:
+    """The commands, in a folder of the test."""
+    tool = copy(clusters.get().tool)
+    tool.folder = Path(mkdtemp(dir=tool.folder))
+    return tool
 
 
 @pytest.mark.parametrize("mpirun", ["mpirun.openmpi", "mpiexec.mpich"])
@@ -48,7 +93,7 @@ async def test_mpirun_in_a_script_starts_ranks_on_all_nodes(tool: Tool, mpirun: 
             script=f"{mpirun} sh -c 'echo rank ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}"
             " $OMP_NUM_THREADS'",
         )  # fmt: skip
-        await tool.until(number, "CD")
+        await until(tool, number, "CD")
 
     # On a busy machine, Open MPI warns of a race of its own.
     ranks = [line for line in tool.text("out").splitlines() if line.startswith("rank")]
@@ -67,7 +112,7 @@ echo status $?
 """
     with trio.fail_after(300):
         number = await tool.submit("-N", "3", "-n", "6", "-o", "out", "-e", "err", script=script)
-        await tool.until(number, "CD")
+        await until(tool, number, "CD")
         facts = "NNodes,AllocNodes,NCPUS,NTasks,AllocTRES"
         account = await tool.call("sacct", "-nPX", "-j", number, "-o", facts)
     first, count, *labelled, status = tool.text("out").splitlines()
@@ -102,7 +147,7 @@ async def test_an_mpi_of_another_version_on_a_node_fails_the_step_that_needs_it(
     script = f"PATH={own}:$PATH srun --mpi=pmi2 -n2 echo begun; echo status $?; srun echo next"
     with trio.fail_after(300):
         number = await tool.submit("-N", "2", "-o", "out", "-e", "err", script=script)
-        await tool.until(number, "CD")
+        await until(tool, number, "CD")
 
     assert ["status 255", "next", "next"] == tool.text("out").splitlines()
     said = tool.text("err")
@@ -121,11 +166,11 @@ async def test_a_job_that_is_cancelled_or_reaches_its_limit_leaves_nothing_on_an
         pids = await _pids(tool, 3)
         assert "3 " in await tool.call("squeue", "-h", "-o", "%D %N", "-j", number)
         await tool.call("scancel", number)
-        await tool.until(number, "CA")
+        await until(tool, number, "CA")
         assert not any(map(_runs, pids))
 
         number = await tool.submit("-N", "3", "-o", "late", "-t", "0:05", script=script)
-        await tool.until(number, "TO")
+        await until(tool, number, "TO")
         # On a slow machine fewer than three have begun. Grain's line says why they end.
         pids = [int(line) for line in tool.text("late").splitlines() if line.isdecimal()]
         assert not any(map(_runs, pids))
@@ -167,6 +212,14 @@ async def test_a_command_of_grain_map_has_several_workers(tool: Tool) -> None:
     said = [line for line in done.splitlines() if "second" in line]
     assert ["x on the second", "y on the second"] == sorted(said)
     assert {4.0} == {float(row["cores"]) for row in csv.DictReader(history.splitlines())}
+
+
+async def until(tool: Tool, number: str, state: str) -> None:
+    """Wait until a job has ended, by its queue; then it has a state in the lists."""
+    client = QueueClient(Queue.open(tool.folder.parent / "state/grain/queues/queue"))
+    while not client.ended([int(number)]):
+        await trio.sleep(0.05)
+    await tool.until(number, state)
 
 
 async def _pids(tool: Tool, count: int) -> list[int]:

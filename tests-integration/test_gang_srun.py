@@ -12,18 +12,21 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from shutil import which
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from fake_batch.start import Missing, real
+from gang_hosts import Calls
 
 from grain.worker.gang.door import RankDoor
 from grain.worker.processes.mpi import EDGE, SlurmPlace, over_members
+from grain_testkit.kept import Kept
 from grain_testkit.local_processes import process_folders
 
 if TYPE_CHECKING:
@@ -104,38 +107,28 @@ class Slurmd(threading.Thread):
 class Gang:
     """A gang of two members, with the same two CPUs, in one job of a Slurm that is a command."""
 
-    def __init__(self, folder: Path, *words: str, limit: str = "") -> None:
-        srun = folder / "srun"
-        srun.write_text(SRUN.format(python=sys.executable, folder=folder))
-        srun.chmod(0o755)
-        self.slurmd = Slurmd(folder)
-        self.slurmd.start()
-        self.mark, self.srun = f"GANG_TEST={folder}", str(srun)
-        commands = [["root", str(folder / "seat1"), *words], ["seat", str(folder / "seat1")]]
+    def __init__(self, folder: Path) -> None:
+        self._mark = f"GANG_TEST={folder}"
         self.processes = [
             subprocess.Popen(
-                [sys.executable, PROGRAM, *command],
+                [sys.executable, PROGRAM, command, str(folder / "seat1")],
                 env={
                     **os.environ,
                     "GANG_CPUS": json.dumps([0, 1]),
                     "GANG_SILENCE": "20",
-                    "GANG_LAUNCHER": f"srun:{srun}",
-                    "GANG_LIMIT": limit,
+                    "GANG_LAUNCHER": "calls",
                     "GANG_TEST": str(folder),
-                    "GANG_LEFT": words[0],
+                    "GANG_LEFT": "yes",
                     "SLURM_JOB_ID": "7",
                     "SLURMD_NODENAME": f"n{index}",
                 },
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
             )
-            for index, command in enumerate(commands)
+            for index, command in enumerate(["root", "seat"])
         ]
-
-    def ended(self) -> str:
-        """Wait for the end of the root, and return what it printed."""
-        return self.processes[0].communicate(timeout=PATIENCE)[0]
+        self.calls = Calls(self.processes[0])
 
     def pids(self, word: str, at: int = 0) -> list[int]:
         """Return the processes of this gang whose command line has a word at a place."""
@@ -144,7 +137,7 @@ class Gang:
             with suppress(OSError):
                 variables = os.fsdecode((entry / "environ").read_bytes()).split("\0")
                 words = os.fsdecode((entry / "cmdline").read_bytes()).split("\0")
-                if self.mark in variables and words[at : at + 1] == [word]:
+                if self._mark in variables and words[at : at + 1] == [word]:
                     found.append(int(entry.name))
         return found
 
@@ -154,26 +147,57 @@ class Gang:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
+    @property
+    def is_whole(self) -> bool:
+        return self.calls.are_over and all(process.poll() is None for process in self.processes)
+
+
+@contextmanager
+def new_gang() -> Iterator[Gang]:
+    """Start a gang; it ends with the block."""
+    with TemporaryDirectory() as folder:
+        gang = Gang(Path(folder))
+        try:
+            yield gang
+        finally:
+            for process in gang.processes:
+                process.kill()
+                process.communicate()
+
+
+@pytest.fixture(scope="module")
+def gangs() -> Iterator[Kept[Gang]]:
+    with closing(Kept(new_gang, lambda gang: gang.is_whole)) as kept:
+        yield kept
+
+
+class Srun:
+    """A call of a program by srun, and the daemons that start its tasks."""
+
+    def __init__(self, folder: Path, gang: Gang, *words: str, limit: str = "") -> None:
+        srun = folder / "srun"
+        srun.write_text(SRUN.format(python=sys.executable, folder=folder))
+        srun.chmod(0o755)
+        self.name = str(srun)
+        self.slurmd = Slurmd(folder)
+        self.slurmd.start()
+        self.gang = gang
+        gang.calls.begin(*words, launcher=f"srun:{srun}", limit=limit)
+
     def close(self) -> None:
         self.slurmd.over.set()
         self.slurmd.end()
         self.slurmd.join()
-        for process in self.processes:
-            process.kill()
-            process.communicate()
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Gang]]:
-    gangs: list[Gang] = []
+def start(tmp_path: Path, gangs: Kept[Gang]) -> Iterator[Callable[..., Srun]]:
+    with ExitStack() as ends:
 
-    def start(*words: str, limit: str = "") -> Gang:
-        gangs.append(Gang(tmp_path, *words, limit=limit))
-        return gangs[-1]
+        def start(*words: str, limit: str = "") -> Srun:
+            return ends.enter_context(closing(Srun(tmp_path, gangs.get(), *words, limit=limit)))
 
-    yield start
-    for gang in gangs:
-        gang.close()
+        yield start
 
 
 TWO_CPUS = pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1")
@@ -181,14 +205,14 @@ pytestmark = TWO_CPUS
 
 
 def test_each_rank_has_the_cpus_of_its_member_and_the_files_and_variables_of_slurm(
-    start: Callable[..., Gang],
+    start: Callable[..., Srun],
 ) -> None:
     cpus = "$(taskset -cp $$ | sed 's/.*: //')"
     from_slurm = "$(cat /dev/fd/$PMI_FD)"
     hello = f"echo rank $SLURM_PROCID $SLURMD_NODENAME {cpus} {from_slurm} $OMP_NUM_THREADS $PWD"
-    gang = start("sh", "-c", hello)
+    step = start("sh", "-c", hello)
 
-    printed = gang.ended()
+    printed = step.gang.calls.ended()
 
     ranks = sorted(line for line in printed.splitlines() if line.startswith("rank"))
     rest = f"from Slurm 1 {Path.cwd()}"
@@ -196,50 +220,50 @@ def test_each_rank_has_the_cpus_of_its_member_and_the_files_and_variables_of_slu
     assert printed.startswith("0\n")
 
 
-def test_nothing_is_left_when_a_call_reaches_its_time_limit(start: Callable[..., Gang]) -> None:
-    gang = start("sleep", "777", limit="4")
+def test_nothing_is_left_when_a_call_reaches_its_time_limit(start: Callable[..., Srun]) -> None:
+    step = start("sleep", "777", limit="4")
 
-    printed = gang.ended()
+    printed = step.gang.calls.ended()
 
     assert printed.startswith("ExternalTimeoutError: ")
-    assert printed.endswith(", left: []\n")
+    assert printed.endswith(", left: []")
 
 
 def test_a_killed_srun_leaves_no_rank_whatever_becomes_of_what_it_has_started(
-    start: Callable[..., Gang],
+    start: Callable[..., Srun],
 ) -> None:
     """Slurm would end these, too, some time later; the ranks are the members'."""
-    gang = start("sh", "-c", "trap '' TERM; while :; do sleep 1; done", "777")
-    gang.wait_for(lambda: len(gang.pids("sh")) == 4)
+    step = start("sh", "-c", "trap '' TERM; while :; do sleep 1; done", "777")
+    step.gang.wait_for(lambda: len(step.gang.pids("sh")) == 4)
 
-    [srun] = gang.pids(gang.srun, at=2)  # behind the interpreter and its option
+    [srun] = step.gang.pids(step.name, at=2)  # behind the interpreter and its option
     os.kill(srun, signal.SIGKILL)
 
-    assert gang.ended() == "-9\n, left: []\n"
+    assert step.gang.calls.ended() == "-9\n, left: []"
 
 
-def test_a_rank_ends_with_what_stands_in_for_it(start: Callable[..., Gang]) -> None:
+def test_a_rank_ends_with_what_stands_in_for_it(start: Callable[..., Srun]) -> None:
     """By which srun, and Slurm, end ranks; others go on."""
-    gang = start("sleep", "777")
-    gang.wait_for(lambda: len(gang.pids("sleep")) == 4)
+    step = start("sleep", "777")
+    step.gang.wait_for(lambda: len(step.gang.pids("sleep")) == 4)
 
-    gang.slurmd.tasks[0].terminate()
-    gang.wait_for(lambda: len(gang.pids("sleep")) == 3)
-    gang.slurmd.end()
+    step.slurmd.tasks[0].terminate()
+    step.gang.wait_for(lambda: len(step.gang.pids("sleep")) == 3)
+    step.slurmd.end()
 
-    assert gang.ended().startswith("143")
-    assert [] == gang.pids("sleep")
+    assert step.gang.calls.ended().startswith("143")
+    assert [] == step.gang.pids("sleep")
 
 
 @pytest.mark.parametrize(
     ("program", "status"), [("exit 7", 7), ("kill -SEGV $$", 139), ("exec /no/such", 127)]
 )
 def test_the_status_of_a_rank_is_that_of_its_task_in_slurm(
-    start: Callable[..., Gang], program: str, status: int
+    start: Callable[..., Srun], program: str, status: int
 ) -> None:
-    gang = start("sh", "-c", f"[ $SLURM_PROCID = 1 ] || exit 0; {program}")
+    step = start("sh", "-c", f"[ $SLURM_PROCID = 1 ] || exit 0; {program}")
 
-    assert gang.ended().startswith(f"{status}\n")
+    assert step.gang.calls.ended().startswith(f"{status}\n")
 
 
 async def test_a_rank_whose_call_has_ended_is_not_started(tmp_path: Path) -> None:

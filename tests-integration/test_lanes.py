@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.external import run_external
+from grain_testkit.kept import Kept, Served, served
 from grain_testkit.local_processes import alive, stop
 from grain_testkit.programs import start, terminated
 
@@ -108,6 +109,21 @@ def gnaw(address: str, grace: float = 600.0) -> Any:
     return running("grain.head", "--address", address, "--grace", str(grace))
 
 
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept[Served]]:
+    def new() -> AbstractContextManager[Served]:
+        return served(tmp_path_factory.mktemp("edge"), gnaw, worker)
+
+    with closing(Kept(new, lambda cluster: cluster.is_whole)) as kept:
+        yield kept
+
+
+@pytest.fixture
+def shared(clusters: Kept[Served]) -> str:
+    """The address of a scheduler with a worker of two cores, for tests that harm neither."""
+    return clusters.get().address
+
+
 def mission(address: str, name: str | None = None, **options: Any) -> RemoteExecutor:
     connect = GnawConnector(address, start=False).connect
     return RemoteExecutor(address, name=name, connect=connect, **options)
@@ -177,12 +193,12 @@ async def result(executor: RemoteExecutor, fn: Any, *arguments: Any) -> Any:
     return (await (await in_lane(executor, fn, *arguments)).outcome()).unwrap()
 
 
-async def test_a_call_in_a_lane_sees_and_brings_what_any_other_does(address: str) -> None:
+async def test_a_call_in_a_lane_sees_and_brings_what_any_other_does(shared: str) -> None:
     events: list[Event] = []
     data = os.urandom(1000) * 100_000
     options: Any = {"env": {"OF_MISSION": "yes"}, "echo": True, "on_event": events.append}
-    with gnaw(address), worker(address), trio.fail_after(240):
-        async with mission(address, "m", **options) as executor:
+    with trio.fail_after(240):
+        async with mission(shared, "m", **options) as executor:
             assert (1, "w", os.getcwd(), "yes\n") == await result(executor, surroundings)  # noqa: PTH109
             with pytest.raises(Refused, match="3"):
                 await result(executor, refuse, 3)
@@ -198,9 +214,9 @@ async def test_a_call_in_a_lane_sees_and_brings_what_any_other_does(address: str
     assert "says so\n" in printed.text
 
 
-async def test_a_long_call_in_a_lane_is_timed_as_any_other(address: str) -> None:
-    with gnaw(address), worker(address), trio.fail_after(120):
-        async with mission(address) as executor:
+async def test_a_long_call_in_a_lane_is_timed_as_any_other(shared: str) -> None:
+    with trio.fail_after(120):
+        async with mission(shared) as executor:
             await lane(executor)
             # The lane is idle for longer than the call takes.
             await trio.sleep(0.5)
@@ -211,10 +227,10 @@ async def test_a_long_call_in_a_lane_is_timed_as_any_other(address: str) -> None
 
 
 async def test_a_cancelled_call_in_a_lane_leaves_no_program_and_the_lane_goes_on(
-    address: str, tmp_path: Path
+    shared: str, tmp_path: Path
 ) -> None:
-    with gnaw(address), worker(address), trio.fail_after(120):
-        async with mission(address) as executor:
+    with trio.fail_after(120):
+        async with mission(shared) as executor:
             call = await in_lane(executor, programmed, str(tmp_path))
             [program] = await until_lines(tmp_path / "programs", 1)
             executor.cancel(call.task)
@@ -224,12 +240,12 @@ async def test_a_cancelled_call_in_a_lane_leaves_no_program_and_the_lane_goes_on
             assert Begun(executor, nothing).in_lane
 
 
-async def test_a_block_that_raises_cancels_calls_in_lanes(address: str, tmp_path: Path) -> None:
+async def test_a_block_that_raises_cancels_calls_in_lanes(shared: str, tmp_path: Path) -> None:
     """It is left when nothing of them runs."""
-    with gnaw(address), worker(address), trio.fail_after(120):
+    with trio.fail_after(120):
 
         async def block() -> None:
-            async with mission(address) as executor:
+            async with mission(shared) as executor:
                 await in_lane(executor, programmed, str(tmp_path))
                 programs.extend(await until_lines(tmp_path / "programs", 1))
                 raise RuntimeError("enough")
@@ -241,10 +257,10 @@ async def test_a_block_that_raises_cancels_calls_in_lanes(address: str, tmp_path
 
 
 async def test_a_call_that_kills_its_runner_in_a_lane_is_given_up_after_five_crashes(
-    address: str, tmp_path: Path
+    shared: str, tmp_path: Path
 ) -> None:
-    with gnaw(address), worker(address), trio.fail_after(240):
-        async with mission(address) as executor:
+    with trio.fail_after(240):
+        async with mission(shared) as executor:
             call = await in_lane(executor, held, str(tmp_path))
             for crash in range(1, 6):
                 pids = await until_lines(tmp_path / "pids", crash)
@@ -319,16 +335,16 @@ async def test_calls_in_a_lane_go_on_while_the_scheduler_is_killed_and_none_runs
 
 
 async def test_a_task_of_another_mission_has_the_core_of_a_lane_when_its_call_is_over(
-    address: str, tmp_path: Path
+    shared: str, tmp_path: Path
 ) -> None:
     """Whatever the mission with the lane submits meanwhile, one call after the other."""
-    with gnaw(address), worker(address), trio.fail_after(120):
-        async with mission(address, "one") as executor, mission(address, "two") as other:
+    with trio.fail_after(120):
+        async with mission(shared, "one") as executor, mission(shared, "two") as other:
             call = await in_lane(executor, held, str(tmp_path))
             await until_lines(tmp_path / "pids", 1)  # a lane is recalled before it has the call
             path = str(tmp_path / "order")
             waiting = Begun(other, mark, path, -1, cores=2)
-            await until(address, lambda state: state.tasks.waiting == 1)
+            await until(shared, lambda state: state.tasks.waiting == 1)
             (tmp_path / "go").touch()
             await call.outcome()
             # The word to the lane goes by the agent, and may be slower than some calls.
@@ -429,18 +445,19 @@ async def test_a_process_that_is_frozen_while_calls_are_in_a_lane_loses_and_repe
 
 
 async def test_a_frozen_mission_keeps_its_lane_from_others_for_no_longer_than_a_call(
-    address: str, tmp_path: Path
+    shared: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "marks"
-    with gnaw(address), worker(address), trio.fail_after(120):
-        async with mission(address, "other") as other:
-            with program(address, tmp_path, path) as process:
+    with trio.fail_after(120):
+        async with mission(shared, "other") as other:
+            with program(shared, tmp_path, path) as process:
                 await until_in_lane(process)
                 stop(process.pid)
                 await Begun(other, nothing, cores=2).outcome()
                 os.kill(process.pid, signal.SIGCONT)
                 Path(f"{path}.enough").touch()
                 last = int(await said(process))
+                await trio.to_thread.run_sync(process.wait)
 
     assert list(range(last)) == await until_lines(path, last)
 
@@ -486,11 +503,11 @@ async def test_a_worker_whose_time_is_over_hands_the_call_of_its_lane_on(
 
 
 async def test_a_call_of_a_lane_is_cancelled_while_the_mission_cannot_reach_its_runner(
-    address: str, tmp_path: Path
+    shared: str, tmp_path: Path
 ) -> None:
     """By the scheduler: the runner is frozen when it would get the order, and wakes later."""
-    with gnaw(address), worker(address), trio.fail_after(120):
-        async with mission(address) as executor:
+    with trio.fail_after(120):
+        async with mission(shared) as executor:
             call = await in_lane(executor, held, str(tmp_path))
             [runner] = await until_lines(tmp_path / "pids", 1)
             stop(runner)
@@ -554,13 +571,13 @@ print("futures", flush=True)
 """
 
 
-async def test_delayed_functions_and_futures_use_lanes(address: str, tmp_path: Path) -> None:
+async def test_delayed_functions_and_futures_use_lanes(shared: str, tmp_path: Path) -> None:
     """With classes and functions of the program, retries, and results that are kept."""
     (tmp_path / "mission.py").write_text(DELAYED)
-    (tmp_path / "grain.toml").write_text(f'address = "{address}"\n')
+    (tmp_path / "grain.toml").write_text(f'address = "{shared}"\n')
     environ = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    with gnaw(address), worker(address), trio.fail_after(240):
-        await until(address, lambda state: state.workers)
+    with trio.fail_after(240):
+        await until(shared, lambda state: state.workers)
         options: Any = {"cwd": tmp_path, "env": environ, "stdout": subprocess.PIPE, "text": True}
         with start("mission.py", **options, stderr=subprocess.DEVNULL) as process:
             assert "3 6 [1, 2, 1, 2]" == await said(process)
@@ -581,12 +598,12 @@ async def double(number: int, folder: str) -> int:
 
 
 async def test_calls_that_wait_go_by_lanes_and_a_crash_of_one_costs_no_other(
-    address: str, tmp_path: Path
+    shared: str, tmp_path: Path
 ) -> None:
     crashed: list[int] = []
     outcomes: dict[int, Any] = {}
-    with trio.fail_after(120), gnaw(address), worker(address):
-        async with mission(address) as executor:
+    with trio.fail_after(120):
+        async with mission(shared) as executor:
             executor.on_crash = lambda task, _: crashed.append(task)
             await Begun(executor, nothing).outcome()
             # On a busy machine, more of them take their time until calls count as brief.

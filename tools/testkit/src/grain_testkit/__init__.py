@@ -13,6 +13,7 @@ Map:
 - ``event_logs``: grain-edge: event logs of missions that never were
 - ``campaign``: grain-edge: the event log of a screening in which much goes wrong
 - ``programs``: programs in Python, started as users start them
+- ``kept``: grain-edge: what tests of a file use one after the other
 - ``kept_lines``: grain-edge: an event log in memory
 - ``job_commands``: grain-cli: a queue, and the commands for it
 - ``queue_disk``: grain-edge: a file system in memory that is late, fails and crashes
