@@ -11,10 +11,13 @@ from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import trio
+from click.testing import CliRunner
 from fake_batch.start import until
 
+from grain.cli import main
 from grain.cli.status.ls import state_data
 from grain.config import load
 from grain.edge import dial
@@ -54,6 +57,17 @@ def running(*words: str, host: Host | None = None, **env: str) -> Iterator[Proce
         yield process
 
 
+def _patient(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command; one that asks the scheduler waits for it.
+
+    A busy machine may keep that from answering within the seconds after which users get the notice
+    that there is none.
+    """
+    if words[0] in {"ls", "why", "drain", "cancel"} and "--patience" not in words:
+        return (words[0], "--patience", "30", *words[1:])
+    return words
+
+
 class Site:
     """A directory with a configuration, in which commands are typed.
 
@@ -85,14 +99,8 @@ class Site:
         return command if self.host is None else self.host.entering(command, str(self.folder))
 
     async def grain(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Type a command; its output has no escape code.
-
-        One that asks the scheduler waits for it: a busy machine may keep it from answering within
-        the seconds after which users get the notice that there is none.
-        """
-        if words[0] in {"ls", "why", "drain", "cancel"} and "--patience" not in words:
-            words = (words[0], "--patience", "30", *words[1:])
-        words = ("-m", "grain.cli", *words)
+        """Type a command; its output has no escape code."""
+        words = ("-m", "grain.cli", *_patient(words))
         if self.host is None:
             type_it = partial(run, *words, cwd=self.folder, env=self.environ, timeout=120)
         else:
@@ -109,6 +117,33 @@ class Site:
         done = await trio.to_thread.run_sync(type_it)
         assert "\x1b" not in done.stdout + done.stderr
         return done
+
+    async def typed(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in a thread of this process: starting another one costs much more.
+
+        It is for commands that a test needs and is not about, one at a time: the working directory
+        and the environment are those of the whole process while it runs. On another host there is
+        no way but a process.
+        """
+        if self.host is not None:
+            return await self.grain(*words)
+        return await trio.to_thread.run_sync(self._typed, _patient(words))
+
+    def _typed(self, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        with self.shell():
+            done = CliRunner().invoke(main, words, catch_exceptions=False)
+        return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
+
+    @contextmanager
+    def shell(self) -> Iterator[None]:
+        """Give this process the directory and the environment of the site for the block."""
+        before = Path.cwd()
+        os.chdir(self.folder)
+        try:
+            with patch.dict(os.environ, self.environ, clear=True):
+                yield
+        finally:
+            os.chdir(before)
 
     async def state(self) -> Any:
         """Return the answer of `grain ls --json`."""
