@@ -26,7 +26,7 @@ from grain.edge.questions import CODEC, Ask, StateAnswer, unpack
 from grain_testkit.programs import run, start, terminated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tools.hosts import Host
 
@@ -55,6 +55,32 @@ def running(*words: str, host: Host | None = None, **env: str) -> Iterator[Proce
         process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=environ)
     with terminated(process):
         yield process
+
+
+@contextmanager
+def shell(folder: Path, environ: Mapping[str, str]) -> Iterator[None]:
+    """Give this process a directory and an environment for the block."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        with patch.dict(os.environ, environ, clear=True):
+            yield
+    finally:
+        os.chdir(before)
+
+
+def typed(
+    words: Sequence[str], folder: Path, environ: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of `grain` in this process, as starting another one costs much more.
+
+    It is for commands that a test needs and is not about, one at a time: the working directory and
+    the environment are those of the whole process while it runs. Processes that it leaves behind
+    are children of this one.
+    """
+    with shell(folder, environ):
+        done = CliRunner().invoke(main, words, catch_exceptions=False)
+    return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
 
 def _patient(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -119,31 +145,11 @@ class Site:
         return done
 
     async def typed(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in a thread of this process: starting another one costs much more.
-
-        It is for commands that a test needs and is not about, one at a time: the working directory
-        and the environment are those of the whole process while it runs. On another host there is
-        no way but a process.
-        """
+        """Run a command in a thread of this process, see `typed`; on another host, as a process."""
         if self.host is not None:
             return await self.grain(*words)
-        return await trio.to_thread.run_sync(self._typed, _patient(words))
-
-    def _typed(self, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-        with self.shell():
-            done = CliRunner().invoke(main, words, catch_exceptions=False)
-        return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
-
-    @contextmanager
-    def shell(self) -> Iterator[None]:
-        """Give this process the directory and the environment of the site for the block."""
-        before = Path.cwd()
-        os.chdir(self.folder)
-        try:
-            with patch.dict(os.environ, self.environ, clear=True):
-                yield
-        finally:
-            os.chdir(before)
+        type_it = partial(typed, _patient(words), self.folder, self.environ)
+        return await trio.to_thread.run_sync(type_it)
 
     async def state(self) -> Any:
         """Return the answer of `grain ls --json`."""
@@ -175,7 +181,7 @@ class Site:
     async def until_listed(self, what: Callable[[Any], object]) -> Any:
         """Type `grain ls` until it is so, and return what it lists: with the jobs."""
         while True:
-            done = await self.grain("ls", "--json", "--patience", "2")
+            done = await self.typed("ls", "--json", "--patience", "2")
             if not done.returncode and what(state := json.loads(done.stdout)):
                 return state
             await trio.sleep(0.1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from command_site import Site
+from command_site import Site, shell
 from test_queue import Jobs
 
 from grain.cli.slurm.__main__ import answer
@@ -63,7 +63,7 @@ class Tool:
 
         It is for polls, and for what a test is not about.
         """
-        with self._jobs.site.shell():
+        with shell(self.folder, self._jobs.site.environ):
             found = answer(Here(words[0], self._commands, os.environ), [*words[1:]])
         assert (found.status, found.err) == (0, "")
         return found.out
