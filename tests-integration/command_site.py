@@ -11,10 +11,13 @@ from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import trio
+from click.testing import CliRunner
 from fake_batch.start import until
 
+from grain.cli import main
 from grain.cli.status.ls import state_data
 from grain.config import load
 from grain.edge import dial
@@ -23,7 +26,7 @@ from grain.edge.questions import CODEC, Ask, StateAnswer, unpack
 from grain_testkit.programs import run, start, terminated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tools.hosts import Host
 
@@ -52,6 +55,43 @@ def running(*words: str, host: Host | None = None, **env: str) -> Iterator[Proce
         process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=environ)
     with terminated(process):
         yield process
+
+
+@contextmanager
+def shell(folder: Path, environ: Mapping[str, str]) -> Iterator[None]:
+    """Give this process a directory and an environment for the block."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        with patch.dict(os.environ, environ, clear=True):
+            yield
+    finally:
+        os.chdir(before)
+
+
+def typed(
+    words: Sequence[str], folder: Path, environ: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of `grain` in this process, as starting another one costs much more.
+
+    It is for commands that a test needs and is not about, one at a time: the working directory and
+    the environment are those of the whole process while it runs. Processes that it leaves behind
+    are children of this one.
+    """
+    with shell(folder, environ):
+        done = CliRunner().invoke(main, words, catch_exceptions=False)
+    return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
+
+
+def _patient(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command; one that asks the scheduler waits for it.
+
+    A busy machine may keep that from answering within the seconds after which users get the notice
+    that there is none.
+    """
+    if words[0] in {"ls", "why", "drain", "cancel"} and "--patience" not in words:
+        return (words[0], "--patience", "30", *words[1:])
+    return words
 
 
 class Site:
@@ -85,14 +125,8 @@ class Site:
         return command if self.host is None else self.host.entering(command, str(self.folder))
 
     async def grain(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Type a command; its output has no escape code.
-
-        One that asks the scheduler waits for it: a busy machine may keep it from answering within
-        the seconds after which users get the notice that there is none.
-        """
-        if words[0] in {"ls", "why", "drain", "cancel"} and "--patience" not in words:
-            words = (words[0], "--patience", "30", *words[1:])
-        words = ("-m", "grain.cli", *words)
+        """Type a command; its output has no escape code."""
+        words = ("-m", "grain.cli", *_patient(words))
         if self.host is None:
             type_it = partial(run, *words, cwd=self.folder, env=self.environ, timeout=120)
         else:
@@ -109,6 +143,13 @@ class Site:
         done = await trio.to_thread.run_sync(type_it)
         assert "\x1b" not in done.stdout + done.stderr
         return done
+
+    async def typed(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in a thread of this process, see `typed`; on another host, as a process."""
+        if self.host is not None:
+            return await self.grain(*words)
+        type_it = partial(typed, _patient(words), self.folder, self.environ)
+        return await trio.to_thread.run_sync(type_it)
 
     async def state(self) -> Any:
         """Return the answer of `grain ls --json`."""
@@ -140,7 +181,7 @@ class Site:
     async def until_listed(self, what: Callable[[Any], object]) -> Any:
         """Type `grain ls` until it is so, and return what it lists: with the jobs."""
         while True:
-            done = await self.grain("ls", "--json", "--patience", "2")
+            done = await self.typed("ls", "--json", "--patience", "2")
             if not done.returncode and what(state := json.loads(done.stdout)):
                 return state
             await trio.sleep(0.1)

@@ -52,14 +52,14 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
                 why = await site.grain("why", f"opt:{jobs[1]}")
                 while (
                     "GB of memory now: sleep 1000\n"
-                    not in (runs := await site.grain("why", f"opt:{jobs[0]}")).stdout
+                    not in (runs := await site.typed("why", f"opt:{jobs[0]}")).stdout
                 ):
                     await trio.sleep(0.1)
-                never = await site.grain("why", f"opt:{jobs[2]}")
+                never = await site.typed("why", f"opt:{jobs[2]}")
                 quitting = await site.grain("drain", "w-a")
-                nobody = await site.grain("drain", "x*")
+                nobody = await site.typed("drain", "x*")
                 state = await site.until(lambda s: "draining" in str(s["workers"]))
-                await site.grain("drain", "-f", "w-*")
+                await site.typed("drain", "-f", "w-*")
                 await site.until(lambda s: not s["workers"])
                 for job in jobs:
                     executor.cancel(job)
@@ -112,7 +112,7 @@ async def test_a_task_and_a_mission_end_by_command(site: Site) -> None:
         await site.until(lambda s: s["workers"])
         with site.script("opt.py") as mission:
             await site.until(lambda s: s["tasks"]["running"] == 2)
-            unknown = await site.grain("cancel", "opt:77")
+            unknown = await site.typed("cancel", "opt:77")
             task = await site.grain("cancel", "opt:1")
             await site.until(lambda s: s["tasks"]["running"] == 1)
             # Cancelled before it has resumed after its task, it would not get there any more.
@@ -144,9 +144,9 @@ async def test_workers_come_and_go_by_command(site: Site) -> None:
         try:
             state = await site.until(lambda s: s["workers"])
             # The scheduler counts it before it has written that.
-            while "connected to " not in (await site.grain("logs", "w")).stdout:
+            while "connected to " not in (await site.typed("logs", "w")).stdout:
                 await trio.sleep(0.1)
-            quitting = await site.grain("drain", "w")
+            quitting = await site.typed("drain", "w")
             await site.until_listed(lambda s: not s["workers"] and not s["jobs"])
         finally:
             _end(pid)
@@ -176,7 +176,7 @@ async def test_scale_replaces_a_worker_that_died(site: Site) -> None:
             scale.terminate()
             assert 0 == await trio.to_thread.run_sync(partial(scale.wait, 60))
             await site.until_listed(lambda s: s["jobs"])
-            await site.grain("drain", "-f", "w")
+            await site.typed("drain", "-f", "w")
             await site.until_listed(lambda s: not s["workers"] and not s["jobs"])
         finally:
             scale.kill()
@@ -255,7 +255,7 @@ async def test_a_healthy_site(site: Site) -> None:
             await trio.sleep(0.2)
         gnaw.kill()
         gnaw.wait()
-        while (killed := await site.grain("doctor")).returncode:
+        while (killed := await site.typed("doctor")).returncode:
             await trio.sleep(0.2)
 
     assert "has ended unexpectedly" in killed.stdout
@@ -263,7 +263,7 @@ async def test_a_healthy_site(site: Site) -> None:
 
 async def findings(site: Site) -> list[dict[str, str]]:
     """Return the findings of `grain doctor`."""
-    checks: list[dict[str, str]] = json.loads((await site.grain("doctor", "--json")).stdout)
+    checks: list[dict[str, str]] = json.loads((await site.typed("doctor", "--json")).stdout)
     return checks
 
 

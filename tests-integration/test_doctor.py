@@ -31,7 +31,7 @@ async def findings(
     site: Site, *words: str, code: int | None = 0
 ) -> dict[str, list[dict[str, str]]]:
     """Return the doctor's findings about the scheduler, by check."""
-    done = await site.grain("doctor", "--json", *words)
+    done = await site.typed("doctor", "--json", *words)
     assert code in {None, done.returncode}, done.stdout + done.stderr
     checks: dict[str, list[dict[str, str]]] = {}
     for one in json.loads(done.stdout):

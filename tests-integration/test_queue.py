@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from contextlib import ExitStack, asynccontextmanager, suppress
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +43,13 @@ class Jobs:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.state = str(site.folder / "state")
-        self.folder = site.folder / "state/grain/queues/queue"
+        self.state = site.environ["XDG_STATE_HOME"]
+        self.folder = Path(self.state, "grain/queues/queue")
         (site.folder / "job.sh").write_text(SCRIPT)
 
     async def grain(self, *words: str) -> str:
         """Run a command that succeeds, and return its output."""
-        done = await self.site.grain(*words)
+        done = await self.site.typed(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -92,18 +93,40 @@ class Jobs:
     def go(self, name: str) -> None:
         (self.site.folder / f"{name}.go").touch()
 
+    def end(self) -> None:
+        """Kill all dispatchers that are left."""
+        if self.folder.exists():
+            for file in (self.folder / "dispatchers").iterdir():
+                if file.name.isdigit():
+                    pid = json.loads(file.read_text())["pid"]
+                    if start_time(pid) == json.loads(file.read_text())["pid_began"]:
+                        with suppress(ProcessLookupError):  # it ends, as its scheduler is gone
+                            os.kill(pid, signal.SIGKILL)
+
 
 @pytest.fixture
 def jobs(tmp_path: Path) -> Iterator[Jobs]:
     jobs = Jobs(Site(tmp_path))
     yield jobs
-    if jobs.folder.exists():
-        for file in (jobs.folder / "dispatchers").iterdir():
-            if file.name.isdigit():
-                pid = json.loads(file.read_text())["pid"]
-                if start_time(pid) == json.loads(file.read_text())["pid_began"]:
-                    with suppress(ProcessLookupError):  # it ends, as its scheduler is gone
-                        os.kill(pid, signal.SIGKILL)
+    jobs.end()
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A scheduler, and a worker with one core, whose queue has the jobs of several tests."""
+    jobs = Jobs(Site(tmp_path_factory.mktemp("serving")))
+    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1):
+        yield jobs.site
+    jobs.end()
+
+
+@pytest.fixture
+def more(serving: Site, tmp_path: Path) -> Jobs:
+    """More jobs of that queue, submitted in a directory of their own, by tests that end nothing."""
+    site = copy(serving)
+    site.folder = tmp_path
+    site.environ = {**serving.environ, "GRAIN_CONFIG": str(serving.folder / "grain.toml")}
+    return Jobs(site)
 
 
 async def test_a_job_goes_on_when_its_dispatcher_is_killed_and_the_next_one_has_its_end(
@@ -148,7 +171,7 @@ async def test_a_job_that_needs_more_memory_than_it_got_runs_again_with_more(job
     async def run(size: int, ends: str) -> dict[str, Any]:
         words = ["-r", "Cores=1,Memory=opt:0.6", "--", sys.executable, "-c", program]
         number = await jobs.submit(*words, str(size), ends)
-        await jobs.site.grain("wait", number)
+        await jobs.site.typed("wait", number)
         return (await jobs.list())[int(number)]
 
     with jobs.site.gnaw(), jobs.site.worker("w", Cores=10, Memory=2), trio.fail_after(300):
@@ -390,10 +413,10 @@ def _above(pid: int) -> list[int]:
     return found
 
 
-async def test_a_job_that_a_user_ends_by_a_signal_has_failed(jobs: Jobs) -> None:
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
-        number = await jobs.submit("--", "sh", "-c", "kill -TERM $$")
-        done = await jobs.site.grain("wait", number)
+async def test_a_job_that_a_user_ends_by_a_signal_has_failed(more: Jobs) -> None:
+    with trio.fail_after(300):
+        number = await more.submit("--", "sh", "-c", "kill -TERM $$")
+        done = await more.site.typed("wait", number)
         assert "SIGTERM" in done.stderr
         assert done.returncode == 1
 
@@ -433,13 +456,16 @@ async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
 
 
 async def test_a_dispatcher_serves_again_if_the_later_one_was_killed(jobs: Jobs) -> None:
-    """Also the scheduler serves it, which has seen the later one."""
+    """Also the scheduler serves it, which has seen the later one.
+
+    Its commands are processes, so that a dispatcher has served for a while before it is killed.
+    """
     with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
-        await jobs.submit("job.sh", "a")
+        await jobs.site.grain("submit", "job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         first = await jobs.dispatcher()
         async with jobs.successor(first) as second:
-            await jobs.submit("job.sh", "b")
+            await jobs.site.grain("submit", "job.sh", "b")
             await jobs.until_lines("b", "begun 1")
             second.kill()
             second.wait()
@@ -448,7 +474,7 @@ async def test_a_dispatcher_serves_again_if_the_later_one_was_killed(jobs: Jobs)
             await trio.sleep(0.05)
         for name in ("a", "b"):
             jobs.go(name)
-        await jobs.submit("job.sh", "c")
+        await jobs.site.grain("submit", "job.sh", "c")
         await jobs.until_lines("c", "begun 1")
         assert await jobs.dispatcher() == first
         jobs.go("c")
@@ -456,46 +482,47 @@ async def test_a_dispatcher_serves_again_if_the_later_one_was_killed(jobs: Jobs)
         await jobs.until_lines("a", "begun 1", "ended")
 
 
-async def test_failed_tasks_run_again_by_retries_and_on_request(jobs: Jobs) -> None:
+async def test_failed_tasks_run_again_by_retries_and_on_request(more: Jobs) -> None:
     fail = "echo x >> failed; exit 4"
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
-        number = await jobs.submit("--retries", "1", "sh", "-c", fail)
-        done = await jobs.site.grain("wait", number)
+    with trio.fail_after(300):
+        number = await more.submit("--retries", "1", "sh", "-c", fail)
+        done = await more.site.typed("wait", number)
         assert done.returncode == 1
         assert "exit status 4" in done.stderr
-        assert (jobs.site.folder / "failed").read_text() == "x\n" * 2
-        assert "1 task runs again" in await jobs.grain("resubmit", "--failed", number)
-        await jobs.site.grain("wait", number)
-        assert (jobs.site.folder / "failed").read_text() == "x\n" * 4
+        assert (more.site.folder / "failed").read_text() == "x\n" * 2
+        assert "1 task runs again" in await more.grain("resubmit", "--failed", number)
+        await more.site.typed("wait", number)
+        assert (more.site.folder / "failed").read_text() == "x\n" * 4
 
 
-async def test_jobs_wait_for_others_and_for_release(jobs: Jobs) -> None:
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
-        first = await jobs.submit("job.sh", "a")
-        after = await jobs.submit("--after", first, "sh", "-c", "echo after >> order")
-        held = await jobs.submit("-H", "sh", "-c", "echo held >> order")
-        await jobs.until_lines("a", "begun 1")
-        found = await jobs.list()
+async def test_jobs_wait_for_others_and_for_release(more: Jobs) -> None:
+    with trio.fail_after(300):
+        first = await more.submit("job.sh", "a")
+        after = await more.submit("--after", first, "sh", "-c", "echo after >> order")
+        held = await more.submit("-H", "sh", "-c", "echo held >> order")
+        await more.until_lines("a", "begun 1")
+        found = await more.list()
         assert found[int(after)]["reason"] == "for other jobs"
         assert found[int(held)]["reason"] == "on hold"
-        jobs.go("a")
-        await jobs.grain("wait", after)
-        await jobs.grain("release", held)
-        await jobs.grain("wait", held)
-        assert (jobs.site.folder / "order").read_text() == "after\nheld\n"
+        more.go("a")
+        await more.grain("wait", after)
+        await more.grain("release", held)
+        await more.grain("wait", held)
+        assert (more.site.folder / "order").read_text() == "after\nheld\n"
 
 
 async def test_lists_name_jobs_and_history_counts_those_that_failed(jobs: Jobs) -> None:
     (jobs.site.folder / "lines").write_text("0\n3\n")
     with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
         await jobs.submit("-J", "opt", "--each-line", "lines", "--", "sh", "-c", "exit {}")
-        assert (await jobs.site.grain("wait", "1")).returncode == 1
+        assert (await jobs.site.typed("wait", "1")).returncode == 1
         await jobs.submit("job.sh", "a")
         waiting = await jobs.submit("-a", "5-6", "job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         # The view, which has the names, is written a second or so later.
         names, listed = (f"queue:{waiting}_5", "runs queue:2\n"), ""
         while not all(name in listed for name in names):
+            await trio.sleep(0.1)
             listed = await jobs.grain("ls")
         while True:  # the log is written now and then
             history = json.loads(await jobs.grain("history", "--json", "queue"))
@@ -517,7 +544,7 @@ async def test_a_dispatcher_that_cannot_serve_is_not_silent(jobs: Jobs) -> None:
         # A link that leads to itself.
         (jobs.folder / "attempts/0").unlink()
         (jobs.folder / "attempts/0").symlink_to("0")
-        begun = await jobs.site.grain("queue", "start")
+        begun = await jobs.site.typed("queue", "start")
         assert begun.returncode == 1
         assert "the dispatcher has ended at once: grain: " in begun.stderr
         assert "symbolic links" in begun.stderr
@@ -563,36 +590,36 @@ async def test_shells_that_submit_at_once_get_different_numbers(jobs: Jobs) -> N
 
 
 async def test_an_array_with_too_many_failures_is_cancelled_and_runs_again_on_request(
-    jobs: Jobs,
+    more: Jobs,
 ) -> None:
     script = "[ $GRAIN_ARRAY_TASK_ID -gt 2 ] || [ -e good ] || exit 3\n"
     script += "until [ -e good ]; do sleep 0.05; done"
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
-        number = await jobs.submit("-a", "1-40", "--halt", "fail=2", "sh", "-c", script)
-        done = await jobs.site.grain("wait", number)
+    with trio.fail_after(300):
+        number = await more.submit("-a", "1-40", "--halt", "fail=2", "sh", "-c", script)
+        done = await more.site.typed("wait", number)
         assert done.returncode == 40
-        found = (await jobs.list())[int(number)]
+        found = (await more.list())[int(number)]
         ends = [task[-1]["how"] for task in found["attempts"].values()]
         assert (ends.count("exit"), ends.count("cancelled")) == (2, 38)
-        assert "--halt fail=2" in await jobs.grain("jobs", number)
-        (jobs.site.folder / "good").touch()
-        assert "40 tasks run again" in await jobs.grain("resubmit", "--failed", number)
-        await jobs.grain("wait", number)
-        assert (await jobs.list())[int(number)]["state"] == "done"
+        assert "--halt fail=2" in await more.grain("jobs", number)
+        (more.site.folder / "good").touch()
+        assert "40 tasks run again" in await more.grain("resubmit", "--failed", number)
+        await more.grain("wait", number)
+        assert (await more.list())[int(number)]["state"] == "done"
 
 
 async def test_a_queue_of_its_own_takes_jobs_later_and_is_waited_for_as_a_whole(
-    jobs: Jobs,
+    more: Jobs,
 ) -> None:
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
+    with trio.fail_after(300):
         for name in ("a", "b"):
-            await jobs.grain("submit", "--queue", "opt", "job.sh", name)
-        jobs.go("a")
-        await jobs.until_lines("a", "begun 1", "ended")
-        jobs.go("b")
-        await jobs.grain("wait", "--queue", "opt", "all")
-        await jobs.until_lines("b", "begun 1", "ended")
-        await jobs.grain("submit", "--queue", "opt", "-H", "job.sh", "c")
-        cancelled = (await jobs.grain("cancel", "opt:all")).splitlines()
+            await more.grain("submit", "--queue", "opt", "job.sh", name)
+        more.go("a")
+        await more.until_lines("a", "begun 1", "ended")
+        more.go("b")
+        await more.grain("wait", "--queue", "opt", "all")
+        await more.until_lines("b", "begun 1", "ended")
+        await more.grain("submit", "--queue", "opt", "-H", "job.sh", "c")
+        cancelled = (await more.grain("cancel", "opt:all")).splitlines()
         assert cancelled[-1] == "job 3 is cancelled; it waited"
-        await jobs.grain("queue", "stop", "--queue", "opt")
+        await more.grain("queue", "stop", "--queue", "opt")

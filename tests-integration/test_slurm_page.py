@@ -58,10 +58,10 @@ class Prompt(Tool):
     def go(self) -> None:
         (self.folder / "go").touch()
 
-    async def states(self, number: str) -> dict[str, str]:
+    def states(self, number: str) -> dict[str, str]:
         """Return the states of the tasks of a job, by their names."""
-        words = ("squeue", "-h", "-t", "all", "-o", "%i %t", "-j", number)
-        return dict(line.split() for line in (await self.call(*words)).splitlines())
+        found = self.answer("squeue", "-h", "-t", "all", "-o", "%i %t", "-j", number)
+        return dict(line.split() for line in found.splitlines())
 
     def enter(self, name: str) -> None:
         """Change to a new directory with the files of the page."""
@@ -109,7 +109,7 @@ async def run_a_hundred_times(prompt: Prompt, commands: list[str]) -> None:
 async def begin_after_another_job(prompt: Prompt, commands: list[str]) -> None:
     first = await prompt.waiting()
     number = await prompt.submitted(commands[0], first)
-    assert await prompt.states(number) == {number: "PD"}
+    assert prompt.states(number) == {number: "PD"}
     prompt.go()
     await prompt.until(number, "CD")
     assert prompt.text("job.log") == "next\n"
@@ -118,7 +118,7 @@ async def begin_after_another_job(prompt: Prompt, commands: list[str]) -> None:
 async def see_what_waits_and_runs(prompt: Prompt, commands: list[str]) -> None:
     number = await prompt.waiting()
     held = await prompt.waiting("-H")
-    while "R" not in (await prompt.states(number)).values():
+    while "R" not in prompt.states(number).values():
         await trio.sleep(0.05)
     listed = await prompt.typed(commands[0])
     assert listed.split()[:4] == ["JOBID", "PARTITION", "NAME", "USER"]
@@ -147,13 +147,13 @@ async def cancel(prompt: Prompt, commands: list[str]) -> None:
     whole, one_task, pending = commands
     number = await prompt.waiting("-H")
     assert await prompt.typed(one_task, number) == ""
-    assert (await prompt.states(number))[f"{number}_3"] == "CA"
-    assert (await prompt.states(number))[f"{number}_2"] == "PD"
+    assert prompt.states(number)[f"{number}_3"] == "CA"
+    assert prompt.states(number)[f"{number}_2"] == "PD"
     assert await prompt.typed(whole, number) == ""
-    assert set((await prompt.states(number)).values()) == {"CA"}
+    assert set(prompt.states(number).values()) == {"CA"}
     other = await prompt.waiting("-H")
     assert await prompt.typed(pending) == ""
-    assert set((await prompt.states(other)).values()) == {"CA"}
+    assert set(prompt.states(other).values()) == {"CA"}
 
 
 async def hold_release_run_again(prompt: Prompt, commands: list[str]) -> None:
@@ -176,7 +176,7 @@ async def wait_for_a_result(prompt: Prompt, commands: list[str]) -> None:
     step, job = commands
     assert await prompt.typed(step) == "xtb mol.xyz on 4\n"
     number = await prompt.submitted(job)
-    assert await prompt.states(number) == {number: "CD"}
+    assert prompt.states(number) == {number: "CD"}
     (prompt.folder / "job.sh").write_text("#!/bin/sh\nexit 3\n")
     await prompt.typed(job, status=3)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from command_site import SCALE
+from command_site import SCALE, typed
 from fake_batch.start import LONG, Batch, Missing, fake, real, until
 
 if TYPE_CHECKING:
@@ -62,10 +62,7 @@ class User:
         return env
 
     def grain(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "grain.cli", *words]
-        return subprocess.run(
-            command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
-        )
+        return typed(words, self.folder, self.env)
 
     def scale(self, *words: str, proven: float = 4.0) -> subprocess.Popen[bytes]:
         """Keep workers; the output goes to a file."""
