@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,15 +26,21 @@ from grain.edge.errors import EdgeError, VersionMismatch
 from grain.edge.mission_ids import lasting_id
 from grain.edge.version import code_at_start, replaced_code
 from grain.files.trust import python_command
-from grain.head.collapse import collapsing
+from grain.head.collapse import collapsing, flattened
 from grain.head.errors import MissionReplaced
 from grain.queue.errors import QueueError
 from grain.queue.folder import Queue
 from grain.remote_exer import LastingMission, RemoteExecutor
 from grain.resource.figures import span
 
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
+
+_EXPECTED = (QueueError, ConfigError, EdgeError, OSError)
+"""Errors that end a dispatcher, and are told in a line."""
 
 
 async def serve(
@@ -65,10 +72,28 @@ async def serve(
         if lifetime is not None:
             left = lifetime._replace(seconds=lifetime.seconds - (time.monotonic() - began))
         try:
-            await (once or _serve_as)(queue, desk, left)
+            with _told_once():
+                await (once or _serve_as)(queue, desk, left)
         except MissionReplaced:
             if not await trio.to_thread.run_sync(desk.has_outlived_successor):
                 raise
+
+
+@contextmanager
+def _told_once() -> Generator[None]:
+    """Raise MissionReplaced by itself where the queue and the scheduler have told of it at once.
+
+    A dispatcher that was stopped finds both when it goes on. What else has failed meanwhile, in the
+    queue or on the way to the scheduler, is for the other dispatcher to meet.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        told = flattened(group)
+        replaced = [one for one in told if isinstance(one, MissionReplaced)]
+        if not replaced or not all(isinstance(one, (MissionReplaced, *_EXPECTED)) for one in told):
+            raise
+        raise replaced[0] from None
 
 
 async def _serve_as(queue: Queue, desk: Desk, lifetime: Lifetime | None) -> None:
@@ -132,7 +157,7 @@ def main(folder: str, seconds: str = "", *successor: str) -> int:
         trio.run(serve, Path(folder), lifetime)
     except MissionReplaced as error:
         logging.getLogger("grain.dispatcher").info("%s", error)
-    except (QueueError, ConfigError, EdgeError, OSError) as error:
+    except _EXPECTED as error:
         if isinstance(error, VersionMismatch) and (why := replaced_code()):
             # The scheduler is of the new code. So is the next dispatcher, which takes over.
             logging.getLogger("grain.dispatcher").info("%s: starting again", why)
