@@ -456,16 +456,13 @@ async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
 
 
 async def test_a_dispatcher_serves_again_if_the_later_one_was_killed(jobs: Jobs) -> None:
-    """Also the scheduler serves it, which has seen the later one.
-
-    Its commands are processes, so that a dispatcher has served for a while before it is killed.
-    """
+    """Also the scheduler serves it, which has seen the later one."""
     with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
-        await jobs.site.grain("submit", "job.sh", "a")
+        await jobs.submit("job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         first = await jobs.dispatcher()
         async with jobs.successor(first) as second:
-            await jobs.site.grain("submit", "job.sh", "b")
+            await jobs.submit("job.sh", "b")
             await jobs.until_lines("b", "begun 1")
             second.kill()
             second.wait()
@@ -474,7 +471,7 @@ async def test_a_dispatcher_serves_again_if_the_later_one_was_killed(jobs: Jobs)
             await trio.sleep(0.05)
         for name in ("a", "b"):
             jobs.go(name)
-        await jobs.site.grain("submit", "job.sh", "c")
+        await jobs.submit("job.sh", "c")
         await jobs.until_lines("c", "begun 1")
         assert await jobs.dispatcher() == first
         jobs.go("c")
