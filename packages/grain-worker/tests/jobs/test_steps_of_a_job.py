@@ -34,6 +34,9 @@ program = subprocess.Popen(sys.argv[1:])
 tell(started=[program.pid])
 program.wait()
 tell(ended=[program.returncode])
+for line in lines:
+    if "noted" in json.loads(line):
+        break
 """
 
 
