@@ -57,7 +57,7 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
                     await trio.sleep(0.1)
                 never = await site.typed("why", f"opt:{jobs[2]}")
                 quitting = await site.grain("drain", "w-a")
-                nobody = await site.typed("drain", "x*")
+                unknown = await site.typed("drain", "x*")
                 state = await site.until(lambda s: "draining" in str(s["workers"]))
                 await site.typed("drain", "-f", "w-*")
                 await site.until(lambda s: not s["workers"])
@@ -78,7 +78,7 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
     assert "w-b: never, " in why.stdout
     assert "w-a: never, " in never.stdout
     assert quitting.stdout.endswith(": leaves, when 1 task has ended\n")
-    assert (1, "") == (nobody.returncode, nobody.stdout)
+    assert (1, "") == (unknown.returncode, unknown.stdout)
 
 
 CANCELLED = """

@@ -28,14 +28,15 @@ _PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 SubmitOptions = dict[str, Any]
 """The content of a submission: the words of ``grain submit``, ``sbatch`` or ``hq``, checked.
 
-It has the fields of `grain.queue.records.Job` of which something is said, and of no others:
+It has only those fields of `grain.queue.records.Job` of which something is said. These differ from
+the job's, or are not in it:
 
 - ``request``: the resources of a task on each of its nodes; ``nodes``: how many of these it has.
 - ``ranks``: the processes that it starts, which share its cores evenly.
 - ``directory``: relative to that of the submitter.
 - ``clean``: True to pass on only what a login sets.
-- ``variables``: set besides those that are passed on.
-- ``limits``: in place of those that are passed on.
+- ``variables``: environment variables, which override those that are passed on.
+- ``limits``: the resource limits; without it, those of the submitter.
 """
 
 

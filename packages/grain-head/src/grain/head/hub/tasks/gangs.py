@@ -155,8 +155,9 @@ class Gangs:
             return
         task = root.task
         if not root.current and gang.origin is not None:
-            # The root is reported once more. Its lease need not have the task, as that was
-            # retracted; but the task waits for the seats, which the first report had it do.
+            # The worker reports the end of the root again. The lease of this report may lack the
+            # task, as a user has cancelled it. The task still waits for the seats: since the first
+            # report, which came after the root was revoked.
             task = gang.origin.task
         ends = (root, reporter if absent is root else absent)
         if any(one.revoked or one.worker.draining or not one.worker.serving for one in ends):
