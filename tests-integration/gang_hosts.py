@@ -162,7 +162,9 @@ class Members:
 
     def kill(self, index: int, name: str, by: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to the processes on a host that have a word on their command line."""
-        for pid in self.pids(index, name):
+        found = self.pids(index, name)
+        assert found, f"no process has {name}"
+        for pid in found:
             with suppress(ProcessLookupError):  # it has ended with one before it
                 os.kill(pid, by)
 

@@ -232,11 +232,11 @@ def test_a_rank_that_crashes_ends_all_others(members: Members, launcher: str) ->
 def test_ranks_that_a_batch_system_ends_with_their_member_are_not_the_runs_failure(
     pair: Members, launcher: str, ends: bool
 ) -> None:
+    if ends:
+        (pair.folder / "seat1.ends").touch()
     pair.start("sleep", "777", launcher=launcher)
     pair.wait_for(pair.run_everywhere)
 
-    if ends:
-        (pair.folder / "seat1.ends").touch()
     pair.kill(1, "777", signal.SIGTERM)
 
     ended = pair.ended()

@@ -81,6 +81,20 @@ async def test_lines_of_several_tasks_do_not_mix() -> None:
     assert [*range(20)] == sorted(got)
 
 
+async def test_a_line_whose_sender_was_cancelled_leaves_the_next_one_whole() -> None:
+    lines, other = pair()
+    end = JsonLines(other)
+    async with lines, end:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(lines.send, n=1, text="x" * 1_000_000))
+                await trio.testing.wait_all_tasks_blocked()
+                scope.cancel()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(lines.send, n=2))
+            assert [1, 2] == [(await end.receive())["n"] for _ in "ab"]
+
+
 async def test_a_name_is_new_each_time_and_free_when_its_listener_is_closed() -> None:
     (name, listener), (other, another) = listen(), listen()
     assert name != other

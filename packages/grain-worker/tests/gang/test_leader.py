@@ -264,6 +264,36 @@ async def test_a_program_that_fails_as_a_member_is_being_ended_does_not_end_the_
     assert not seen
 
 
+@pytest.mark.parametrize("hears", [True, False])
+async def test_a_failed_call_waits_to_hear_why_the_process_of_the_root_has_ended(
+    tmp_path: Path, hears: bool
+) -> None:
+    """Else the run would end by the failure, which may come of that."""
+    seen: list[str] = []
+    goes_on = trio.Event()
+
+    async def body() -> None:
+        gang = members.get()
+        assert gang is not None
+        async with gang.call() as call:
+            call.failed = True
+            await goes_on.wait()
+        seen.append("the failure")
+
+    async with led(tmp_path, body) as run:
+        await run.joins(1, 2)
+        await wait_all_tasks_blocked(0.01)
+        if hears:
+            goes_on.set()
+            assert (await run.process.receive())["failed"]
+        await run.process.__aexit__()
+        goes_on.set()
+        await wait_all_tasks_blocked(0.01)
+        run.scope.cancel()
+
+    assert not seen
+
+
 async def test_the_first_loss_counts_and_not_what_follows_from_it(tmp_path: Path) -> None:
     body = Body()
     async with led(tmp_path, body) as run:

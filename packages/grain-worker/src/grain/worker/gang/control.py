@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 _PAUSE = 0.1  # seconds until a connection is taken for which there was no file or memory
 
+_PIECE = 64 * 1024  # bytes that are sent at once
+
 MOST = 16 * 1024**2
 """The most bytes of a line: an environment may have some megabytes."""
 
@@ -41,6 +43,7 @@ class JsonLines:
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._read = bytearray()
+        self._unsent = bytearray()
         self._sending = trio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -52,14 +55,17 @@ class JsonLines:
     async def send(self, **content: Any) -> None:
         """Send a line.
 
+        If it is cancelled, the line goes before the next one: half a line would spoil that, too.
+
         Raises:
             ControlError: the other side has gone.
         """
-        data = json.dumps(content).encode() + b"\n"
+        self._unsent += json.dumps(content).encode() + b"\n"
         try:
             async with self._sending:
-                await self._stream.send_all(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                while self._unsent:
+                    del self._unsent[: await self._stream.socket.send(self._unsent[:_PIECE])]
+        except (OSError, trio.ClosedResourceError) as error:
             raise ControlError(f"the other side has gone: {error}") from error
 
     async def receive(self) -> dict[str, Any]:

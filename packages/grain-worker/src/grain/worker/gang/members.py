@@ -93,10 +93,11 @@ class GangMembers:
         # It takes some 20 s at most, as a lost member cancels the run. When one is lost, it does
         # not wait: the end of the run ends all seats.
         if not self._is_lost:
-            with suppress(ControlError):  # the process has gone; then seats end all by themselves
+            # If the process has gone, seats end all by themselves, and the run is cancelled.
+            with suppress(ControlError):
                 ended = {"call": call.number, "doors": self.uses_doors, "failed": call.failed}
                 await self._lines.send(settle=True, **ended)
-                await call.settled.wait()
+            await call.settled.wait()
         del self._calls[call.number]
 
     def on_line(self, line: dict[str, Any]) -> None:

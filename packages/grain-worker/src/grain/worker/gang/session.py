@@ -275,8 +275,9 @@ class GangLeader:
                     self.lose(line["lost"], line["why"], ends=line.get("ends", False))
                 else:
                     gang.on_line(line)
-        except ControlError:  # the process has ended: `keep_process` knows why, and cancels all
-            gang.on_lost()
+        except ControlError:
+            # The process has ended: `keep_process` knows why, and cancels all. Before that, a call
+            # that waits for its end is not to end, as its failure would seem to be its own.
             await trio.sleep_forever()
         finally:
             # Also if the whole run is cancelled: then the process ends, and all seats with it, and
