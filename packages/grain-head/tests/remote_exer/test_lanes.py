@@ -858,13 +858,29 @@ def test_a_user_outside_cancels_a_call_in_a_lane(mission: Mission) -> None:
     assert ("cancelled", "eve") == (resolution.ending, resolution.by)
 
 
-def test_a_user_outside_cancels_a_call_that_has_left_its_lane_meanwhile(mission: Mission) -> None:
+def test_a_call_that_is_cancelled_outside_as_its_lane_is_lost_is_not_submitted_again(
+    mission: Mission,
+) -> None:
+    """A mission hears of both at once when it connects again."""
     lane, _ = mission.open()
     task = mission.call()
     mission.session.on_message(CancelTask(task, "eve"), None)
-    mission.session.on_message(Resolved(lane.number, "crashed"), None)
+
+    mission.over(lane, None)
+
+    assert [(task, "cancelled")] == mission.ends()
+    assert not mission.mail(Submit)
+
+
+def test_a_user_outside_cancels_a_call_that_has_left_its_lane_meanwhile(mission: Mission) -> None:
+    mission.open()
+    task = mission.call()
+    mission.session.on_message(CancelTask(task, "eve"), None)
+    mission.session.leave_lane(task)
     mission.lanes.on_news(0.0)
-    assert [task] == [one.task for one in mission.mail(Submit)]
+    sent = [message for message, _ in mission.session.take_mail()]
+    assert [task] == [one.task for one in sent if isinstance(one, Submit)]
+    assert [(task,)] == [one.tasks for one in sent if isinstance(one, Retract)]
     mission.session.on_message(Retracted(task), None)
     [resolution] = mission.session.resolved
     assert ("cancelled", "eve") == (resolution.ending, resolution.by)

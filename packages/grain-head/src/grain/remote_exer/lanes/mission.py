@@ -350,8 +350,12 @@ class MissionLanes:
     # ---- what the scheduler says
 
     def on_news(self, now: float) -> None:
-        """Record which lanes the scheduler has started, which are over, and cancelled calls."""
+        """Record which calls are cancelled, and which lanes have started or are over."""
         session = self._session
+        # First: a call whose lane is over by the same news would be submitted again.
+        for task in taken(session.calls_cancelled):
+            if not self.cancel(task):
+                session.cancel(task)  # it has left its lane since
         for number in taken(session.lanes_started):
             if number in self._lanes:
                 self._open_if_ready(self._lanes[number], now)
@@ -359,9 +363,6 @@ class MissionLanes:
             lane = self._lanes.pop(over.lane, None)
             if lane is not None:
                 self._on_over(lane, over, now)
-        for task in taken(session.calls_cancelled):
-            if not self.cancel(task):
-                session.cancel(task)  # it has left its lane since
         for traffic in self.traffic:
             self.tend(traffic, now)
 
