@@ -19,9 +19,6 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The errors of a disk without room."""
-
 TRACEBACK = "GRAIN_TRACEBACK"
 """The environment variable that, set to ``full``, has the traceback of an error printed."""
 
@@ -46,6 +43,8 @@ def guarded() -> Iterator[None]:
 
 def file_trouble(error: OSError) -> str:
     """Return what is wrong with a file, and what to do where Grain may not keep its own files."""
+    from grain.files.whole import FULL
+
     if not error.strerror:
         return str(error)
     if not isinstance(error.filename, str | bytes):
@@ -77,6 +76,8 @@ def elsewhere(setting: str, *, full: bool = True) -> str:
 
 def remedy(error: OSError, setting: str) -> str:
     """Return what to do about an error, as a sentence; see `elsewhere`."""
+    from grain.files.whole import FULL
+
     text = elsewhere(setting, full=error.errno in FULL)
     return f"{text[0].upper()}{text[1:]}."
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from grain.eventlog.names import part_name
 from grain.files.trust import make_folder
+from grain.files.whole import FULL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,7 @@ LARGEST = 512 << 20
 queue with the longest scripts, has 64 MiB."""
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_FULL = {*FULL, errno.EFBIG, errno.EIO}
 
 
 def open_plain(path: Path | str, *, links: bool = True) -> BinaryIO:

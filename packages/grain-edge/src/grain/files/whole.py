@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The errors of a disk without room, or without room for this user."""
+
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:

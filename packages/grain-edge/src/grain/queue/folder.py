@@ -15,6 +15,7 @@ import msgspec
 from grain.eventlog.files import open_plain
 from grain.eventlog.names import state_folder
 from grain.files.trust import check_private, private_folder
+from grain.files.whole import FULL
 from grain.queue.arrays import has_task
 from grain.queue.errors import (
     BadInput,
@@ -223,7 +224,7 @@ class Queue:
                 raise missing
         except OSError as error:
             # What is wrong above it is wrong for each queue.
-            full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+            full = error.errno in FULL
             own = os.access(folder.parent, os.W_OK) and not full
             other = "choose another queue by --queue NAME" if own else _ELSEWHERE
             raise Unusable(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import tempfile
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.doctor.checks import CheckResult, fail, ok, warn
 from grain.eventlog.names import home_folder
+from grain.files.whole import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,7 +97,7 @@ def _unwritable(folder: Path) -> str:
         with tempfile.TemporaryFile(prefix=".grain-doctor-", dir=folder):
             return ""
     except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        full = error.errno in FULL
         return "" if full else f"cannot be written to: {error.strerror}"
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from grain.cli.show import clean
-from grain.cli.streams import FULL, elsewhere
+from grain.cli.streams import elsewhere
+from grain.files.whole import FULL
 from grain.resource.figures import span
 
 if TYPE_CHECKING:

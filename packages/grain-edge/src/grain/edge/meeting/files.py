@@ -30,12 +30,13 @@ from grain.edge.errors import (
     MeetingError,
     NoEdgeFile,
 )
+from grain.files.whole import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BLOCK = 4096
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FULL = {*FULL, errno.EFBIG}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import stat
@@ -16,6 +15,7 @@ import msgspec
 
 from grain import GVAR
 from grain.eventlog.causes import RunFailure
+from grain.files.whole import FULL
 from grain.queue.records import Ended
 from grain.resource import learned
 from grain.resource.figures import signal_name
@@ -121,7 +121,7 @@ def output_trouble(outputs: Iterable[Path], *, failed: bool) -> str:
                         file.write(bytes(_PROBE))
                         os.fsync(file.fileno())
                 except OSError as error:
-                    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    if error.errno in FULL:
                         what = printable(str(path))
                         return f"there is no room for its output {what}: {error.strerror}"
     return ""

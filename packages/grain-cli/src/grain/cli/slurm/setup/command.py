@@ -11,7 +11,8 @@ import click
 
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
-from grain.cli.streams import FULL, elsewhere
+from grain.cli.streams import elsewhere
+from grain.files.whole import FULL
 
 if TYPE_CHECKING:
     from pathlib import Path
