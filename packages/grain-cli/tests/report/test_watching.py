@@ -103,7 +103,7 @@ def test_a_browser_loads_it_again_and_keeps_its_place(tmp_path: Path) -> None:
 
     def put(most: int) -> None:
         text = render(
-            collect(islice(lines, most)), written=True, version=str(most), notes=[], again=1
+            collect(islice(lines, most)), written=True, version=str(most), notes=[], again=3
         )
         part = tmp_path / "part"
         part.write_text(text, encoding="utf-8")

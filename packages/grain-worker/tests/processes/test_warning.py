@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from grain import GVAR
 from grain.resource import ZERO, WTime
@@ -266,7 +268,19 @@ async def test_a_file_in_a_directory_that_is_gone_is_refused_before_the_start(
     assert not (tmp_path / "ran").exists()
 
 
-async def test_a_directory_that_goes_meanwhile_is_named_with_the_time_limit(tmp_path: Path) -> None:
+async def test_a_directory_that_goes_meanwhile_is_named_with_the_time_limit(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(ExternalTimeoutError, match=r"; it could not be warned: .*out/EXIT"):
-        await warned("rmdir out; sleep 60", tmp_path, "out/EXIT", timeout=0.6, before=0.2)
+
+    async def reach_the_limit() -> None:
+        while (tmp_path / "out").exists():
+            await trio.to_thread.run_sync(time.sleep, 0.01)
+        mock_clock.jump(6.0)  # the warning comes first
+        await wait_all_tasks_blocked()
+        mock_clock.jump(4.0)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reach_the_limit)
+        with pytest.raises(ExternalTimeoutError, match=r"; it could not be warned: .*out/EXIT"):
+            await warned("rmdir out; sleep 60", tmp_path, "out/EXIT", timeout=10.0, before=5.0)
