@@ -235,7 +235,9 @@ def test_a_cancelled_task_is_refused_until_its_mission_has_the_answer(harness: H
         harness.lose(link)
     assert [] == harness.sent(worker, Lease)
 
-    harness.send(harness.mission(link="last", connection=5), Synced())
+    for connection in (5, 6):
+        link = harness.mission(link=f"link {connection}", connection=connection)
+        harness.send(link, Synced())
     assert {} == harness.hub.registry.missions["m"].cancelled
 
 

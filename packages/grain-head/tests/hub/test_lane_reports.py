@@ -33,6 +33,7 @@ from grain.head.messages import (
     LaneReport,
     RegisterMission,
     Request,
+    Retracted,
     Submit,
     Synced,
     WorkerEnded,
@@ -204,6 +205,27 @@ def test_a_mission_that_was_away_is_told_of_a_cancelled_call_when_it_is_back(
     harness.send("again", RegisterMission("opt", "opt", connection=2))
 
     assert [CancelTask(CALL, "eve")] == harness.sent("again", CancelTask)
+
+
+def test_a_cancelled_call_that_leaves_its_lane_as_its_mission_connects_does_not_begin(
+    harness: HubHarness, lane: Lease
+) -> None:
+    """The mission has sent it before it was told."""
+    reported(harness, LaneCall(LANE_TASK, CALL, F, 1.5))
+    harness.hub.cancel("opt", CALL, "eve")
+    harness.lose("opt")
+    harness.send(
+        "again",
+        RegisterMission("opt", "opt", connection=2),
+        Request(0, {"Cores": 1}),
+        DefineFunction(F),
+        Submit(LANE_TASK, 0, LANE, "w"),
+        Synced(),
+        Submit(CALL, 0, F, late=1),
+    )
+
+    assert [Retracted(CALL)] == harness.sent("again", Retracted)
+    assert [] == harness.sent("w", Lease)
 
 
 def test_a_connection_begins_without_calls_in_lanes(harness: HubHarness, lane: Lease) -> None:

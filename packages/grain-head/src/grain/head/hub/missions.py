@@ -247,6 +247,9 @@ class Missions:
         mission.settings = message.settings
         mission.link = link
         mission.deadline = now + self._grace if mission.lasts else math.inf
+        # A task that was refused on the last connection comes again if the answer was lost with it.
+        for task in mission.on_link.answered - mission.refused:
+            del mission.cancelled[task]
         # All of these belong to the last connection.
         mission.on_link = MissionOnLink()
         mission.refused.clear()
@@ -429,14 +432,12 @@ class Missions:
         label = labels(self._missions.values())[mission.number]
         registered = MissionRegistered(self._registry.epoch, runs, now - lost_at, label)
         self._outgoing.post(mission.link, registered)
-        # A task that was refused on this connection comes again if the answer is lost with that.
-        mission.cancelled = {
-            task: by
-            for task, by in mission.cancelled.items()
-            if task in mission.tasks
-            or task in mission.refused
+        mission.on_link.answered = {
+            task
+            for task in mission.cancelled
+            if task not in mission.tasks
             # It has yet to submit what another process of it has submitted.
-            or (mission.lasts and task > mission.on_link.last_submitted)
+            and not (mission.lasts and task > mission.on_link.last_submitted)
         }
 
     # ---- cancelling, from outside
@@ -459,6 +460,7 @@ class Missions:
     def cancel_call(self, mission: MissionRecord, number: int, by: str) -> None:
         """Have a mission cancel a task, which a lane of it has."""
         mission.cancelled[number] = by
+        mission.on_link.answered.discard(number)
         self._outgoing.post(mission.link, CancelTask(number, by))
 
     # ---- leaving

@@ -138,6 +138,9 @@ class MissionOnLink:
         unfetched: what tasks of a lasting mission have left that were over, and not submitted
             again, when that was last looked at, by number. The run of another process may have left
             more since.
+        answered: cancelled tasks that it was told of on this link before all of its own had come,
+            and that were not among these. A call of a lane may follow all the same, as it was sent
+            before the mission knew.
     """
 
     requests: dict[int, TaskQueue] = field(default_factory=dict)
@@ -151,6 +154,7 @@ class MissionOnLink:
     workers: set[str] = field(default_factory=set)
     last_away: frozenset[str] = frozenset()
     unfetched: dict[int, tuple[TaskCourse, tuple[Crash, ...]]] = field(default_factory=dict)
+    answered: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False, repr=False)
