@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,6 +93,15 @@ class Jobs:
     def go(self, name: str) -> None:
         (self.site.folder / f"{name}.go").touch()
 
+    @contextmanager
+    def gnaw(self) -> Iterator[None]:
+        """Run a scheduler. No dispatcher survives it, as that would start another one."""
+        with self.site.gnaw():
+            try:
+                yield
+            finally:
+                self.end()
+
     def end(self) -> None:
         """Kill all dispatchers that are left."""
         if self.folder.exists():
@@ -115,7 +124,7 @@ def jobs(tmp_path: Path) -> Iterator[Jobs]:
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A scheduler, and a worker with one core, whose queue has the jobs of several tests."""
     jobs = Jobs(Site(tmp_path_factory.mktemp("serving")))
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1):
+    with jobs.gnaw(), jobs.site.worker("w", Cores=1):
         yield jobs.site
     jobs.end()
 
@@ -132,7 +141,7 @@ def more(serving: Site, tmp_path: Path) -> Jobs:
 async def test_a_job_goes_on_when_its_dispatcher_is_killed_and_the_next_one_has_its_end(
     jobs: Jobs,
 ) -> None:
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
+    with jobs.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
         first = await jobs.submit("job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         killed = await jobs.kill_dispatcher()
@@ -150,7 +159,7 @@ async def test_a_job_goes_on_without_dispatcher_and_scheduler_and_lists_know_its
     jobs: Jobs,
 ) -> None:
     with jobs.site.worker("w", Cores=1), trio.fail_after(300):
-        with jobs.site.gnaw():
+        with jobs.gnaw():
             number = await jobs.submit("job.sh", "a")
             await jobs.until_lines("a", "begun 1")
             await jobs.kill_dispatcher()
@@ -174,7 +183,7 @@ async def test_a_job_that_needs_more_memory_than_it_got_runs_again_with_more(job
         await jobs.site.typed("wait", number)
         return (await jobs.list())[int(number)]
 
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=10, Memory=2), trio.fail_after(300):
+    with jobs.gnaw(), jobs.site.worker("w", Cores=10, Memory=2), trio.fail_after(300):
         # The first attempt has the share of its core, 0.2 GB.
         climbed = await run(400_000_000, "2")
         too_large = await run(900_000_000, "")
@@ -187,7 +196,7 @@ async def test_a_job_that_needs_more_memory_than_it_got_runs_again_with_more(job
 
 
 async def test_a_dispatcher_that_is_just_starting_is_stopped(jobs: Jobs) -> None:
-    with jobs.site.gnaw(), trio.fail_after(300):
+    with jobs.gnaw(), trio.fail_after(300):
         await jobs.submit("-H", "job.sh", "a")
         assert "has stopped" in await jobs.grain("queue", "stop")
         assert start_time(await jobs.dispatcher()) is None
@@ -195,7 +204,7 @@ async def test_a_dispatcher_that_is_just_starting_is_stopped(jobs: Jobs) -> None
 
 
 async def test_a_dispatcher_that_is_stopped_leaves_what_runs_alone(jobs: Jobs) -> None:
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+    with jobs.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
         await jobs.submit("job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         waiting = await jobs.submit("job.sh", "b")
@@ -215,7 +224,7 @@ async def test_a_dispatcher_that_is_stopped_leaves_what_runs_alone(jobs: Jobs) -
 
 
 async def test_jobs_that_are_submitted_one_by_one_have_one_dispatcher(jobs: Jobs) -> None:
-    with jobs.site.gnaw(), trio.fail_after(300):
+    with jobs.gnaw(), trio.fail_after(300):
         for _ in range(4):
             await jobs.submit("job.sh", "a")
         await jobs.dispatcher()
@@ -224,7 +233,7 @@ async def test_jobs_that_are_submitted_one_by_one_have_one_dispatcher(jobs: Jobs
 
 
 async def test_what_is_cancelled_without_a_dispatcher_never_begins(jobs: Jobs) -> None:
-    with jobs.site.gnaw(), trio.fail_after(300):
+    with jobs.gnaw(), trio.fail_after(300):
         await jobs.submit("job.sh", "a")
         await jobs.submit("-a", "1-3", "job.sh", "b")
         await jobs.kill_dispatcher()
@@ -243,7 +252,7 @@ async def test_what_fails_after_its_cancellation_is_cancelled_and_runs_no_more(j
     # The worker may look for wishes at any moment: its SIGTERM does not end this one.
     script = SCRIPT.replace("\n", "\ntrap '' TERM\n", 1)
     (jobs.site.folder / "fails.sh").write_text(f"{script}exit 3\n")
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+    with jobs.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
         first = await jobs.submit("--retries", "5", "fails.sh", "a")
         after = await jobs.submit("--after", f"{first}:any", "job.sh", "b")
         await jobs.until_lines("a", "begun 1")
@@ -274,7 +283,7 @@ async def test_a_job_that_is_ended_together_with_its_worker_runs_again(
 ) -> None:
     """A batch system signals all processes of its job, and this one gets the signal first."""
     (jobs.site.folder / "job.sh").write_text(SCRIPT.replace("\n", "\necho $$ > pid\n", 1))
-    with jobs.site.gnaw(), trio.fail_after(300):
+    with jobs.gnaw(), trio.fail_after(300):
         with jobs.site.worker("w1", Cores=1) as worker:
             number = await jobs.submit("job.sh", "a")
             await jobs.until_lines("a", "begun 1")
@@ -349,7 +358,7 @@ async def check_another_run(
         way: the command that ends it.
         script: how workers are asked for.
     """
-    with jobs.site.gnaw(), trio.fail_after(300):
+    with jobs.gnaw(), trio.fail_after(300):
         path = f"{Path(sys.executable).parent}:{batch.env['PATH']}"
         jobs.site.environ.update({**batch.env, "PATH": path, "XDG_STATE_HOME": jobs.state})
         (jobs.site.folder / "grain.toml").write_text(
@@ -382,7 +391,7 @@ async def test_a_job_on_several_workers_runs_again_if_one_of_them_is_ended(
     """The program on the second node gets the signal of its batch job before the worker there."""
     (jobs.site.folder / "job.sh").write_text(MEMBER)
     pid = jobs.site.folder / "pid"
-    with jobs.site.gnaw(), ExitStack() as running, trio.fail_after(300):
+    with jobs.gnaw(), ExitStack() as running, trio.fail_after(300):
         workers = [
             running.enter_context(jobs.site.worker(name, Cores=1, Memory=1)) for name in "abc"
         ]
@@ -422,7 +431,7 @@ async def test_a_job_that_a_user_ends_by_a_signal_has_failed(more: Jobs) -> None
 
 
 async def test_a_job_whose_runner_was_killed_runs_again_as_its_worker_says_so(jobs: Jobs) -> None:
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
+    with jobs.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
         await jobs.submit("job.sh", "a")
         beside = await jobs.submit("--", "sleep", "1000")
         await jobs.until_lines("a", "begun 1")
@@ -441,7 +450,7 @@ async def test_a_job_whose_runner_was_killed_runs_again_as_its_worker_says_so(jo
 
 
 async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+    with jobs.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
         await jobs.submit("job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         first = await jobs.dispatcher()
@@ -457,7 +466,7 @@ async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
 
 async def test_a_dispatcher_serves_again_if_the_later_one_was_killed(jobs: Jobs) -> None:
     """Also the scheduler serves it, which has seen the later one."""
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
+    with jobs.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(300):
         await jobs.submit("job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         first = await jobs.dispatcher()
@@ -510,7 +519,7 @@ async def test_jobs_wait_for_others_and_for_release(more: Jobs) -> None:
 
 async def test_lists_name_jobs_and_history_counts_those_that_failed(jobs: Jobs) -> None:
     (jobs.site.folder / "lines").write_text("0\n3\n")
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+    with jobs.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
         await jobs.submit("-J", "opt", "--each-line", "lines", "--", "sh", "-c", "exit {}")
         assert (await jobs.site.typed("wait", "1")).returncode == 1
         await jobs.submit("job.sh", "a")
@@ -535,7 +544,7 @@ async def test_lists_name_jobs_and_history_counts_those_that_failed(jobs: Jobs) 
 
 
 async def test_a_dispatcher_that_cannot_serve_is_not_silent(jobs: Jobs) -> None:
-    with jobs.site.gnaw(), trio.fail_after(300):
+    with jobs.gnaw(), trio.fail_after(300):
         await jobs.submit("-H", "true")
         await jobs.kill_dispatcher()
         # A link that leads to itself.
@@ -566,7 +575,7 @@ async def loops(site: Site, shells: int, times: int, *command: str) -> list[list
 @pytest.mark.nightly
 async def test_a_loop_of_sbatch_gives_each_number_once_and_all_jobs_end(jobs: Jobs) -> None:
     """Of 200 jobs; docs/performance.md has the figures of 10,000."""
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(800):
+    with jobs.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(800):
         sbatch = (await jobs.grain("slurm")).strip() + "/sbatch"
         words = ("--parsable", "-o", "/dev/null", "--wrap", "true")
         assert await loops(jobs.site, 1, 200, sbatch, *words) == [list(range(1, 201))]
@@ -577,7 +586,7 @@ async def test_a_loop_of_sbatch_gives_each_number_once_and_all_jobs_end(jobs: Jo
 
 @pytest.mark.nightly
 async def test_shells_that_submit_at_once_get_different_numbers(jobs: Jobs) -> None:
-    with jobs.site.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(800):
+    with jobs.gnaw(), jobs.site.worker("w", Cores=2), trio.fail_after(800):
         command = jobs.site.command("-m", "grain.cli", "submit", "--parsable", "--", "true")
         found = await loops(jobs.site, 6, 20, *command)
         assert all(numbers == sorted(numbers) for numbers in found)
