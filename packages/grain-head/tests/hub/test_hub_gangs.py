@@ -14,6 +14,7 @@ from grain.head.messages import (
     AckTasks,
     Crash,
     Crashed,
+    Depart,
     Request,
     Resolved,
     Retract,
@@ -336,6 +337,20 @@ class Successor(HubHarness):
         self.send("m", Request(1, to_data(3 * Cores(2))))
         submit: Message = Submit(1, 1, F, worker=worker)
         self.send("m", submit, Synced(), payload=b"args")
+
+
+def test_seats_of_a_mission_that_leaves_are_ended_before_their_root_is_reported() -> None:
+    """Its task has another run, of which its worker has told first."""
+    hub = Successor()
+    hub.submit_again(hub.root)
+    hub.worker("d", held=(InventoryRun("m", 1, (1, 77), {"Cores": 2}, 1.0),))
+    for seat in hub.seats:
+        hub.report(seat)
+
+    hub.send("m", Depart())
+
+    for seat in hub.seats:
+        assert [Revoke(hub.begun[seat].attempt)] == hub.sent(seat, Revoke)
 
 
 @pytest.mark.parametrize("mission_first", [True, False])

@@ -540,6 +540,8 @@ class Missions:
             mission.link = None
         for task in list(reversed(mission.tasks.values())):  # the youngest first, as above
             self._outcomes.discard(task)
+        if not mission.lasts:
+            self._gangs.end(mission.id)
         del self._missions[mission.id]
         self._scheduler.on_owner_left(mission.number)
         mission.set_aside.clear()

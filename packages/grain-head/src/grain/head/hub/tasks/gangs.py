@@ -264,6 +264,18 @@ class Gangs:
             gang.again = partial(self._outcomes.run_again, origin, origin.task, None)
         self._settle(gang, now)
 
+    def end(self, mission: str) -> None:
+        """Revoke what is left of the gangs of a mission that has ended.
+
+        That of their tasks' runs is revoked with these. But a task may have had another run, while
+        seats await a root that no worker has reported yet.
+        """
+        for (of, _), gangs in self._by_task.items():
+            if of == mission:
+                for lease in [lease for gang in gangs.values() for lease in gang.members]:
+                    if not lease.revoked:
+                        self._outgoing.revoke(lease)
+
     def _settle(self, gang: GangRecord, now: float) -> None:
         """Let the task wait again, and forget the gang, when nothing is left of it."""
         if gang.lease is not None:
