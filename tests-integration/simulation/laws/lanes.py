@@ -191,7 +191,10 @@ class LaneLaws:
         owners = [one for one in self._world.missions if one.session.id == key[0]]
         wire = owners[0].wire
         head = next((h for h in self._world.heads if wire is not None and wire.head is h), None)
-        if before is not None and head is not None and self._knows(head, before.lane):
+        # A worker that is given up, as it was frozen or does not come to a new head, may read on what
+        # it had received: its mission has closed the connection, and may be cut off from it.
+        counts = self._counts(lane)
+        if before is not None and counts and head is not None and self._knows(head, before.lane):
             first = before.lane
             ended = before.how or not first.peer.alive or first.over
             demand("a call begins again only when its lane is over", ended, what)
@@ -199,8 +202,7 @@ class LaneLaws:
             demand("an outcome that a lane has kept is not lost", not kept, what)
             blamed = before.how == "died" and first.blamed
             demand("a call that crashed with its lane has no other", not blamed, what)
-        # A worker that was frozen, and is given up, may read on where it had stopped.
-        elsewhere = self._laws.attempts.get(key) and self._counts(lane)
+        elsewhere = self._laws.attempts.get(key) and counts
         demand("a call of a lane is not the scheduler's", not elsewhere, what)
         self._calls[key] = call
 
