@@ -191,8 +191,8 @@ class LaneLaws:
         owners = [one for one in self._world.missions if one.session.id == key[0]]
         wire = owners[0].wire
         head = next((h for h in self._world.heads if wire is not None and wire.head is h), None)
-        # A worker that is given up, as it was frozen or does not come to a new head, may read on what
-        # it had received: its mission has closed the connection, and may be cut off from it.
+        # A worker that is given up, as it was frozen or has not come to a new head, may read on
+        # what it had received: its mission has closed the connection, and may be cut off from it.
         counts = self._counts(lane)
         if before is not None and counts and head is not None and self._knows(head, before.lane):
             first = before.lane
