@@ -11,10 +11,25 @@ import pytest
 
 from grain.edge.meeting import files
 from grain.edge.transports.file_folder import remove_tree
-from grain.files.processes import is_stopped, machine_digest, start_time, this_process
+from grain.files.processes import (
+    is_stopped,
+    machine_digest,
+    start_time,
+    this_process,
+    user_and_host,
+    user_name,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def test_a_user_without_a_name_goes_by_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = 54399
+    assert "54399" == user_name(nobody)
+
+    monkeypatch.setattr(os, "geteuid", lambda: nobody)
+    assert f"54399 on {this_process().host}" == user_and_host()
 
 
 def test_a_forked_process_has_an_identity_of_its_own() -> None:

@@ -274,17 +274,3 @@ async def _put_others(peer: Peer, questions: _Questions) -> list[Any]:
         except (EdgeError, trio.EndOfChannel):
             pass
     return [answers.get(about) for about in forms]
-
-
-def who() -> str:
-    """Return the user who types the command, for the owner of the task that ends."""
-    import getpass
-    import socket
-
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # the user has no name
-        import os
-
-        user = f"user {os.geteuid()}"
-    return f"{user} on {socket.gethostname()}"

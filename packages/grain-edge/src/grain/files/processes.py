@@ -1,4 +1,4 @@
-"""The identity of this process and its host, and of other processes of this host."""
+"""The identity of this process, its user and its host, and of other processes of this host."""
 
 # ruff: noqa: PTH116, PTH123
 # No pathlib: it interns each part of a path (sys.intern). A head asks here for each of its peers,
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pwd
 import re
 import zlib
 from typing import NamedTuple
@@ -116,6 +117,23 @@ def _stat(pid: int) -> list[str]:
         return ["X"]
     # The second field is the program's name in parentheses, which may hold anything.
     return stat[stat.rindex(")") + 2 :].split()
+
+
+def user_name(uid: int | None = None) -> str:
+    """Return the name of a user, this one by default; the number where there is none.
+
+    A container, or a host that cannot ask its directory of users, knows no names.
+    """
+    uid = os.geteuid() if uid is None else uid
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def user_and_host() -> str:
+    """Return who does something, for those who read of it: this user, and the host."""
+    return f"{user_name()} on {this_process().host}"
 
 
 def marked(mark: bytes) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import signal
 import subprocess
@@ -220,11 +219,6 @@ class Commands(NamedTuple):
         remedy = next((text for pattern, text in self.remedies if pattern in words), "")
         kind = BatchUnreachable if any(pattern in output for pattern in self.silent) else BatchError
         return kind(f"{command} failed (exit code {done.code})", output, remedy)
-
-
-def me() -> str:
-    """Return this user's name."""
-    return pwd.getpwuid(os.getuid()).pw_name
 
 
 def scripts_folder() -> Path:

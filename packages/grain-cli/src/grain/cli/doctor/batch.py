@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from grain.cli.batch.system_commands import system_command
 from grain.cli.doctor.checks import CheckResult, fail, ok, warn
+from grain.files.processes import user_name
 
 if TYPE_CHECKING:
     from grain.config import Config
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 def batch(config: Config) -> list[CheckResult]:
     """Check that the batch system's commands are installed and that it answers."""
-    import getpass
-
     from grain.cli.batch.errors import BatchError
     from grain.cli.batch.opening import commands_of
 
@@ -31,7 +30,7 @@ def batch(config: Config) -> list[CheckResult]:
     if missing:
         fix = "Run this on a host that has them, usually a login node, or change `system`."
         return [fail("batch system", f"{system}: no {', '.join(missing)} here", fix)]
-    question = [word.format(user=getpass.getuser()) for word in commands.question]
+    question = [word.format(user=user_name()) for word in commands.question]
     try:
         done = commands.run(question)
     except BatchError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 from pathlib import Path
@@ -15,6 +14,7 @@ from grain.cli.init import pbs, sge, slurm
 from grain.cli.init.document import lines_of
 from grain.cli.init.site import Queue, Site, rounded
 from grain.files.batch_systems import BATCH_SYSTEMS
+from grain.files.processes import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,9 +101,7 @@ def _slurm() -> SystemFound:
     queues = slurm.queues(shown.out)
     if not queues:
         return SystemFound(trouble="sinfo lists no partition that is up")
-    asked = _answer(
-        "sacctmgr", "-nP", "show", "assoc", f"user={getpass.getuser()}", "format=account"
-    )
+    asked = _answer("sacctmgr", "-nP", "show", "assoc", f"user={user_name()}", "format=account")
     return SystemFound(queues, () if asked.code else slurm.accounts(asked.out))
 
 

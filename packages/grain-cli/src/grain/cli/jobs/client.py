@@ -10,9 +10,10 @@ from grain.cli.jobs.dispatcher import wake_dispatcher
 from grain.cli.queue import shell
 from grain.cli.queue.explaining import STATES, outputs
 from grain.cli.queue.fitting import blocks_of
-from grain.cli.queue.opening import open_queue, this_user
+from grain.cli.queue.opening import open_queue
 from grain.cli.queue.rows import block_text, end_text
 from grain.cli.queue.submission import SubmittedFrom, passed_on
+from grain.files.processes import user_and_host
 from grain.queue.book import Book
 from grain.queue.records import Wish
 from grain.queue.selectors import number_ranges
@@ -208,7 +209,7 @@ class QueueClient:
             if running:
                 self._wish(meant, why)
             for number in meant:
-                self._book.cancel(number, lambda _: True, by=this_user(), why=why)
+                self._book.cancel(number, lambda _: True, by=user_and_host(), why=why)
             self._book.refresh()
             over = [
                 number
@@ -248,6 +249,10 @@ class QueueClient:
     def _wish(self, numbers: Iterable[int], why: str) -> None:
         self._queue.wish(
             Wish(
-                what="cancel", jobs=number_ranges(numbers), by=this_user(), at=time.time(), why=why
+                what="cancel",
+                jobs=number_ranges(numbers),
+                by=user_and_host(),
+                at=time.time(),
+                why=why,
             )
         )

@@ -6,10 +6,11 @@ a scope of the user's own manager stays, if the user may *linger*: systemd-run(1
 
 from __future__ import annotations
 
-import getpass
 import shutil
 import subprocess
 from typing import NamedTuple
+
+from grain.files.processes import user_name
 
 _PATIENCE = 5.0  # seconds for an answer of logind
 
@@ -47,7 +48,7 @@ def at_logout() -> Logout:
     """Ask this host; one without systemd ends nothing."""
     if shutil.which("loginctl") is None:
         return Logout(ends=False, lingers=False)
-    user = getpass.getuser()
+    user = user_name()
     manager = _properties(["loginctl", "show-session"])
     own = _properties(["loginctl", "show-user", user])
     return judge(manager, own, user)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.queue.opening import open_queue, selected, this_user
+from grain.cli.queue.opening import open_queue, selected
 from grain.cli.queue.wishes import ask
+from grain.files.processes import user_and_host
 from grain.resource.figures import counted
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def cancel_jobs(queue: Queue, jobs: Iterable[Selected], why: str) -> list[JobCan
             if entry is None or entry.is_final:
                 found.append(JobCancelled(number, 0, 0, f"job {number} has ended already"))
             else:
-                waited, ran = book.cancel(number, one.has, by=this_user(), why=why)
+                waited, ran = book.cancel(number, one.has, by=user_and_host(), why=why)
                 found.append(JobCancelled(number, waited, ran, _text(entry, waited, ran)))
     return found
 

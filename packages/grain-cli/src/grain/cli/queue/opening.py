@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
-import socket
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -136,11 +134,6 @@ def warn_of_damage(book: Book) -> None:
     """Say on standard error which packed files of the queue could not be read."""
     for sentence in book.damaged:
         click.echo(f"Note: {clean(sentence)}", err=True)
-
-
-def this_user() -> str:
-    """Return who gives the command, and where."""
-    return f"{getpass.getuser()} on {socket.gethostname()}"
 
 
 def dispatcher_state(queue: Queue) -> str:

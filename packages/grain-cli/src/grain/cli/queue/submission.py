@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from grain.cli.queue import shell
+from grain.files.processes import user_name
 from grain.queue.errors import BadInput
 from grain.queue.records import Job
 
@@ -82,7 +83,6 @@ class SubmittedFrom(NamedTuple):
         Raises:
             BadInput: its directory was removed.
         """
-        import getpass
         from _socket import gethostname  # that of the module socket, which takes its time
 
         try:
@@ -92,7 +92,7 @@ class SubmittedFrom(NamedTuple):
         variables = shell.variables() if environment is None else environment
         return cls(
             directory, variables, shell.umask(), gethostname(),
-            user or getpass.getuser(), time.time(), shell.soft_limits(), commands,
+            user or user_name(), time.time(), shell.soft_limits(), commands,
         )  # fmt: skip
 
     def job(self, name: str, **fields: Any) -> Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from grain.cli.queue.opening import this_user
+from grain.files.processes import user_and_host
 
 if TYPE_CHECKING:
     from grain.queue.folder import Queue
@@ -30,7 +30,7 @@ def ask(
             what=what,
             jobs=((one.first, one.last),),
             tasks=one.tasks,
-            by=this_user(),
+            by=user_and_host(),
             at=time.time(),
             **more,
         )

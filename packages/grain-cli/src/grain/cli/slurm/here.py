@@ -6,6 +6,8 @@ import os
 import pwd
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.files.processes import user_name
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -80,11 +82,3 @@ def user_named(word: str) -> str:
         return pwd.getpwnam(word).pw_name
     except KeyError:
         return ""
-
-
-def user_name(uid: int) -> str:
-    """Return the name of a user; the number where there is none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

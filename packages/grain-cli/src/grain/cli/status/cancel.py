@@ -87,7 +87,8 @@ def _cancel_mission(
     mission, task = parse(what) if what is not None else ("", 0)
     with report_errors():
         from grain.cli.mission_names import id_of
-        from grain.cli.query import NoScheduler, who
+        from grain.cli.query import NoScheduler
+        from grain.files.processes import user_and_host
 
         config = load_config(ctx, config_file)
         if what is None:
@@ -117,7 +118,7 @@ def _cancel_mission(
         # Before: the program may end, and with an exit status of its own, before this goes on.
         note = None if record is None else _note(record)
         try:
-            found, state = _put(config, "cancel", mission, patience, task=task, by=who())
+            found, state = _put(config, "cancel", mission, patience, task=task, by=user_and_host())
         except BaseException:
             if note is not None:
                 note.unlink(missing_ok=True)
@@ -266,11 +267,11 @@ def _note(record: StartRecord) -> Path | None:
     """
     from grain.cli.mission_records import Cancellation, write
     from grain.cli.missions.starting import state_of
-    from grain.cli.query import who
+    from grain.files.processes import user_and_host
 
     if state_of(record).phase.alive:
         with suppress(OSError):  # the mission ends all the same
-            write(record.folder, "cancelled.json", Cancellation(by=who()))
+            write(record.folder, "cancelled.json", Cancellation(by=user_and_host()))
             return record.folder / "cancelled.json"
     return None
 

@@ -13,7 +13,6 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Input
 
-from grain.cli.query import who
 from grain.cli.show import clean, folded
 from grain.cli.streams import plain
 from grain.cli.top.details import TaskScreen, TextLine, WorkerScreen
@@ -28,6 +27,7 @@ from grain.cli.top.tables.trend import Trend
 from grain.cli.top.tables.verdict import LiveFinding, sums, totals, verdict
 from grain.edge.questions import Ask, FoundAnswer, OverviewAnswer, ProgramsAnswer
 from grain.facts.rows import Worker
+from grain.files.processes import user_and_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -430,7 +430,7 @@ class Top(App[int]):
             return
         name = task.name
         text = f"Cancel task {name}?\nWhat awaits it gets an exception."
-        question = Ask("cancel", mission=task.mission, task=task.task, by=who())
+        question = Ask("cancel", mission=task.mission, task=task.task, by=user_and_host())
         self._confirm(text, question, FoundAnswer, lambda answer: _cancelled(answer, name))
 
     def _confirm(

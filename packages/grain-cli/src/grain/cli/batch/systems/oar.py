@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from grain.cli.batch.answers import by_name, or_gone, reading
 from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Commands, keep_script, me, scripts_folder
+from grain.cli.batch.command import Commands, keep_script, scripts_folder
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import check, options, plain_name, refuse_gpus, whole
 from grain.cli.batch.scripts.shell import body
+from grain.files.processes import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -149,7 +150,7 @@ class System(BatchSystem):
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query oarstat for all jobs of this user, which lists none that has ended."""
-        listed = named(COMMANDS.answer(["oarstat", "-J", "-u", me()]))
+        listed = named(COMMANDS.answer(["oarstat", "-J", "-u", user_name()]))
         return by_name(listed, names, plain_name)
 
     def cancel(self, ids: Iterable[str]) -> None:

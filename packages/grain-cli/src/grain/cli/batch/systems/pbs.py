@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Literal
 
 from grain.cli.batch.answers import complains_only, last_line, or_gone
 from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Commands, me
+from grain.cli.batch.command import Commands
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import amount, gpus_of, options, refuse_gpus, whole, word
 from grain.cli.batch.scripts.shell import body, interpreter
 from grain.config import format_walltime
+from grain.files.processes import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -182,7 +183,7 @@ class System(BatchSystem):
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query qselect, which lists no job that has ended."""
-        select = ["qselect", "-u", me(), "-N"]
+        select = ["qselect", "-u", user_name(), "-N"]
         return {name: COMMANDS.answer([*select, name]).split() for name in names}
 
     def cancel(self, ids: Sequence[str]) -> None:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch.answers import by_name, complains_only, last_line, or_gone, unreadable
 from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Commands, me
+from grain.cli.batch.command import Commands
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import check, options, plain_name, refuse_gpus, whole
 from grain.cli.batch.scripts.shell import body, interpreter
+from grain.files.processes import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -348,7 +349,7 @@ class System(BatchSystem):
 
     def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """Query qstat for all jobs of this user, and for the causes of errors."""
-        listed = states(COMMANDS.answer(["qstat", "-xml", "-g", "d", "-u", me()]), ids)
+        listed = states(COMMANDS.answer(["qstat", "-xml", "-g", "d", "-u", user_name()]), ids)
         in_error = [
             one
             for one, state in listed.items()
@@ -364,7 +365,7 @@ class System(BatchSystem):
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query qstat for all jobs of this user, which lists none that has ended."""
-        listed = named(COMMANDS.answer(["qstat", "-xml", "-g", "d", "-u", me()]))
+        listed = named(COMMANDS.answer(["qstat", "-xml", "-g", "d", "-u", user_name()]))
         return by_name(listed, names, job_name)
 
     def cancel(self, ids: Iterable[str]) -> None:

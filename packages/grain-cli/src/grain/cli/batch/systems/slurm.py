@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from grain.cli.batch.answers import by_name, last_line, or_gone
 from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Commands, me
+from grain.cli.batch.command import Commands
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import amount, gpus_of, options, whole, word
 from grain.cli.batch.scripts.shell import body
 from grain.config import format_walltime
+from grain.files.processes import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -228,7 +229,7 @@ class System(BatchSystem):
 
     def find(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Query squeue for jobs and arrays of these names, also those that ended a moment ago."""
-        options = ["--noheader", "--array", "--states=all", "--format=%i|%j", f"--user={me()}"]
+        options = ["--noheader", "--array", "--states=all", "--format=%i|%j", "--user", user_name()]
         return by_name(named(COMMANDS.answer(["squeue", *options])), names)
 
     def cancel(self, ids: Sequence[str]) -> None:
