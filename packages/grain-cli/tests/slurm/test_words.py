@@ -328,14 +328,14 @@ def test_directives_that_grain_submit_cannot_obey(line: str, text: str) -> None:
     ("given", "expected"),
     [
         ({}, {"NOFILE": 1024, "STACK": -1}),
-        ({"propagate": ""}, {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}),
-        ({"propagate": "ALL"}, {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}),
+        ({"propagate": ""}, {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64, "RSS": -1}),
+        ({"propagate": "ALL"}, {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64, "RSS": -1}),
         ({"propagate": "none"}, {}),
         ({"propagate": "STACK,RLIMIT_MEMLOCK"}, {"STACK": -1, "MEMLOCK": 64}),
     ],
 )
 def test_limits_of_the_shell_go_along(given: dict[str, str], expected: dict[str, int]) -> None:
-    limits = {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64}
+    limits = {"NOFILE": 1024, "STACK": -1, "MEMLOCK": 64, "RSS": -1}
     around = HERE._replace(limits=limits)
     assert expected == make_job(submit_options(given, around), around, words=[]).limits
 

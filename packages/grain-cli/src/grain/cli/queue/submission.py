@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 # What a shell sets for each program: its path, and where it starts.
 _OF_SHELL = ("_", "PWD")
-# A node has its own: InfiniBand needs a high one, and that of a login node is often low.
-_OF_NODE = "MEMLOCK"
+# A node has its own. InfiniBand needs a high MEMLOCK, and that of a login node is often low. RSS
+# has no effect on Linux (setrlimit(2)), but Slurm sets it for its jobs: no worker could raise it.
+_OF_NODE = ("MEMLOCK", "RSS")
 _OF_LOGIN = ("HOME", "LOGNAME", "SHELL", "USER")
 _PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -178,7 +179,7 @@ def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _passed_limits(limits: Mapping[str, int]) -> dict[str, int]:
-    return {name: limit for name, limit in limits.items() if name != _OF_NODE}
+    return {name: limit for name, limit in limits.items() if name not in _OF_NODE}
 
 
 def expanded(text: str, environment: Mapping[str, str]) -> str:
