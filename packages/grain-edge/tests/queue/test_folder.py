@@ -221,7 +221,7 @@ def test_a_variable_that_is_not_utf_8_stays_as_it_is(queue: Queue) -> None:
 
 
 def test_a_text_that_is_not_utf_8_is_refused(queue: Queue) -> None:
-    with pytest.raises(BadInput, match="a text of the job is not UTF-8"):
+    with pytest.raises(BadInput, match="is not UTF-8, as the words, files and"):
         queue.submit(make_job("\udcff"))
 
 

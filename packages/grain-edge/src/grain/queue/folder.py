@@ -784,7 +784,10 @@ def encode_job(job: Job) -> bytes:
     try:
         return msgspec.json.encode(job)
     except UnicodeEncodeError as error:
-        raise BadInput("a text of the job is not UTF-8") from error
+        raise BadInput(
+            f"{error.object!a} is not UTF-8, as the words, files and directories of a job have to "
+            "be: rename what has this name"
+        ) from error
 
 
 def is_text(text: str) -> bool:
