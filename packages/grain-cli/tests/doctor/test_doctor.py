@@ -23,6 +23,7 @@ from grain.edge import Attempt
 from grain.edge.version import Versions, own_versions
 from grain.facts.rows import Worker
 from grain_testkit.command_line import grain
+from grain_testkit.small_disk import fill, small_disk
 from grain_testkit.states import state
 from grain_testkit.states import worker as worker_state
 
@@ -216,6 +217,15 @@ def test_who_may_write_to_the_directory(
     results = meeting.files(f"edge://{folder}/meeting")
     assert state == results[0].state
     assert [] == list(folder.iterdir())
+
+
+def test_a_directory_on_a_full_disk_needs_room_and_no_other_address() -> None:
+    with small_disk("64k") as disk:
+        fill(disk)
+        results = meeting.files(f"edge://{disk}/meeting")
+
+    assert ["fail"] == [one.state for one in results]
+    assert results[0].fix.startswith("Make room there, or set `address`")
 
 
 def test_a_directory_that_cannot_be_there(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from grain.cli.init.document import document
 from grain.cli.init.site import Queue, Site, preferred
 from grain.config import load
 from grain.files.batch_systems import BATCH_SYSTEMS
+from grain_testkit.small_disk import fill, small_disk
 
 Put = Callable[[str, str], Path]
 
@@ -353,6 +354,15 @@ def test_a_directory_that_cannot_be_written_is_a_sentence(
     done = CliRunner().invoke(main, ["init", "--yes", "nowhere/x.toml"])
 
     assert (1, True) == (done.exit_code, "nowhere/x.toml: No such file" in done.output)
+
+
+def test_on_a_full_disk_it_says_to_make_room(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_disk("64k") as disk, monkeypatch.context() as changed:
+        changed.setenv("PATH", str(alone / "bin"))
+        fill(disk)
+        done = CliRunner().invoke(main, ["init", "--yes", f"{disk}/x.toml"])
+
+    assert (1, True) == (done.exit_code, "x.toml: No space left on device; make" in done.output)
 
 
 def test_on_a_terminal_three_questions_are_asked_at_most() -> None:

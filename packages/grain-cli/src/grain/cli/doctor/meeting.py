@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.cli.doctor.checks import CheckResult, fail, ok, warn
+from grain.cli.streams import remedy
+from grain.files.whole import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.edge import Attempt
+
+_ELSEWHERE = "Choose another `address`, on a file system that all nodes share."
 
 SKEW = 5.0
 """Seconds by which two clocks may differ."""
@@ -48,7 +52,7 @@ def files(address: str) -> list[CheckResult]:
     try:
         seconds, skew = _probe(folder)
     except OSError as error:
-        fix = "Choose another `address`, on a file system that all nodes share."
+        fix = remedy(error, "set `address`") if error.errno in FULL else _ELSEWHERE
         return [fail("file system", f"{folder}: {error.strerror}", fix)]
     return [*_folder_findings(folder, seconds), clock(skew)]
 
@@ -57,8 +61,7 @@ def _missing_folder(folder: Path) -> CheckResult:
     above = next(one for one in folder.parents if one.exists())
     if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
         return ok("file system", f"{folder} is to be made by the first mission")
-    fix = "Choose another `address`, on a file system that all nodes share."
-    return fail("file system", f"{folder} cannot be made in {above}", fix)
+    return fail("file system", f"{folder} cannot be made in {above}", _ELSEWHERE)
 
 
 def _probe(folder: Path) -> tuple[float, float]:

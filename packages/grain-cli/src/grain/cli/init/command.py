@@ -11,6 +11,7 @@ import click
 
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
+from grain.cli.streams import file_trouble
 from grain.files.whole import whole_file
 
 if TYPE_CHECKING:
@@ -85,4 +86,5 @@ def _write(path: Path, text: str, *, force: bool) -> None:
         with whole_file(path, mode=0o644, replaces=force) as file:
             file.write(text.encode())
     except OSError as error:
-        raise click.ClickException(f"{clean(str(path))}: {error.strerror}") from None
+        named = OSError(error.errno, error.strerror, str(path))
+        raise click.ClickException(clean(file_trouble(named))) from None
