@@ -11,7 +11,7 @@ import pytest
 import tools_of_slurm as tools
 from msgspec.structs import replace
 
-from grain.cli.slurm.here import user_name
+from grain.files.processes import user_name
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
 from grain.queue.records import ArraySpec, Dependency

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import tools_of_slurm as tools
 
-from grain.cli.slurm.here import CommandFailed, Here, user_name
+from grain.cli.slurm.here import CommandFailed, Here
 from grain.cli.slurm.reading import PATIENCE, exit_status, patiently
 from grain.eventlog.usage import Usage
+from grain.files.processes import user_name
 from grain.queue.book import Book
 from grain.queue.errors import CannotWrite
 from grain.queue.folder import Queue
