@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from grain.resource import Cores, Memory
 from grain.worker.call import name_of
 from grain.worker.errors import ExternalError, ExternalMemoryError, Failure, PayloadError
-from grain.worker.payload import Failed, Payloads, describe, failure_in
+from grain.worker.payload import Failed, Payloads, add_note, describe, failure_in
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
@@ -243,6 +243,32 @@ def test_exceptions_keep_type_and_arguments(error: Exception) -> None:
     assert str(error) == str(back)
     attributes = {k: v for k, v in vars(back).items() if k != "__notes__"}
     assert vars(error) == attributes
+
+
+def test_a_text_that_is_not_utf_8_stays_as_it_is_and_is_described_with_escapes() -> None:
+    """As in an exception that names a file whose name has other bytes."""
+
+    def fails() -> None:
+        try:
+            raise KeyError("\udce9")
+        except KeyError as error:
+            group = ExceptionGroup("caf\udce9", [ValueError("\udcea")])
+            add_note(group, "beside \udceb")
+            raise group from error
+
+    fails.__code__ = fails.__code__.replace(co_filename="/caf\udce9.py")
+    payload = Payloads("n1").dump_outcome(outcome.capture(fails))
+    failure, back = failure_in(payload), failure_of(Payloads().load_outcome(payload))
+
+    assert failure is not None
+    assert r"caf\udce9 (1 sub-exception)" == failure.message
+    assert isinstance(back, ExceptionGroup)
+    assert "caf\udce9" == back.message
+    assert ("\udcea",) == back.exceptions[0].args
+    mine, note = back.__notes__  # type: ignore[attr-defined,unused-ignore]
+    assert "beside \udceb" == mine
+    for text in (r"KeyError: '\udce9'", r"ValueError: \udcea", r'"/caf\udce9.py"'):
+        assert text in note
 
 
 def test_the_traceback_of_the_other_end_is_the_last_note_of_an_exception() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING, TextIO, cast
 
+import msgspec
 import pytest
 
 from grain import GVAR
 from grain.resource import ZERO
 from grain.worker.call import RunSettings
+from grain.worker.runner.main import PrintReporter
 from grain.worker.runner.output import LabelledOutput
+from grain.worker.runner.wire import PrintReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +39,16 @@ def test_lines_are_echoed_for_runs_whose_mission_wants_them(tmp_path: Path) -> N
         out.end((1, 2))
     whole = ["m:1 energy | a", "m:1 energy | b"]
     assert [((1, 1), whole), ((1, 1), ["m:1 energy | rest"])] == echoed
+
+
+def test_a_line_with_bytes_that_are_not_utf_8_is_reported_with_escapes() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        PrintReporter(theirs)((1, 2), ["caf\udce9", "\udce9" * 1000])
+        report = msgspec.msgpack.decode(ours.recv(100_000), type=PrintReport)
+    line, long = report.lines
+    assert r"caf\udce9" == line
+    assert 400 == len(long)
 
 
 class Log:

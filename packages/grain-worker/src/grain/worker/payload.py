@@ -34,7 +34,7 @@ import outcome
 from grain.edge.messages import Pieces
 from grain.edge.version import INTERPRETER
 from grain.worker.call import name_of
-from grain.worker.errors import PayloadError, short_tracebacks
+from grain.worker.errors import PayloadError, sendable, short_tracebacks
 from grain.worker.errors import add_note as add_note
 from grain.worker.pickling.blame import find_large, find_unpicklable
 from grain.worker.pickling.by_value import Classes
@@ -334,7 +334,12 @@ def describe(error: BaseException, where: str = "") -> Failed:
     text = _formatted(error)
     if isinstance(error, ModuleNotFoundError):
         text = f"{text.rstrip()}\n{sys.executable} has no such module: install it there"
-    return Failed(f"{module}{cls.__qualname__}", message[:_LONGEST], text, where)
+    return Failed(
+        sendable(f"{module}{cls.__qualname__}"),
+        sendable(message[:_LONGEST]),
+        sendable(text),
+        where,
+    )
 
 
 def _formatted(error: BaseException) -> str:
