@@ -353,6 +353,72 @@ def test_the_error_for_bytes_that_cannot_be_loaded_describes_them() -> None:
         Payloads().load_outcome(elsewhere).unwrap()
 
 
+class Ends(Exception):
+    """Ends its process where it is pickled, or where it is loaded."""
+
+    def __init__(self, by: BaseException, *, there: bool) -> None:
+        super().__init__()
+        self.by = by
+        self.there = there
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if self.there:
+            raise self.by
+        return raises, (type(self.by), *self.by.args)
+
+
+def raises(kind: type[BaseException], *args: Any) -> None:
+    raise kind(*args)
+
+
+INTERRUPT = KeyboardInterrupt("mine")
+
+
+@pytest.mark.parametrize("by", [SystemExit(4), GeneratorExit(), INTERRUPT], ids=repr)
+@pytest.mark.parametrize("there", [True, False], ids=["pickled", "loaded"])
+@pytest.mark.parametrize("kind", [outcome.Value, outcome.Error])
+def test_an_object_whose_methods_would_end_the_process_fails_its_task(
+    kind: Callable[[Any], outcome.Value[Any] | outcome.Error], there: bool, by: BaseException
+) -> None:
+    """Whichever exception they raise; the error names it, and the object if that is at hand."""
+    mission, runner = Payloads(interruptible=False), Payloads(interruptible=False)
+    payload = runner.dump_outcome(kind(Ends(by, there=there)))
+    error = failure_of(mission.load_outcome(payload))
+
+    assert isinstance(error, PayloadError)
+    assert f"it raised {by!r}" in str(error)
+    if there or kind is outcome.Error:
+        assert f"{__name__}.Ends" in str(error)
+
+
+@pytest.mark.parametrize("by", [SystemExit(4), INTERRUPT], ids=repr)
+def test_functions_and_arguments_whose_methods_would_end_the_process_likewise(
+    by: BaseException,
+) -> None:
+    ends, later = Ends(by, there=True), Ends(by, there=False)
+    payloads = Payloads(interruptible=False)
+    for dump in (
+        lambda: payloads.dump_arguments((ends,), {}),
+        lambda: payloads.dump_arguments((), {"a": ends}),
+        lambda: payloads.dump_function(functools.partial(print, ends)),
+        lambda: payloads.load_arguments(payloads.dump_arguments((later,), {})),
+        lambda: payloads.load_function(
+            payloads.dump_function(functools.partial(print, later)).payload
+        ),
+    ):
+        with pytest.raises(PayloadError, match="it raised"):
+            dump()
+
+
+def test_ctrl_c_while_an_object_is_pickled_or_loaded_is_passed_on_where_it_has_an_effect() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        there_and_back(Ends(INTERRUPT, there=True))
+    for kind in (outcome.Value, outcome.Error):
+        payload = Payloads().dump_outcome(kind(Ends(INTERRUPT, there=False)))
+        with pytest.raises(KeyboardInterrupt):
+            Payloads().load_outcome(payload)
+
+
 def test_the_error_for_a_missing_module_names_it_and_says_what_to_do() -> None:
     payload = b"A\0" + b"cno_such_module\nf\n."
 

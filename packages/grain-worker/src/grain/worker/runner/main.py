@@ -233,7 +233,7 @@ async def serve_runs(
 ) -> int:
     """Serve runs; return the exit code."""
     where = f"{name} (host {socket.gethostname()}, pid {os.getpid()})"
-    translation = WireTranslation(where, settings=settings, worker=name)
+    translation = WireTranslation(where, settings=settings, worker=name, interruptible=False)
     on_ended = RunnerOutput(echo).end if settings.labels else None
     runner: Runner[WireBytes, WireBytes] = Runner(
         name, channel, translation, on_ended, interruptible=False, told_at=told.told_at
