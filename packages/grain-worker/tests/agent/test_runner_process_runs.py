@@ -81,6 +81,28 @@ async def test_what_cannot_travel_fails_its_own_task_and_the_runner_lives_on() -
     assert [] == s.witness.deaths
 
 
+async def test_a_result_whose_class_interrupts_fails_its_own_task_and_the_runner_lives_on() -> None:
+    """Ctrl-C does not reach the process, so a KeyboardInterrupt is never meant for it."""
+
+    class Interrupts:
+        def __reduce__(self) -> str:
+            raise KeyboardInterrupt
+
+    async def interrupts() -> Interrupts:
+        return Interrupts()
+
+    async def fine() -> int:
+        return 1
+
+    async with station() as s:
+        ended = await s.outcome(s.start(interrupts))
+        assert 1 == await s.result(fine)
+        assert [] == s.witness.deaths
+    assert isinstance(ended, outcome.Error)
+    assert isinstance(ended.error, PayloadError)
+    assert "it raised KeyboardInterrupt()" in str(ended.error)
+
+
 async def test_a_function_travels_once_to_each_process_until_it_is_forgotten() -> None:
     async def count(calls: list[int] = []) -> int:  # noqa: B006 - what it is about
         calls.append(1)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from grain.resource import Cores, Memory
 from grain.worker.call import name_of
 from grain.worker.errors import ExternalError, ExternalMemoryError, Failure, PayloadError
-from grain.worker.payload import Failed, Payloads, describe, failure_in
+from grain.worker.payload import Failed, Payloads, add_note, describe, failure_in
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
@@ -245,6 +245,32 @@ def test_exceptions_keep_type_and_arguments(error: Exception) -> None:
     assert vars(error) == attributes
 
 
+def test_a_text_that_is_not_utf_8_stays_as_it_is_and_is_described_with_escapes() -> None:
+    """As in an exception that names a file whose name has other bytes."""
+
+    def fails() -> None:
+        try:
+            raise KeyError("\udce9")
+        except KeyError as error:
+            group = ExceptionGroup("caf\udce9", [ValueError("\udcea")])
+            add_note(group, "beside \udceb")
+            raise group from error
+
+    fails.__code__ = fails.__code__.replace(co_filename="/caf\udce9.py")
+    payload = Payloads("n1").dump_outcome(outcome.capture(fails))
+    failure, back = failure_in(payload), failure_of(Payloads().load_outcome(payload))
+
+    assert failure is not None
+    assert r"caf\udce9 (1 sub-exception)" == failure.message
+    assert isinstance(back, ExceptionGroup)
+    assert "caf\udce9" == back.message
+    assert ("\udcea",) == back.exceptions[0].args
+    mine, note = back.__notes__  # type: ignore[attr-defined,unused-ignore]
+    assert "beside \udceb" == mine
+    for text in (r"KeyError: '\udce9'", r"ValueError: \udcea", r'"/caf\udce9.py"'):
+        assert text in note
+
+
 def test_the_traceback_of_the_other_end_is_the_last_note_of_an_exception() -> None:
     """On any version of Python."""
 
@@ -325,6 +351,72 @@ def test_the_error_for_bytes_that_cannot_be_loaded_describes_them() -> None:
     elsewhere = b"V\0" + pickle.dumps(Box(1), 5).replace(b"Box", b"Bax")
     with pytest.raises(PayloadError, match="Bax"):
         Payloads().load_outcome(elsewhere).unwrap()
+
+
+class Ends(Exception):
+    """Ends its process where it is pickled, or where it is loaded."""
+
+    def __init__(self, by: BaseException, *, there: bool) -> None:
+        super().__init__()
+        self.by = by
+        self.there = there
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if self.there:
+            raise self.by
+        return raises, (type(self.by), *self.by.args)
+
+
+def raises(kind: type[BaseException], *args: Any) -> None:
+    raise kind(*args)
+
+
+INTERRUPT = KeyboardInterrupt("mine")
+
+
+@pytest.mark.parametrize("by", [SystemExit(4), GeneratorExit(), INTERRUPT], ids=repr)
+@pytest.mark.parametrize("there", [True, False], ids=["pickled", "loaded"])
+@pytest.mark.parametrize("kind", [outcome.Value, outcome.Error])
+def test_an_object_whose_methods_would_end_the_process_fails_its_task(
+    kind: Callable[[Any], outcome.Value[Any] | outcome.Error], there: bool, by: BaseException
+) -> None:
+    """Whichever exception they raise; the error names it, and the object if that is at hand."""
+    mission, runner = Payloads(interruptible=False), Payloads(interruptible=False)
+    payload = runner.dump_outcome(kind(Ends(by, there=there)))
+    error = failure_of(mission.load_outcome(payload))
+
+    assert isinstance(error, PayloadError)
+    assert f"it raised {by!r}" in str(error)
+    if there or kind is outcome.Error:
+        assert f"{__name__}.Ends" in str(error)
+
+
+@pytest.mark.parametrize("by", [SystemExit(4), INTERRUPT], ids=repr)
+def test_functions_and_arguments_whose_methods_would_end_the_process_likewise(
+    by: BaseException,
+) -> None:
+    ends, later = Ends(by, there=True), Ends(by, there=False)
+    payloads = Payloads(interruptible=False)
+    for dump in (
+        lambda: payloads.dump_arguments((ends,), {}),
+        lambda: payloads.dump_arguments((), {"a": ends}),
+        lambda: payloads.dump_function(functools.partial(print, ends)),
+        lambda: payloads.load_arguments(payloads.dump_arguments((later,), {})),
+        lambda: payloads.load_function(
+            payloads.dump_function(functools.partial(print, later)).payload
+        ),
+    ):
+        with pytest.raises(PayloadError, match="it raised"):
+            dump()
+
+
+def test_ctrl_c_while_an_object_is_pickled_or_loaded_is_passed_on_where_it_has_an_effect() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        there_and_back(Ends(INTERRUPT, there=True))
+    for kind in (outcome.Value, outcome.Error):
+        payload = Payloads().dump_outcome(kind(Ends(INTERRUPT, there=False)))
+        with pytest.raises(KeyboardInterrupt):
+            Payloads().load_outcome(payload)
 
 
 def test_the_error_for_a_missing_module_names_it_and_says_what_to_do() -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import TYPE_CHECKING, TextIO, cast
+import socket
+import sys
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
+import msgspec
+import outcome
 import pytest
 
 from grain import GVAR
 from grain.resource import ZERO
 from grain.worker.call import RunSettings
+from grain.worker.payload import Payloads
+from grain.worker.runner.main import PrintReporter
 from grain.worker.runner.output import LabelledOutput
+from grain.worker.runner.wire import PrintReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -35,6 +43,16 @@ def test_lines_are_echoed_for_runs_whose_mission_wants_them(tmp_path: Path) -> N
         out.end((1, 2))
     whole = ["m:1 energy | a", "m:1 energy | b"]
     assert [((1, 1), whole), ((1, 1), ["m:1 energy | rest"])] == echoed
+
+
+def test_a_line_with_bytes_that_are_not_utf_8_is_reported_with_escapes() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        PrintReporter(theirs)((1, 2), ["caf\udce9", "\udce9" * 1000])
+        report = msgspec.msgpack.decode(ours.recv(100_000), type=PrintReport)
+    line, long = report.lines
+    assert r"caf\udce9" == line
+    assert 400 == len(long)
 
 
 class Log:
@@ -111,6 +129,31 @@ def test_bytes_and_properties_are_those_of_the_stream(log: Log) -> None:
     assert not log.labelled.isatty()
     os.fstat(log.labelled.fileno())
     assert str(log.labelled.name).endswith("log")
+
+
+@pytest.mark.parametrize("kind", [outcome.Value, outcome.Error])
+def test_a_result_or_exception_that_refers_to_it_arrives_with_the_stream_of_the_other_end(
+    kind: Callable[[Any], outcome.Value[Any] | outcome.Error],
+) -> None:
+    """As from a process without labels; many a calculator keeps the stream for its messages."""
+    assert sys.__stdout__ is not None
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        out = LabelledOutput(sys.__stdout__, PrintReporter(theirs))
+        error = Exception(out, logging.StreamHandler(cast("TextIO", out)), out.write)
+        payload = Payloads().dump_outcome(kind(error))
+
+    ended = Payloads().load_outcome(payload)
+    back = ended.value if isinstance(ended, outcome.Value) else ended.error
+    assert isinstance(back, Exception)
+    stream, handler, write = back.args
+    assert stream is handler.stream is write.__self__ is sys.__stdout__
+
+
+def test_one_for_a_file_arrives_as_a_closed_file(log: Log) -> None:
+    back = Payloads().load_outcome(Payloads().dump_outcome(outcome.Value([log.labelled]))).unwrap()
+    assert back[0].closed
+    assert log.labelled.name == back[0].name
 
 
 def test_no_print_fails_on_a_full_disk_and_lost_lines_are_counted() -> None:

@@ -22,6 +22,7 @@ if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup, ExceptionGroup
 
 LOST = ExternalLostError(Failure(("xtb", "a.xyz"), "n17", unwatched=True))
+ODD = ExternalLostError(Failure(("xtb", "caf\udce9"), "n17", unwatched=True))
 STUCK = ExternalLostError(Failure(("xtb", "a.xyz"), "n17"))
 WHY = "the process that watched over xtb a.xyz was killed"
 
@@ -30,6 +31,7 @@ WHY = "the process that watched over xtb a.xyz was killed"
     ("error", "expected"),
     [
         (LOST, WHY),
+        (ODD, "the process that watched over xtb 'caf?' was killed"),
         (STUCK, ""),
         (ValueError(), ""),
         (BaseExceptionGroup("", [LOST, ExceptionGroup("", [LOST])]), WHY),

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from grain.subproc import subprocify
-from grain.worker.errors import TaskletAborted
+from grain.worker.errors import PayloadError, TaskletAborted
 from grain_testkit.pool_scope import pool, process_id
 
 if sys.version_info < (3, 11):
@@ -51,11 +51,17 @@ async def test_an_interrupt_of_the_functions_own_fails_the_call_only() -> None:
         error = KeyboardInterrupt()
         raise BaseExceptionGroup("several", [error]) if in_group else error
 
+    class Interrupts:
+        def __reduce__(self) -> str:
+            raise KeyboardInterrupt
+
     async with pool():
         pid = await process_id()
         for in_group in (False, True):
             with pytest.raises(TaskletAborted, match="KeyboardInterrupt"):
                 await subprocify(interrupt)(in_group)
+        with pytest.raises(PayloadError, match="KeyboardInterrupt"):
+            await subprocify(lambda: Interrupts())()
         assert pid == await process_id()
 
 

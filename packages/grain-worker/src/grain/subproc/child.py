@@ -49,7 +49,9 @@ class CallServer:
         self._socket = sock
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-        self._payloads = Payloads(f"a subprocess (host {socket.gethostname()}, pid {os.getpid()})")
+        self._payloads = Payloads(
+            f"a subprocess (host {socket.gethostname()}, pid {os.getpid()})", interruptible=False
+        )
         self._pickled: dict[bytes, Buffer] = {}
         self._targets: dict[bytes, Target] = {}
         self._last_allocation: tuple[bytes, tuple[Any, ...]] = (b"", ())

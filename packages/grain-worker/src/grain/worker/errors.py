@@ -341,8 +341,7 @@ def failure_of(error: BaseException) -> RunFailure:
     known, text = None, ""
     with suppress(Exception):  # a class of the user may raise anything
         known, text = getattr(error, "in_short", None), str(error).strip()
-    # Names of files may have surrogates, which no message can carry.
-    message = text.encode(errors="backslashreplace").decode()
+    message = sendable(text)
     known = known if isinstance(known, RunFailure) else NO_FAILURE
     parts = {"error": type(error).__name__, "program": known.program, "line": known.line}
     return replace(known, message=message, **{name: cut(part) for name, part in parts.items()})
@@ -479,6 +478,17 @@ def printable(text: str) -> str:
     return "".join(
         "?" if one not in "\n\t" and unicodedata.category(one) in _CONTROL else one for one in text
     )
+
+
+def sendable(text: str) -> str:
+    r"""Return a text that messages and logs can carry, with escapes for halves of characters.
+
+    Names of files have these for bytes that are not UTF-8.
+
+    >>> print(sendable("no file caf\udce9"))
+    no file caf\udce9
+    """
+    return text.encode(errors="backslashreplace").decode()
 
 
 def add_note(error: BaseException, note: str) -> None:

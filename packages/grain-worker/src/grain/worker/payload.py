@@ -23,10 +23,11 @@ refuses them before it loads anything of them.
 from __future__ import annotations
 
 import hashlib
+import pickle
 import struct
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 import outcome
@@ -34,7 +35,7 @@ import outcome
 from grain.edge.messages import Pieces
 from grain.edge.version import INTERPRETER
 from grain.worker.call import name_of
-from grain.worker.errors import PayloadError, short_tracebacks
+from grain.worker.errors import PayloadError, sendable, short_tracebacks
 from grain.worker.errors import add_note as add_note
 from grain.worker.pickling.blame import find_large, find_unpicklable
 from grain.worker.pickling.by_value import Classes
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from grain.edge.buffers import Buffer
     from grain.worker.call import Outcome
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 VALUE, ERROR, UNNAMED, NAMED = b"V", b"E", b"A", b"K"
@@ -98,10 +100,15 @@ class Payloads:
     Args:
         where: the name of this end in the note that has a remote traceback.
         unsearched: why modules may be missing here, as a sentence for error messages.
+        interruptible: False in a process that Ctrl-C has no effect on: a `KeyboardInterrupt` is the
+            failure of an object there, as any other exception is.
     """
 
-    def __init__(self, where: str = "", unsearched: str = "") -> None:
+    def __init__(
+        self, where: str = "", unsearched: str = "", *, interruptible: bool = True
+    ) -> None:
         self.where = where
+        self._interruptible = interruptible
         self._unsearched = f". {unsearched}" if unsearched else ""
         self._classes = Classes()
 
@@ -163,8 +170,8 @@ class Payloads:
         """
         try:
             if kwargs:
-                return dump_pieces((args, dict(kwargs)), self._classes, NAMED)
-            return dump_pieces(args, self._classes, UNNAMED)
+                return self._fenced(dump_pieces, (args, dict(kwargs)), self._classes, NAMED)
+            return self._fenced(dump_pieces, args, self._classes, UNNAMED)
         except Exception as error:
             named = {f"argument {i}": arg for i, arg in enumerate(args)}
             named |= {f"argument {key}": arg for key, arg in kwargs.items()}
@@ -200,7 +207,7 @@ class Payloads:
         """Return the same in pieces to be joined, large buffers not copied. Raises nothing."""
         if isinstance(ended, outcome.Value):
             try:
-                return dump_pieces(ended.value, self._classes, VALUE, copy_all=True)
+                return self._fenced(dump_pieces, ended.value, self._classes, VALUE, copy_all=True)
             except Exception as error:
                 culprit = find_unpicklable(ended.value, "result", self._dump_copy)
                 refusal = _refusal(f"the result of {name}", culprit or ("it", ended.value, error))
@@ -241,7 +248,7 @@ class Payloads:
         try:
             view = memoryview(payload)
             start = _HEAD.size + _HEAD.unpack_from(view)[1]
-            error = loads(view[start:], self._classes)
+            error = self._fenced(loads, view[start:], self._classes)
             if isinstance(error, BaseException):
                 return error
             why: object = f"it became {error!r:.200}"
@@ -256,14 +263,31 @@ class Payloads:
     # ---- both
 
     def _dump(self, obj: Any) -> bytes | memoryview:
-        return dumps(obj, self._classes)
+        return self._fenced(dumps, obj, self._classes)
 
     def _dump_copy(self, obj: Any) -> bytes | memoryview:
-        return dumps(obj, self._classes, copy_all=True)
+        return self._fenced(dumps, obj, self._classes, copy_all=True)
+
+    def _fenced(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what a step of pickling returns, in which code of the objects runs.
+
+        Raises:
+            Exception: the step's, or one in place of another exception, such as `SystemExit`: none
+                of the objects' own ends more than their task.
+            KeyboardInterrupt: Ctrl-C, where it has an effect.
+        """
+        try:
+            return step(*args, **kwargs)
+        except Exception:
+            raise
+        except BaseException as error:
+            if self._interruptible and isinstance(error, KeyboardInterrupt):
+                raise
+            raise pickle.PickleError(f"it raised {error!r}") from error
 
     def _load(self, payload: Buffer, what: str, start: int = 0) -> Any:
         try:
-            return loads(payload, self._classes, start)
+            return self._fenced(loads, payload, self._classes, start)
         except ImportError as error:
             raise PayloadError(
                 f"{what} cannot be loaded here ({self.where or 'in this process'}): {error}. "
@@ -334,7 +358,12 @@ def describe(error: BaseException, where: str = "") -> Failed:
     text = _formatted(error)
     if isinstance(error, ModuleNotFoundError):
         text = f"{text.rstrip()}\n{sys.executable} has no such module: install it there"
-    return Failed(f"{module}{cls.__qualname__}", message[:_LONGEST], text, where)
+    return Failed(
+        sendable(f"{module}{cls.__qualname__}"),
+        sendable(message[:_LONGEST]),
+        sendable(text),
+        where,
+    )
 
 
 def _formatted(error: BaseException) -> str:

@@ -27,6 +27,7 @@ import trio
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
 from grain.files.trust import search_working_directory
+from grain.worker.errors import sendable
 from grain.worker.logs import Allowance
 from grain.worker.messages import Ready
 from grain.worker.processes.account import attempt_of
@@ -134,7 +135,7 @@ class PrintReporter:
 
     def __call__(self, attempt: Attempt, lines: list[str]) -> None:
         """Report lines; lines beyond the limit are only counted."""
-        kept = tuple(line[:_LONGEST_LINE] for line in lines[:_LINES_AT_ONCE])
+        kept = tuple(sendable(line)[:_LONGEST_LINE] for line in lines[:_LINES_AT_ONCE])
         if not self._allowance.take(len(kept), time.monotonic()):
             self._lost += len(lines)
             return
@@ -232,7 +233,7 @@ async def serve_runs(
 ) -> int:
     """Serve runs; return the exit code."""
     where = f"{name} (host {socket.gethostname()}, pid {os.getpid()})"
-    translation = WireTranslation(where, settings=settings, worker=name)
+    translation = WireTranslation(where, settings=settings, worker=name, interruptible=False)
     on_ended = RunnerOutput(echo).end if settings.labels else None
     runner: Runner[WireBytes, WireBytes] = Runner(
         name, channel, translation, on_ended, interruptible=False, told_at=told.told_at

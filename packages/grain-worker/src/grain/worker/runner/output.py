@@ -14,11 +14,12 @@ import io
 import logging
 import sys
 import threading
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from grain import GVAR
 from grain.worker.call import RunSettings, name_of
 from grain.worker.logs import PatientWriter
+from grain.worker.pickling.files import reduce_file, reduce_standard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,10 @@ class LabelledOutput(io.TextIOBase):
         # wants it.
         self._begun: dict[Attempt, tuple[str, str, bool]] = {}
         self._lock = threading.Lock()  # as runs print from threads, too
+
+    def __reduce__(self) -> Any:
+        """Return the reduction of the stream itself: results and exceptions may refer to this."""
+        return reduce_standard(self._stream) or reduce_file(self._stream)
 
     def write(self, text: str, /) -> int:
         """Write what is complete of the run's line, and keep the rest."""

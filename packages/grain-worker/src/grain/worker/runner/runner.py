@@ -32,6 +32,7 @@ from grain.worker.errors import (
     command_line,
     failure_of,
     note_memory,
+    printable,
 )
 from grain.worker.messages import (
     LANE,
@@ -641,7 +642,7 @@ def crash_behind(error: BaseException) -> str:
     if isinstance(error, MemberLost):
         return str(error)
     if isinstance(error, ExternalLostError) and error.unwatched:
-        return f"the process that watched over {command_line(error.argv)} was killed"
+        return f"the process that watched over {printable(command_line(error.argv))} was killed"
     return ""
 
 

@@ -43,6 +43,7 @@ class WireTranslation:
 
     Args:
         largest: the most bytes that an outcome may have.
+        interruptible: as of `Payloads`.
     """
 
     def __init__(
@@ -51,10 +52,12 @@ class WireTranslation:
         largest: int = Ended.max_payload,
         settings: RunnerSettings = RunnerSettings(),  # noqa: B008 - it is frozen
         worker: str = "",
+        *,
+        interruptible: bool = True,
     ) -> None:
         self._worker = worker
         self._host = socket.gethostname()
-        self._payloads = Payloads(where, settings.unsearched)
+        self._payloads = Payloads(where, settings.unsearched, interruptible=interruptible)
         self._settings = Settings(settings)
         self._largest = largest
         # A function is loaded when the first run calls it: what it imports may take long, and what
