@@ -35,6 +35,8 @@ class Overtaking:
         self._head = head
         # How often each waiting task was overtaken, where it was, up to the limit.
         self._counts: dict[Task, int] = {}
+        # The queues that could have had their licences when it was last decided.
+        self._licensed: set[TaskQueue] = set()
 
     def on_dispatched(self, mail: Iterable[tuple[Link, Mail]]) -> None:
         """Count what the head has started since the last call, and check those overtaken by it."""
@@ -42,9 +44,14 @@ class Overtaking:
         promised = self._world.max_overtakes or scheduler.max_overtakes
         takers = list(self._started(mail))
         before, self._counts = self._counts, {}
+        licensed = set()
         for _, _, queue in scheduler.in_order_of_service:
             limit = promised - promised // 3 if queue.gangs else promised
             passed = [one for one in takers if one.queue is not queue and _could_serve(one, queue)]
+            if queue.shared and queue not in self._licensed:
+                passed = []  # its licences were kept for an older task when the others started
+            if queue.shared & queue.open:
+                licensed.add(queue)
             waiting = (task for task in queue.tasks if not task.cancelled)
             for place, task in enumerate(waiting):
                 behind = sum(_rank(task) < _rank(taker) for taker in passed)
@@ -61,6 +68,7 @@ class Overtaking:
                     few = len(scheduler.apart.choose(free, most + 1, lambda one: one.id)) <= most
                     names = [worker.name for worker in free]
                     self._world.laws.demand(law, few, (queue, place, count, names))
+        self._licensed = licensed
 
     def _most_left(self, queue: TaskQueue) -> int:
         """Return how many workers may have no reservation while a due task lacks some.
