@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,6 +77,29 @@ def test_a_command_does_its_work_without_standard_output(
 ) -> None:
     done = redirected(site, "<&- >&-", *words)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_srun_cancels_a_job_whose_output_cannot_be_written(site: SlurmSite) -> None:
+    make_commands(site.folder / "commands", site.environment)
+    with (
+        Path("/dev/full").open("w") as full,
+        subprocess.Popen(
+            [site.folder / "commands/srun", "true"],
+            env=site.environment, cwd=site.folder, stdin=subprocess.DEVNULL, stdout=full,
+            stderr=subprocess.PIPE, text=True,
+        ) as srun,
+    ):  # fmt: skip
+        while not site.queue.jobs.has(1):
+            assert srun.poll() is None
+            time.sleep(0.02)
+        Path(site.queue.job(1).stdout).write_text("a result\n")
+        assert srun.stderr is not None
+        assert srun.stderr.read() == (
+            "srun: error: (Grain) its output could not be written: No space left on device; "
+            "job 1 is cancelled\n"
+        )
+    assert srun.returncode == 1
+    assert state(site, 1) == "CANCELLED"
 
 
 def redirected(

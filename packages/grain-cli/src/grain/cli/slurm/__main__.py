@@ -58,7 +58,7 @@ def _run(here: Here, words: list[str]) -> int:
     number = found.out.rpartition(" ")[2].strip() if here.command == "sbatch" else ""
     if number.isdecimal():
         status = status if announced(f"{error} job {number}", write) else 1
-    else:
+    elif found.out:
         try:
             write()
             sys.stdout.flush()
