@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from grain.cli import main as grain
 from grain.cli.hq.__main__ import main
 from grain.cli.hq.submission import options_of_submit, path, seconds
 from grain.cli.jobs.errors import BadSubmission
+from grain.files.trust import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +88,20 @@ def test_nextflow_submits_a_script_in_its_directory(
     assert (job.stdout, job.stderr) == (f"{site.folder}/.command.log", "")
     assert job.request == {"Cores": 4, "Memory": pytest.approx(8.589934592), "GPUs": 2}
     assert job.script.startswith("#!/bin/bash\n")
+
+
+def test_a_number_that_cannot_be_written_is_told_to_the_user(site: SlurmSite) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*python_command("grain.cli.hq"), "submit", "true"],
+            env=site.environment, cwd=site.folder, stdout=full, stderr=subprocess.PIPE, text=True,
+            check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == (
+        "Error: job 1 was submitted, but its number could not be written: No space left on device\n"
+    )
+    assert site.queue.job(1).command == ("true",)
 
 
 def test_nextflow_lists_all_jobs_and_cancels_some(site: SlurmSite, hq: Callable[..., str]) -> None:

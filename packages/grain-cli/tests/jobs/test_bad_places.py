@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from grain.files.trust import python_command
 from grain.queue.folder import Queue, queue_folder
 from grain_testkit.command_line import grain
 from grain_testkit.job_commands import JobCommands
 from grain_testkit.small_disk import fill, small_disk
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from slurm_site import SlurmSite
 
 COMMANDS = [
@@ -89,6 +90,22 @@ def test_on_a_full_disk_no_number_is_given(alone: Path, monkeypatch: pytest.Monk
         assert "the disk is full" in jobs.refused("hold", "1")
         assert "the disk is full" in jobs.refused("cancel", "1")
         assert "waiting" in jobs.done("jobs", "1")
+
+
+@pytest.mark.parametrize("option", ["--name=opt", "--parsable", "--json"])
+def test_a_number_that_cannot_be_written_is_told_to_the_user(
+    jobs: JobCommands, option: str
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*python_command("grain.cli"), "submit", option, "true"],
+            cwd=jobs.home, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == (
+        "Error: job 1 was submitted, but its number could not be written: No space left on device\n"
+    )
+    assert jobs.queue.jobs.has(1)
 
 
 def test_on_a_full_disk_sbatch_says_so_in_words_of_slurm(site: SlurmSite) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import tools_of_slurm as tools
 from msgspec.structs import replace
 
+from grain.cli.slurm.setup.folder import make_commands
 from grain.files.processes import user_name
 from grain.queue.book import Book
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
@@ -40,6 +43,75 @@ def test_a_script_becomes_a_job(site: SlurmSite, script: str) -> None:
     assert (job.timeout, job.request, job.stdout) == (300.0, {"Cores": 1}, "slurm-%j.out")
     assert job.script_name == str(site.folder / "job.sh")
     assert job.directory == str(site.folder)
+
+
+@pytest.mark.parametrize("words", [("--wrap", "true"), ("--parsable", "--wrap", "true")])
+def test_a_number_that_cannot_be_written_is_told_to_the_user(
+    site: SlurmSite, words: tuple[str, ...]
+) -> None:
+    done = redirected(site, ">/dev/full", "sbatch", *words)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "sbatch: error: (Grain) job 1 was submitted, but its number could not be written: "
+        "No space left on device\n"
+    )
+    assert state(site, 1) == "PENDING"
+
+
+@pytest.mark.parametrize("command", ["squeue", "sacct", "sinfo", "scontrol"])
+def test_an_answer_that_cannot_be_written_is_one_line(site: SlurmSite, command: str) -> None:
+    site.submit("--wrap", "true")
+    words = ("show", "job", "1") if command == "scontrol" else ()
+    done = redirected(site, ">/dev/full", command, *words)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"{command}: error: (Grain) the answer could not be written: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [("sbatch", "--wrap", "true"), ("squeue",), ("sacct",), ("srun", "--version")]
+)
+def test_a_command_does_its_work_without_standard_output(
+    site: SlurmSite, words: tuple[str, ...]
+) -> None:
+    done = redirected(site, "<&- >&-", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_srun_cancels_a_job_whose_output_cannot_be_written(site: SlurmSite) -> None:
+    make_commands(site.folder / "commands", site.environment)
+    with (
+        Path("/dev/full").open("w") as full,
+        subprocess.Popen(
+            [site.folder / "commands/srun", "true"],
+            env=site.environment, cwd=site.folder, stdin=subprocess.DEVNULL, stdout=full,
+            stderr=subprocess.PIPE, text=True,
+        ) as srun,
+    ):  # fmt: skip
+        while not site.queue.jobs.has(1):
+            assert srun.poll() is None
+            time.sleep(0.02)
+        Path(site.queue.job(1).stdout).write_text("a result\n")
+        assert srun.stderr is not None
+        assert srun.stderr.read() == (
+            "srun: error: (Grain) its output could not be written: No space left on device; "
+            "job 1 is cancelled\n"
+        )
+    assert srun.returncode == 1
+    assert state(site, 1) == "CANCELLED"
+
+
+def redirected(
+    site: SlurmSite, how: str, command: str, *words: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command from the directory of commands, with redirections of the shell."""
+    folder = site.folder / "commands"
+    make_commands(folder, site.environment)
+    return subprocess.run(
+        ["sh", "-c", f'"$@" {how}', "sh", str(folder / command), *words],
+        env=site.environment, cwd=site.folder, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
 
 
 def test_options_go_before_variables_and_these_before_the_script(

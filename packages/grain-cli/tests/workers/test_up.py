@@ -126,6 +126,32 @@ def test_a_job_whose_command_was_killed_has_a_record(alone: Path, command: Put) 
     assert [("w-0", True), ("w-1", True)] == [(one.name, is_mark(one.id)) for one in left]
 
 
+@pytest.mark.parametrize(
+    ("options", "jobs", "more"),
+    [
+        (("-n", "1"), "job 6", []),
+        (("-n", "2"), "job 6_0", ["w-1 is job 6_1"]),
+        (("-n", "2", "--json"), "job 6_0, job 6_1", []),
+    ],
+)
+def test_workers_whose_jobs_cannot_be_written_are_told_to_the_user(
+    alone: Path, command: Put, options: tuple[str, ...], jobs: str, more: list[str]
+) -> None:
+    command("sbatch", "cat > /dev/null; echo 6")
+    (alone / "grain.toml").write_text(SLURM + '[worker]\nname = "w"\n')
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "grain.cli", "up", *options],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    _, first, *others = done.stderr.splitlines()
+    assert first == (
+        f"Error: {jobs} was submitted, but its number could not be written: No space left on device"
+    )
+    assert more == [line.partition(",")[0] for line in others]
+
+
 def test_a_refused_job_leaves_no_record(alone: Path, command: Put) -> None:
     command("sbatch", "cat > /dev/null; echo no >&2; exit 1")
     (alone / "grain.toml").write_text(SLURM + '[worker]\nname = "w"\n')

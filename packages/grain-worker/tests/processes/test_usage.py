@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 
 from grain import GVAR
 from grain.eventlog.usage import LearnedAmount, Usage
@@ -20,7 +21,14 @@ from grain.worker.call import run_call
 from grain.worker.errors import ExternalError, ExternalStartError, ExternalTimeoutError
 from grain.worker.external import run_external
 from grain.worker.guards.meter import SAVED, SHARE, Budget, in_memory, kibibytes
-from grain.worker.processes.account import Programs, RunAccount, of_call, of_members
+from grain.worker.processes.account import (
+    Programs,
+    RunAccount,
+    WorkerEnd,
+    never_told,
+    of_call,
+    of_members,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -225,6 +233,28 @@ def test_a_report_has_the_memory_that_a_group_has_learned_also_on_several_worker
     for res in (own, RootAllocation(own, ())):
         assert expected == RunAccount(res).report("host", "worker").learned
     assert RunAccount(Cores([3]) & Memory(8)).report("host", "worker").learned is None
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "waits"), [(0.01, 0.0), (0.09, 0.0), (2.0, 0.02), (10.0, 0.1), (1e6, 0.1)]
+)
+async def test_the_end_of_a_program_waits_for_a_signal_as_long_as_is_little_beside_its_time(
+    elapsed: float, waits: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    end, began = WorkerEnd(lambda: None, lambda: math.inf), trio.current_time()
+    with trio.CancelScope() as scope:
+        scope.cancel()  # has no effect on it
+        await end.after_signals(elapsed)
+        assert waits == pytest.approx(trio.current_time() - began)
+
+
+@pytest.mark.parametrize("told_at", [never_told, lambda: 0.0])
+async def test_no_end_waits_for_a_signal_that_has_come_or_that_nobody_would_notice(
+    told_at: Callable[[], float], autojump_clock: trio.testing.MockClock
+) -> None:
+    began = trio.current_time()
+    await WorkerEnd(lambda: None, told_at).after_signals(1e6)
+    assert trio.current_time() == began
 
 
 async def test_programs_of_a_run_that_is_cancelled_are_charged_to_it() -> None:

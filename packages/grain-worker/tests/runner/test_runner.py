@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import msgspec
 import outcome
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.edge.channel import memory_channels
 from grain.resource import ZERO
@@ -23,8 +24,11 @@ from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.errors import CodeReplaced, ExternalError, Failure
 from grain.worker.external import run_external
 from grain.worker.messages import AskEnding, Cancel, Ended, EndingTold, EndOfWorker, StartRun
+from grain.worker.processes import account
+from grain.worker.processes.account import never_told
+from grain.worker.processes.fork_server_client import ForkServerClient
 from grain.worker.runner.runner import signal_behind
-from grain.worker.runner.services import never_told, worker_ends
+from grain.worker.runner.services import worker_ends
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
@@ -242,6 +246,35 @@ async def test_a_run_whose_program_was_told_to_end_is_handed_back_if_the_worker_
             assert isinstance(ended, Ended)
             assert ("returned" if ends else "done") == ended.status
             assert (payload is None) == ends
+
+
+async def test_a_script_that_ends_well_as_its_child_has_got_the_signal_first_is_handed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
+) -> None:
+    """A batch system signals one process after the other, this one last."""
+    told_at = math.inf
+    pid = tmp_path / "pid"
+    monkeypatch.setattr(account, "_FOR_EACH", 1e6)  # as for a program that has run for long
+    script = f"sleep 1000 & echo $! > {pid}.new; mv {pid}.new {pid}; wait; echo finished"
+
+    async def computes() -> str:
+        return (await run_external(["sh", "-c", script])).stdout_text
+
+    async with asking_runner(lambda: told_at) as head:
+        head.post([(StartRun((1, 1), ZERO), call(computes))])
+        while not pid.exists():
+            await trio.lowlevel.checkpoint()
+        os.kill(int(pid.read_text()), signal.SIGTERM)
+        while ForkServerClient.programs_of_this_run():
+            await trio.lowlevel.checkpoint()
+        await wait_all_tasks_blocked()
+        told_at = time.monotonic()
+        mock_clock.jump(0.2)
+        assert [(AskEnding((1, 1), signal.SIGTERM), None)] == await head.receive()
+        head.post([(EndingTold((1, 1), True), None)])
+        ((ended, _),) = await head.receive()
+        assert isinstance(ended, Ended)
+        assert "returned" == ended.status
 
 
 @pytest.mark.parametrize("does", ["caught", "wrapped", "at once"])

@@ -17,7 +17,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 TRACEBACK = "GRAIN_TRACEBACK"
 """The environment variable that, set to ``full``, has the traceback of an error printed."""
@@ -26,7 +26,7 @@ TRACEBACK = "GRAIN_TRACEBACK"
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
     """End the process with a sentence and exit code 1 where something unforeseen is raised."""
-    _open_missing()
+    open_missing()
     try:
         try:
             with harmless_streams():
@@ -103,7 +103,7 @@ def sentence(error: Exception) -> str:
     )
 
 
-def _open_missing() -> None:
+def open_missing() -> None:
     """Open what is closed of the three standard streams, to nowhere.
 
     Else the next file that is opened would become one of them, and programs that print would find
@@ -113,7 +113,8 @@ def _open_missing() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
+            # It gets the lowest number that is free; programs inherit it, as any such stream.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             mode = "w" if number else "r"
@@ -177,6 +178,30 @@ def harmless_streams(errors: str = "replace") -> Iterator[None]:
 def plain(stream: TextIO) -> TextIO:
     """Return the stream on which a progress line may move the cursor."""
     return stream.plain if isinstance(stream, HarmlessStream) else stream
+
+
+def announced(what: str, write: Callable[[], object]) -> bool:
+    """Announce what was submitted; return False if its number could not be written.
+
+    Standard error says so then: a script that believes that nothing was submitted does it again.
+
+    Args:
+        what: was submitted, the beginning of that sentence.
+        write: writes the announcement to standard output.
+    """
+    try:
+        write()
+        sys.stdout.flush()
+    except OSError as error:
+        drop_output()
+        _complain(f"{what} was submitted, but its number could not be written: {error.strerror}")
+        return False
+    return True
+
+
+def drop_output() -> None:
+    """Drop what standard output could not take, or the interpreter would complain at its end."""
+    _end(sys.stdout)
 
 
 def write_data(data: bytes) -> None:

@@ -19,7 +19,7 @@ from grain.cli.queue.opening import open_queue, queue_errors, selected, warn_of_
 from grain.cli.queue.submission import SubmittedFrom, make_job
 from grain.cli.show import one_line
 from grain.cli.slurm.reading import revive_dispatcher, wake_dispatcher
-from grain.cli.streams import harmless_streams
+from grain.cli.streams import announced, harmless_streams, open_missing
 from grain.queue.book import Book
 from grain.queue.folder import DEFAULT, queue_folder
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 def main(words: Sequence[str]) -> int:
     """Run a command, and return its exit status."""
+    open_missing()
     with harmless_streams():
         return _run(words)
 
@@ -40,7 +41,8 @@ def _run(words: Sequence[str]) -> int:
     chosen = SimpleNamespace(mode="cli")
     try:
         with report_errors(), queue_errors():
-            hq.main(list(words), prog_name="hq", obj=chosen, standalone_mode=False)
+            # It is None at the end of a command, else the status with which that has left.
+            code = hq.main(list(words), prog_name="hq", obj=chosen, standalone_mode=False)
     except click.Abort:  # Ctrl-C
         return 130
     except click.UsageError as error:
@@ -52,7 +54,7 @@ def _run(words: Sequence[str]) -> int:
         else:
             error.show()
         return error.exit_code
-    return 0
+    return code or 0
 
 
 def with_mode(function: Callable[..., Any], variable: str | None = None) -> Callable[..., Any]:
@@ -125,7 +127,9 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], where: str, **given: A
     queue = open_queue(_name(), make=True)
     number = queue.submit(made)
     wake_dispatcher(queue)
-    _say(ctx, {"id": number}, str(number), f"Job submitted successfully, job ID: {number}")
+    said = {"id": number}, str(number), f"Job submitted successfully, job ID: {number}"
+    if not announced(f"Error: job {number}", lambda: _say(ctx, *said)):
+        ctx.exit(1)
 
 
 hq.add_command(submit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from grain.cli.options import config_option, json_option
 from grain.cli.plugin import chosen_config, print_json, report_errors
 from grain.cli.queue.opening import dispatcher_state, open_queue, queue_errors, queue_option
 from grain.cli.show import clean
+from grain.cli.streams import announced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -222,9 +224,10 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
         number = queue.submit(job, stdin, filled)
         # From here on the job is in the queue, whatever fails.
         if given["as_json"]:
-            print_json({"job": number, "queue": queue.name})
+            announce = partial(print_json, {"job": number, "queue": queue.name})
         else:
-            click.echo(number if given["parsable"] else f"job {number}")
+            announce = partial(click.echo, number if given["parsable"] else f"job {number}")
+        known = announced(f"Error: job {number}", announce)
         mine = [Selected(number, number)]
         with going_on(queue, mine):
             config = given["config_file"] or chosen_config(ctx)
@@ -237,6 +240,8 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
                 click.echo(f"job {number} waits: {why}", err=True)
             if given["wait"]:
                 ctx.exit(wait_for(queue, mine, config=config))
+        if not known:
+            ctx.exit(1)
 
 
 def _check_config(file: str | None) -> None:

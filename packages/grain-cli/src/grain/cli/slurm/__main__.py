@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from grain.cli.queue import shell
 from grain.cli.slurm.here import CommandFailed, Here, SlurmAnswer
 from grain.cli.slurm_words.grammar import BadUse
-from grain.cli.streams import harmless_streams
+from grain.cli.streams import announced, drop_output, harmless_streams, open_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,7 @@ def main(argv: list[str]) -> int:
     if name in ("scontrol", "scancel") and "SLURM_JOB_ID" in os.environ:
         # It may end the very job that calls it, which then reads its status.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    open_missing()
     # Names and comments of jobs may have any bytes.
     with harmless_streams("surrogateescape"):
         return _run(Here(name, folder, shell.variables()), words)
@@ -47,16 +50,28 @@ def _run(here: Here, words: list[str]) -> int:
         found = answer(here, words)
     except KeyboardInterrupt:
         return 130
-    try:
-        if found.out:
-            sys.stdout.write(found.out)
+    status, said = found.status, found.err
+    if said and not said.endswith("\n"):
+        said += "\n"
+    error = f"{here.command}: error: (Grain)"
+    write = partial(sys.stdout.write, found.out)
+    number = found.out.rpartition(" ")[2].strip() if here.command == "sbatch" else ""
+    if number.isdecimal():
+        status = status if announced(f"{error} job {number}", write) else 1
+    elif found.out:
+        try:
+            write()
             sys.stdout.flush()
-        if found.err:
-            sys.stderr.write(found.err if found.err.endswith("\n") else f"{found.err}\n")
-    except BrokenPipeError:
-        # Whoever reads has gone, as `head` does. The interpreter would complain when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return found.status
+        except BrokenPipeError:  # whoever reads has gone, as `head` does
+            drop_output()
+        except OSError as trouble:
+            drop_output()
+            status = status or 1
+            said += f"{error} the answer could not be written: {trouble.strerror}\n"
+    with suppress(OSError):
+        sys.stderr.write(said)
+        sys.stderr.flush()
+    return status
 
 
 def answer(here: Here, words: list[str]) -> SlurmAnswer:

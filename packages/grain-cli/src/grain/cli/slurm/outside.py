@@ -83,11 +83,14 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
         with _signals_interrupt():
             queue, number = submit(here, job, b"" if "input" in given else _stdin())
             ended = wait_for(here, queue, number, go_on)
-    except (KeyboardInterrupt, NeverBegins) as error:
+    except (KeyboardInterrupt, NeverBegins, _OutputLost) as error:
         from grain.cli.slurm.scancel import scancel
 
         if number:
             scancel([str(number)], here)
+            if isinstance(error, _OutputLost):  # as a program that has the stream itself ends
+                why = f"its output could not be written: {error}; job {number} is cancelled"
+                raise CommandFailed(f"srun: error: (Grain) {why}") from None
             if isinstance(error, NeverBegins):
                 why = str(error).partition("; `grain")[0]
                 raise CommandFailed(f"{why}; it is cancelled") from None
@@ -163,6 +166,10 @@ def _stdin() -> bytes:
     return b""
 
 
+class _OutputLost(Exception):
+    """A stream of this process takes no more; the text says why."""
+
+
 class _Copy:
     """A file that a job writes, copied to a stream of this process."""
 
@@ -172,13 +179,23 @@ class _Copy:
         self._at = 0
 
     def go_on(self) -> None:
-        """Copy what is new."""
+        """Copy what is new.
+
+        Raises:
+            _OutputLost: it cannot be written.
+        """
         with suppress(FileNotFoundError), self._file.open("rb") as file:
             file.seek(self._at)
             while piece := file.read(1 << 16):
-                self._to.write(piece)
+                self._write(piece)
                 self._at += len(piece)
+
+    def _write(self, piece: bytes) -> None:
+        try:
+            self._to.write(piece)
             self._to.flush()
+        except OSError as error:
+            raise _OutputLost(error.strerror) from None
 
     def close(self) -> None:
         """Remove the file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
 from grain.cli.slurm_words.submission import JobRefused, nodes_warning, slurm_job
 from grain.cli.slurm_words.values import EXCLUSIVE, SINGLETON, moment
+from grain.cli.streams import announced
 from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError, Uncertain
 
 if TYPE_CHECKING:
@@ -90,8 +92,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     if "wait" in options:
         from grain.cli.slurm.reading import exit_status, wait_for
 
-        sys.stdout.write(out)
-        sys.stdout.flush()
+        announced(f"sbatch: error: (Grain) job {number}", partial(sys.stdout.write, out))
         sys.stderr.write(shared)
         try:
             return SlurmAnswer(status=exit_status(wait_for(here, queue, number), otherwise=1))

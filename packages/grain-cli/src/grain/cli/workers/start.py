@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from grain.cli.options import check_bridges, config_option, json_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import print_json
+from grain.cli.streams import announced
 from grain.cli.workers.up import refuse_words
 
 
@@ -67,7 +70,10 @@ def start(
             if is_mark(record.id):
                 continue  # the error that follows says so
             if as_json:
-                print_json({"id": record.id, "name": record.name, "log_file": record.log_file})
+                said = {"id": record.id, "name": record.name, "log_file": record.log_file}
+                announce = partial(print_json, said)
             else:
                 where = f", output in {record.log_file}" if record.log_file else ""
-                click.echo(f"{record.name} is {job_words(record)}{where}")
+                announce = partial(click.echo, f"{record.name} is {job_words(record)}{where}")
+            if not announced(f"Error: {job_words(record)}", announce):
+                raise SystemExit(1)

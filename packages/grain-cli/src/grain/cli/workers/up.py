@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,7 @@ from grain.cli.options import check_bridges, config_option, json_option, load_co
 from grain.cli.plugin import report_errors
 from grain.cli.scaling.configured import with_shape
 from grain.cli.show import clean, print_json
+from grain.cli.streams import announced
 from grain.cli.workers.shapes import shape_option, shaped
 
 if TYPE_CHECKING:
@@ -95,19 +97,31 @@ def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: boo
     check_bridges(config.worker.dial)
     look_back(config)
     jobs: list[JobRecord] = []
+    known = True
     try:
         for record in submit_workers(config, count, options, note=_note):
             jobs.append(record)
             if not (as_json or is_mark(record.id)):
                 where = f", output in {record.log_file}" if record.log_file else ""
                 many = f" with {record.nodes} workers" if record.nodes > 1 else ""
-                click.echo(f"{record.name} is {job_words(record)}{many}{where}")
+                line = f"{record.name} is {job_words(record)}{many}{where}"
+                if known:
+                    known = announced(f"Error: {job_words(record)}", partial(click.echo, line))
+                else:
+                    click.echo(line, err=True)
     finally:
         if as_json:
             fields = ("id", "system", "name", "log_file", "address", "submitted", "nodes")
             answers = [{name: getattr(one, name) for name in fields} for one in jobs]
             # A script shall not take a mark for an id.
-            print_json([{**one, "id": "" if is_mark(one["id"]) else one["id"]} for one in answers])
+            answers = [{**one, "id": "" if is_mark(one["id"]) else one["id"]} for one in answers]
+            if jobs:
+                what = ", ".join(map(job_words, jobs))
+                known = announced(f"Error: {what}", partial(print_json, answers))
+            else:
+                print_json(answers)
+    if not known:
+        raise SystemExit(1)
 
 
 def _note(text: str) -> None:

@@ -259,6 +259,8 @@ class ProgramCall:
         result: ProgramResult | None = None
         try:
             result = await self._attempts()
+            if account.end is not None and isinstance(result.report, ProgramExit):
+                await account.end.after_signals(result.report.elapsed)
             return result
         finally:
             result = result or self.cancelled_result

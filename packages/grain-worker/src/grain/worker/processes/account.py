@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _NOTHING = Usage()
 _MOST = 64  # programs that are kept one by one, because another that ran beside them still runs
 _STATUSES = 400  # more than there are: 256 exit codes, 64 signals
+# Seconds for which the end of a program waits for a signal: at most, for each second that it ran,
+# and so few that it does not wait.
+_LONGEST, _FOR_EACH, _TOO_FEW = 0.1, 0.01, 0.001
 
 
 class ProgramPeak(NamedTuple):
@@ -187,17 +190,27 @@ def largest_sum(shares: list[ProgramPeak]) -> float:
     return most
 
 
+def never_told() -> float:
+    """Return that no batch system has told this process to end."""
+    return math.inf
+
+
 class WorkerEnd:
     """The end of a worker, as its agent has announced it last; one for all runs of a runner.
 
     Attributes:
+        told_at: returns when a batch system has told all processes of the worker to end, by
+            `time.monotonic`; inf if it has not, or this process cannot know.
         at: when runs are cancelled, by trio's clock; inf if that is open.
         now: True if programs are to be warned now.
         changed: parks the tasks that wait for news.
         on_warned: called when a program was warned of it.
     """
 
-    def __init__(self, on_warned: Callable[[], object]) -> None:
+    def __init__(
+        self, on_warned: Callable[[], object], told_at: Callable[[], float] = never_told
+    ) -> None:
+        self.told_at = told_at
         self.at = math.inf
         self.now = False
         self.changed = trio.lowlevel.ParkingLot()
@@ -207,6 +220,23 @@ class WorkerEnd:
         """Take what the agent announces."""
         self.at, self.now = at, now
         self.changed.unpark_all()
+
+    async def after_signals(self, elapsed: float) -> None:
+        """Return when `told_at` knows of a signal that was on its way when a program ended.
+
+        A batch system that ends a job signals, or kills, one process of it after the other. A
+        script whose child it has ended goes on, and may itself end well before it is its turn, and
+        this process's. So this takes a hundredth of the time of the program, 0.1 s at most; and
+        nothing if that was short, as of such programs there are many.
+
+        Args:
+            elapsed: seconds that the program ran.
+        """
+        pause = min(_LONGEST, elapsed * _FOR_EACH)
+        if pause < _TOO_FEW or self.told_at is never_told or time.monotonic() >= self.told_at():
+            return
+        with trio.CancelScope(shield=True):  # what has ended is not cancelled any more
+            await trio.sleep(pause)
 
 
 class RunAccount:

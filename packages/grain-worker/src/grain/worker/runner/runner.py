@@ -54,8 +54,8 @@ from grain.worker.messages import (
 )
 from grain.worker.node.library_threads import library_threads
 from grain.worker.node.shortage import RoomReader
-from grain.worker.processes.account import ProgramCount, RunAccount, WorkerEnd
-from grain.worker.runner.services import never_told, open_nursery_of_runs, services_of
+from grain.worker.processes.account import ProgramCount, RunAccount, WorkerEnd, never_told
+from grain.worker.runner.services import open_nursery_of_runs, services_of
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -102,7 +102,7 @@ class Runner(Generic[Arriving, Departing]):
         channel: the channel to the head or the agent. The runner does not close it.
         on_ended: called when a run that had begun has ended, before that is reported.
         interruptible: False in a process that Ctrl-C has no effect on, see `run_call`.
-        told_at: as of `Services`.
+        told_at: as of `WorkerEnd`.
         rooms: reads the memory of the node; by default as it is.
         replaced: as `grain.edge.version.replaced_code`.
     """
@@ -137,8 +137,7 @@ class Runner(Generic[Arriving, Departing]):
         with ExitStack() as afterwards:
             async with open_nursery_of_runs() as nursery:
                 execution = _Execution(self, nursery)
-                services = services_of(nursery)
-                services.ask_ending, services.told_at = execution.ask_ending, self.told_at
+                services_of(nursery).ask_ending = execution.ask_ending
                 afterwards.callback(execution.end_claims)
                 await self.channel.receive_into(execution.take)
                 execution.leave()
@@ -188,7 +187,6 @@ class _Execution(Generic[Arriving, Departing]):
 
     def __init__(self, runner: Runner[Arriving, Departing], nursery: trio.Nursery) -> None:
         self._interruptible = runner.interruptible
-        self._told_at = runner.told_at
         self._rooms = runner.rooms
         self._replaced = runner.replaced
         self._on_ended = runner.on_ended
@@ -211,7 +209,7 @@ class _Execution(Generic[Arriving, Departing]):
         # The runs of the calls of each have its attempt, one at a time.
         self._lanes: dict[Attempt, LaneRun] = {}
         self._questions: dict[Attempt, _Question] = {}
-        self._end_of_worker = WorkerEnd(self._report_warned)
+        self._end_of_worker = WorkerEnd(self._report_warned, runner.told_at)
         self._programs = ProgramCount(self._on_program)
         # Of the watch over the node's memory, if there is one.
         self._watch: trio.CancelScope | None = None
@@ -523,7 +521,11 @@ class _Execution(Generic[Arriving, Departing]):
                 return ""
             sent = signal_behind(ended.error)
             replaced = await self._replaced_behind(ended.error)
-        elif ended is None or account.ran is None or account.ran.last_end < self._told_at():
+        elif (
+            ended is None
+            or account.ran is None
+            or account.ran.last_end < self._end_of_worker.told_at()
+        ):
             return None
         else:
             sent = signal.SIGTERM

@@ -8,7 +8,6 @@ nothing around them, on any worker, the local worker of a notebook among them.
 from __future__ import annotations
 
 import contextvars
-import math
 import signal
 import time
 import weakref
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from grain.worker.processes.account import attempt_of
+from grain import GVAR
+from grain.worker.processes.account import RunAccount, attempt_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -48,13 +48,10 @@ class Services:
 
     Attributes:
         ask_ending: asks the agent for a run, see `worker_ends`; None without an agent.
-        told_at: returns when a batch system has told all processes of the worker to end, by
-            `time.monotonic`; inf if it has not, or this process cannot know.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.ask_ending: Callable[[Attempt, int, str], Awaitable[bool]] | None = None
-        self.told_at: Callable[[], float] = never_told
         self._nursery = nursery
         self._services: dict[Callable[[], Any], Service] = {}
         self._closing = trio.Event()
@@ -131,15 +128,10 @@ async def programs_were_told_to_end() -> bool:
 
     It may have obeyed, and ended well all the same, as programs do that write a checkpoint then.
     """
-    services = services_here()
-    if services is None or time.monotonic() < services.told_at():
+    account = GVAR.account
+    if not isinstance(account, RunAccount) or account.end is None:
         return False
-    return await worker_ends(signal.SIGTERM)
-
-
-def never_told() -> float:
-    """Return that no batch system has told this process to end."""
-    return math.inf
+    return time.monotonic() >= account.end.told_at() and await worker_ends(signal.SIGTERM)
 
 
 def services_here() -> Services | None:

@@ -57,6 +57,10 @@ _RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
 def main(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
     """Run a step of the job in which this process runs; return the exit status."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from grain.cli.streams import open_missing  # which takes its time
+
+        open_missing()
     try:
         return run_step(words, environment)
     except BadUse as error:
