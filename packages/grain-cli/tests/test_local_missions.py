@@ -112,6 +112,31 @@ def test_the_process_of_a_lasting_mission_is_with_the_scheduler_though_its_log_h
         assert "Beside it, mission queue" in grain("ls", "--patience", "60").output
 
 
+@pytest.mark.parametrize("connected", [True, False])
+def test_the_scheduler_knows_better_of_a_lasting_mission_whose_host_has_died(
+    mission: Mission, address: str, answering: Any, connected: bool
+) -> None:
+    mission("queue", address=address, host="login7", time=time.time() - 20)
+    mission("opt", "cd34", address=address, host="login7", time=time.time() - 20)
+    lasting = states.mission(
+        "queue", id=lasting_id("queue", "0123"), host="login8", connected=connected
+    )
+    with answering(address, state=states.state(missions=[lasting])):
+        output = grain("ls", "--patience", "60").output
+    assert (
+        "Beside it, mission opt may still run on login7 with only its own worker: `grain history "
+        "opt` shows its tasks, `grain why opt:1` one, `grain cancel opt` on login7 ends it."
+    ) in output
+
+
+def test_missions_of_several_hosts_may_still_run_there(mission: Mission) -> None:
+    mission("opt", "ab12", host="login7")
+    mission("md", "cd34")
+    done = grain("ls", "--patience", "0.1")
+    hosts = " and ".join(sorted(["login7", socket.gethostname()]))
+    assert f" may still run on {hosts} with only their own workers: for example, " in done.stderr
+
+
 def test_ls_names_missions_that_run_beside_the_scheduler(
     mission: Mission, address: str, answering: Any
 ) -> None:

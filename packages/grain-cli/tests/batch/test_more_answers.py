@@ -346,7 +346,27 @@ def test_slurm_jobs_that_never_start_are_stuck(reason: str) -> None:
     assert JobState(JobPhase.STUCK, reason) == state
 
 
-@pytest.mark.parametrize("text", ["sbatch: Socket timed out on send/recv operation", "Broken pipe"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Broken pipe",
+        *(
+            f"sbatch: error: Batch job submission failed: {error}"
+            for error in (
+                "Socket timed out on send/recv operation",
+                "Zero Bytes were transmitted or received",
+                "Transport endpoint is not connected",
+                "Unexpected message received",
+                "Communication connection failure",
+                "Communication shutdown failure",
+                "Message send failure",
+                "Message receive failure",
+                "Insane message length",
+                "Header lengths are longer than data received",
+            )
+        ),
+    ],
+)
 def test_a_connection_that_breaks_leaves_a_submission_in_doubt(text: str) -> None:
     """An error that says no is none."""
     submission = Commands().submission

@@ -58,7 +58,21 @@ def failed(text: str) -> str:
         (failed("Memory specification can not be satisfied"), "Lower script.memory"),
         (failed("Requested node configuration is not available"), "Lower script.cores or"),
         (failed("More processors requested than permitted"), "Lower script.cores"),
+        (failed("Node count specification invalid"), "Change script.nodes"),
+        (
+            "sbatch: error: You must specify an account (--account)\n"
+            + failed("Unspecified error"),
+            "Name your account",
+        ),
+        (failed("Access/permission denied"), "Choose another script.queue"),
+        (failed("Protocol authentication error"), "Slurm does not know you"),
+        (failed("I/O error writing script/environment to file"), "The disk of Slurm's controller"),
+        (
+            failed("Pathname of a file, directory or other parameter too long"),
+            "Run this in a directory with a shorter path",
+        ),
         (failed("Unable to contact slurm controller (connect failure)"), "Slurm's controller"),
+        ("slurm_load_jobs error: Zero Bytes were transmitted or received", "Slurm's controller"),
         (failed("Slurm temporarily unable to accept job, sleeping and retrying"), "Slurm takes"),
         # What a user has named says nothing of the fault.
         ("sbatch: error: Unable to open file /work/reservation/w.sh", ""),

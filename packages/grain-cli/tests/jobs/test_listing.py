@@ -18,7 +18,7 @@ from grain.cli.queue.rows import JobRow, jobs_text, tasks_text
 from grain.cli.queue.tasks import TaskRow
 from grain.queue.arrays import parse_array
 from grain.queue.book import Entry
-from grain.queue.records import Dependency, Wish
+from grain.queue.records import Begun, Dependency, Ended, Wish
 from grain.queue.states import Run, Standing
 from grain_testkit.command_line import grain
 from grain_testkit.queue_world import make_job
@@ -48,6 +48,34 @@ def test_jobs_are_listed_with_their_states(jobs: JobCommands) -> None:
     assert ["4", "runs", "running"] == lines[5].split()[:3]
     assert ["5", "waits", "waiting", "-"] == lines[6].split()
     assert "1 job done, 2 jobs failed, 1 job running, 1 job waiting" == lines[7]
+
+
+def test_a_job_took_what_its_last_attempt_took_without_its_wait_for_a_worker(
+    jobs: JobCommands,
+) -> None:
+    began = time.time() - 7200
+    for number in (jobs.submit(), jobs.submit()):
+        jobs.queue.begin(number, None, 1, Begun(at=began, host="n17", worker="w1"))
+        jobs.queue.end(number, None, 1, Ended(how="returned", at=began + 30, elapsed=30.0))
+    jobs.end(2)
+
+    lines = jobs.done("jobs").splitlines()
+
+    assert ["1", "opt", "waiting", "30", "s"] == lines[2].split()[:5]
+    assert ["2", "opt", "done", "00:01:30"] == lines[3].split()[:4]
+    assert ["30.000", "90.000"] == [row["JobRuntime"] for row in table(jobs)]
+
+
+def test_an_array_takes_no_longer_while_none_of_its_tasks_runs(jobs: JobCommands) -> None:
+    began = time.time() - 7200
+    array = jobs.submit("opt", "1-3")
+    jobs.queue.begin(array, 1, 1, Begun(at=began, host="n17", worker="w1"))
+    jobs.queue.end(array, 1, 1, Ended(how="exit", at=began + 90, elapsed=90.0))
+
+    assert ["1", "opt", "waiting", "1/3", "00:01:30"] == jobs.done("jobs").splitlines()[2].split()
+    jobs.begin(array, 2)
+    took = jobs.done("jobs").splitlines()[2].split()[4]
+    assert took.startswith("02:0")
 
 
 def test_a_job_says_for_what_it_waits(jobs: JobCommands) -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
@@ -627,6 +627,24 @@ def test_a_cancellation_is_final_however_the_attempt_ends_that_ran_when_it_came(
     assert last is not None
     assert (last.cancelled, last.why) == ("ann", "wrong")
     assert starts(desk) == [TaskAttempt(2, None, 1)]
+
+
+@pytest.mark.parametrize("what", ["cancel", "again"])
+def test_what_a_wish_was_to_end_is_to_end_under_the_next_dispatcher(
+    queue: Queue, what: Literal["cancel", "again"]
+) -> None:
+    queue.submit(msgspec.structs.replace(JOB, array=ArraySpec(ranges=((1, 2, 1),))))
+    queue.begin(1, 1, 1, begun(ticket=1))
+    queue.begin(1, 2, 1, begun(ticket=2))
+    queue.end(1, 2, 1, Ended(how="exit", at=1.0))
+    queue.wish(Wish(what="cancel", jobs=((1, 1),), tasks=((2, 2),)))
+    queue.wish(Wish(what="again", jobs=((1, 1),), tasks=((2, 2),), attempt=2))
+    queue.begin(1, 2, 2, begun(ticket=3))  # what was cancelled was the run before
+    queue.wish(Wish(what=what, jobs=((1, 1),), tasks=((1, 1),), attempt=2))
+    desk = Desk(queue)
+    assert [one.start for one in desk.adopted()] == [TaskAttempt(1, 1, 1), TaskAttempt(1, 2, 2)]
+    assert desk.look().stops == [TaskAttempt(1, 1, 1)]
+    assert desk.look().stops == []
 
 
 def test_a_cancellation_that_is_read_before_its_job_is_made_final(queue: Queue) -> None:

@@ -18,6 +18,7 @@ from grain.dispatcher.desk import Desk
 from grain.dispatcher.mission import MOST_PRIORITY, DispatchLoop, request_of
 from grain.eventlog.causes import RunFailure
 from grain.files.batch_jobs import WorkerJob, jobs_over
+from grain.files.processes import this_process
 from grain.head.messages import Crash, FailedOn, Unschedulable
 from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
@@ -270,6 +271,48 @@ async def test_a_job_that_is_updated_is_called_back_and_handed_over_as_it_is_the
     assert request_of(msgspec.structs.replace(JOB, timeout=60.0 * 29)) == executor.requests[-1]
     assert {1} == {call.attempt for call in executor.calls}
     assert queue.begun(1, None, 1) is None
+
+
+def dead(**fields: Any) -> Begun:
+    """Return the receipt of a run on this host before it was started again."""
+    me = this_process()
+    return Begun(
+        at=0.0, host=me.host, machine=me.machine, boot="before", pid=1, pid_began=1, worker="w",
+        **fields,
+    )  # fmt: skip
+
+
+async def test_a_cancelled_job_ends_without_workers_if_its_worker_and_dispatcher_died(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    executor = Scheduler()
+    queue.submit(msgspec.structs.replace(JOB, retries=3))
+    queue.begin(1, None, 1, dead(ticket=7))
+    queue.wish(Wish(what="cancel", jobs=((1, 1),), by="ann"))
+    desk = Desk(queue, trio.current_time)
+
+    await run_until(queue, executor, lambda: not desk.plan.has_jobs, desk)
+
+    assert executor.cancelled == [7]
+    second = queue.begun(1, None, 2)
+    assert second is not None
+    assert second.cancelled == "ann"
+
+
+async def test_a_run_ends_that_has_begun_unseen_before_the_dispatcher_could_cancel_it(
+    queue: Queue, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It has no call, so only its files tell of it."""
+    executor = Scheduler()
+    queue.submit(msgspec.structs.replace(JOB, retries=3))
+    queue.wish(Wish(what="cancel", jobs=((1, 1),), by="ann"))
+    desk = Desk(queue, trio.current_time)
+    queue.begin(1, None, 1, dead())
+
+    await run_until(queue, executor, lambda: not desk.plan.has_jobs, desk)
+
+    assert not executor.calls
+    assert desk.book.entries[1].counts.cancelled == 1
 
 
 async def test_the_first_calls_of_tasks_that_are_cancelled_before_the_next_one_are_forgotten(

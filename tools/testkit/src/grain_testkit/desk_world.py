@@ -13,17 +13,24 @@ if TYPE_CHECKING:
 
 
 class DeskDispatcher:
-    """A dispatcher that does what `grain.dispatcher.mission` does with its desk."""
+    """A dispatcher that does what `grain.dispatcher.mission` does with its desk.
+
+    The offers of the world are its calls: one of a run whose worker has died waits for another one.
+    """
 
     def __init__(self, world: World, queue: Queue) -> None:
         self._world = world
         self._queue = queue
         self._desk = Desk(queue, lambda: world.server.clock)
+        world.offers += [one.start for one in self._desk.adopted() if one.start not in world.offers]
 
     def look(self) -> None:
         world, desk = self._world, self._desk
-        if not desk.look().in_charge:
+        news = desk.look()
+        if not news.in_charge:
             return
+        ended = {*news.stops, *news.recalls}
+        world.offers[:] = [one for one in world.offers if one not in ended]
         active = list(desk.plan.active())
         desk.read_all(active)
         dead = []
@@ -34,7 +41,8 @@ class DeskDispatcher:
                     desk.give_back(start)
             elif begun.worker in world.dead_workers:
                 desk.note_death(start, "its worker is dead")
-                dead.append(start)
+                if start not in world.offers:
+                    dead.append(start)
         desk.end_lost(dead)
         for number in desk.book.entries:
             world.note_final(desk.book, number)

@@ -325,7 +325,9 @@ class World:
         self.submit(Host(self.server))
         chance = random.Random(1)
         # One that lives on: the next one would make good what it forgets.
+        self.offers.clear()
         dispatcher = self.dispatcher(Host(self.server))
+        self._finish_cancelled(dispatcher)
         for _ in range(60):
             self.server.clock += 100.0
             self.offers.clear()
@@ -346,6 +348,19 @@ class World:
         for key in self.asked_again:
             if truth.begun(*key) is None:
                 raise Broken(f"{key} was asked for, and never begins: law 5")
+
+    def _finish_cancelled(self, dispatcher: Dispatcher) -> None:
+        """Let a dispatcher end what is cancelled, without workers."""
+        for _ in range(4):  # what its looks find dead is lost after a minute, and cancelled then
+            self.server.clock += 100.0
+            dispatcher.look()
+        for entry in self.check().open_entries():
+            for task in entry.task_numbers():
+                standing = entry.standing(task, 0.0)
+                if standing.reason == "cancel":
+                    raise Broken(
+                        f"{entry.number} is cancelled, and does not end without workers: law 5"
+                    )
 
 
 def _is_final(counts: StateCounts | None) -> bool:

@@ -51,8 +51,8 @@ class LocalMission(NamedTuple):
     def label(self) -> str:
         """The name, the id and the process, which tell it from others of its name."""
         header = self.header
-        where = f"process {header.pid} on {header.host or 'an unknown host'}"
-        return clean(f"{header.label or header.name} (id {header.id[:8]}, {where})")
+        where = f"process {header.pid} on {_host(self)}"
+        return f"{clean(header.label or header.name)} (id {clean(header.id[:8])}, {where})"
 
     def data(self) -> dict[str, Any]:
         """Return its name, id, process and command as plain data."""
@@ -93,9 +93,15 @@ def local_missions(config: Config, here: Collection[Mission] | None = None) -> l
 
 
 def _lasts_there(header: LogStarted, here: Collection[Mission]) -> bool:
-    """Return True for a process of a lasting mission, whose log has an id of its own."""
+    """Return True for a process of a lasting mission, whose log has an id of its own.
+
+    One of another host may be gone, or has another one in its place: the scheduler knows better.
+    """
+    elsewhere = header.host != socket.gethostname()
     return any(
-        lasts(one.id) and one.connected and (one.name, one.host) == (header.name, header.host)
+        lasts(one.id)
+        and one.name == header.name
+        and (elsewhere or (one.connected and one.host == header.host))
         for one in here
     )
 
@@ -118,19 +124,25 @@ def local_missions_text(missions: Sequence[LocalMission]) -> str:
     names = list(dict.fromkeys(one.header.name for one in missions))
     shown = ", ".join(map(clean, names[:_NAMED]))
     more = f" and {len(missions) - _NAMED} more" if len(missions) > _NAMED else ""
-    hosts = {one.header.host for one in missions}
-    where = "on this host" if all(one.here for one in missions) else clean(", ".join(sorted(hosts)))
+    hosts = sorted({_host(one) for one in missions})
+    # What runs on another host cannot be seen: there is a sign of life from the last hours.
+    here = all(one.here for one in missions)
+    where = f"on {'this host' if here else ' and '.join(hosts)}"
     name = clean(names[0])
+    there = "" if missions[0].here else f" on {_host(missions[0])}"
     what = (
-        f"`grain history {name}` shows its tasks, `grain why {name}:1` one, `grain cancel {name}`"
+        f"`grain history {name}` shows its tasks, `grain why {name}:1` one, "
+        f"`grain cancel {name}`{there} ends it"
     )
     if len(missions) == 1:
         own = "only its local worker" if not missions[0].header.address else "only its own worker"
-        return f"mission {shown} runs {where} with {own}: {what} ends it"
-    return (
-        f"missions {shown}{more} run {where} with only their own workers: for example, {what} "
-        "ends it"
-    )
+        return f"mission {shown} {'runs' if here else 'may still run'} {where} with {own}: {what}"
+    run = "run" if here else "may still run"
+    return f"missions {shown}{more} {run} {where} with only their own workers: for example, {what}"
+
+
+def _host(mission: LocalMission) -> str:
+    return clean(mission.header.host) or "an unknown host"
 
 
 def end(mission: LocalMission) -> None:

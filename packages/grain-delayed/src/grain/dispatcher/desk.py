@@ -126,7 +126,9 @@ class Desk:
         # the two is done with the next look.
         self._next_job = self.book.next_job
         self._wishes = len(self.book.wishes())
-        self._stops: list[TaskAttempt] = []
+        # What wishes before have ended may still be under way: the dispatcher of then, and the
+        # worker, may have died before they saw them.
+        self._stops = self.plan.unwanted()
 
     def adopted(self) -> list[Adopted]:
         """Return the attempts that are under way, by ascending tickets."""

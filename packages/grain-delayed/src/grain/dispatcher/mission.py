@@ -99,7 +99,6 @@ class DispatchLoop:
         self._starts: dict[int, TaskAttempt] = {}  # by ticket
         self._ticket = desk.number * TICKETS
         self._functions: dict[str, JobFunction] = {}
-        self._away: set[TaskAttempt] = set()
         self._kinds: dict[TaskAttempt, str] = {}
         self._handed: defaultdict[str, int] = defaultdict(int)
         self._tries: dict[TaskAttempt, int] = {}
@@ -141,8 +140,6 @@ class DispatchLoop:
         for adopted in await self._blocking(self._desk.adopted):
             if adopted.ticket:
                 self._submit(adopted.start, adopted.ticket)
-            else:
-                self._away.add(adopted.start)
         look_away = look_unmet = trio.current_time()
         while True:
             try:
@@ -317,9 +314,7 @@ class DispatchLoop:
     async def _go_on(self, start: TaskAttempt, ended: outcome.Outcome[None]) -> None:
         """Decide about an attempt whose call has ended, and which has no end."""
         if await self._blocking(partial(self._desk.has_begun, start)):
-            # Its worker is lost to the scheduler; only files or a death end it.
-            self._away.add(start)
-            return
+            return  # its worker is lost to the scheduler; only files or a death end it
         if start in self._recalled:
             self._later.appendleft((trio.current_time(), start))  # at once
             return
@@ -358,8 +353,10 @@ class DispatchLoop:
         self._most_first = max(self._remembered, 2 * len(self.first))
 
     async def _look_away(self) -> None:
-        if self._away:
-            self._away -= set(await self._blocking(partial(self._desk.end_lost, list(self._away))))
+        """Look at the attempts that are under way without a call."""
+        away = [start for start in self._desk.plan.active() if start not in self._tickets]
+        if away:
+            await self._blocking(partial(self._desk.end_lost, away))
 
     async def _tell_unmet(self) -> None:
         """Tell commands which requests no worker can meet that is here, nor could for a while."""

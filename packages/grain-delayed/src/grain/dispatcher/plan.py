@@ -91,6 +91,15 @@ class Plan:
             if len(self._book.entries[number].runs.get(task, ())) < attempt
         ]
 
+    def unwanted(self) -> list[TaskAttempt]:
+        """Return the active attempts that are to end, as of all wishes so far."""
+        found = []
+        for start in self.active():
+            asked = self._book.entries[start.number].asked(start.task)
+            if asked.cancelled is not None or start.attempt < asked.granted:
+                found.append(start)
+        return found
+
     # ---- what has changed in the book
 
     def add(self, entry: Entry) -> None:

@@ -26,9 +26,19 @@ if TYPE_CHECKING:
 
 # A Slurm without its controller gives up after 9 s; a loaded one may take half a minute.
 SECONDS = 60.0
-# The connection broke when the request may have arrived: sbatch, and ssh in mid-session.
+# The connection broke when the request may have arrived: sbatch (the errors of Slurm's protocol in
+# slurm_errno.c, and of the C library), and ssh in mid-session.
 _IN_DOUBT = (
     "timed out on send/recv",
+    "Zero Bytes were transmitted or received",
+    "Unexpected message received",
+    "Communication connection failure",
+    "Communication shutdown failure",
+    "Message send failure",
+    "Message receive failure",
+    "Insane message length",
+    "Header lengths are longer than data received",
+    "Transport endpoint is not connected",
     "Connection reset by peer",
     "Broken pipe",
     "closed by remote host",

@@ -47,9 +47,7 @@ _FIRST: tuple[Column[TaskRow], ...] = (
     Column("Attempt", lambda row: row.run and row.run.attempt, _optional),
     Column("Host", lambda row: row.run and row.run.host, _optional),
     Column("Starttime", lambda row: row.run and f"{row.run.began:.3f}", _optional),
-    Column(
-        "JobRuntime", lambda row: row.run and row.run.how and f"{row.run.elapsed:.3f}", _optional
-    ),
+    Column("JobRuntime", lambda row: row.run and row.run.how and f"{row.seconds:.3f}", _optional),
     Column("Exitval", _status, _optional),
     Column(
         "Signal",

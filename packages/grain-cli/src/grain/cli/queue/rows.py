@@ -55,7 +55,8 @@ class JobRow(NamedTuple):
         done: how many tasks have ended.
         tasks: how many there are.
         unsuccessful: how many of those that ended did not succeed.
-        seconds: since it began, or for how long it ran; None if it did not.
+        seconds: for how long its last attempt runs, or ran; of an array, from its first begin to
+            its last end, or until now while one of its tasks runs. None if it did not begin.
         host: where it runs or ran, of a job with one task.
         end: how it ended, or why it never begins, where that needs words.
     """
@@ -115,18 +116,20 @@ def job_row(book: Book, entry: Entry, now: float, blocks: Blocks) -> JobRow:
     state = job_state(counts)
     block = blocks.of(entry)
     waits: Reason = ""
-    run = None
-    tasks = list(entry.runs) if entry.job.array is not None else [None]
+    run = seconds = None
     if entry.job.array is None:
         standing = standing_of(book, entry, None, now)
         run, waits = standing.run, standing.reason if block is None else ""
-    elif state == "PENDING" and block is None:
-        # That of the first task that waits.
-        standings = (standing_of(book, entry, task, now) for task in entry.task_numbers())
-        waits = next(one.reason for one in standings if one.state == "PENDING")
-    runs = [of for task in tasks for of in entry.runs.get(task, ()) if not never_began(of)]
-    began = min((of.began for of in runs), default=None)
-    ended = now if state not in FINAL else max((of.ended for of in runs), default=now)
+        seconds = TaskRow(entry, None, standing, now).seconds
+    else:
+        if state == "PENDING" and block is None:
+            # That of the first task that waits.
+            standings = (standing_of(book, entry, task, now) for task in entry.task_numbers())
+            waits = next(one.reason for one in standings if one.state == "PENDING")
+        runs = [one for of in entry.runs.values() for one in of if not never_began(one)]
+        if runs:
+            ended = now if counts.running else max(one.ended for one in runs)
+            seconds = max(ended - min(one.began for one in runs), 0.0)
     end = ""
     if block is not None:
         end = cause(book, block)
@@ -142,7 +145,7 @@ def job_row(book: Book, entry: Entry, now: float, blocks: Blocks) -> JobRow:
         done=counts.ended,
         tasks=entry.tasks,
         unsuccessful=counts.unsuccessful,
-        seconds=None if began is None else max(ended - began, 0.0),
+        seconds=seconds,
         host=hostlist(run.hosts) if run is not None and not never_began(run) else "",
         end=end,
     )

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
 _FORMAT = "%i|%T|%r|%N"
 _FEW = 50  # tasks, which every site allows an array to have
-_SILENT = ("Unable to contact slurm controller", "Socket timed out", "Connection refused")
+_SILENT = (
+    "Unable to contact slurm controller",
+    "Socket timed out",
+    "Connection refused",
+    "Communication connection failure",
+    "Zero Bytes were transmitted or received",
+    "Message receive failure",
+    "Transport endpoint is not connected",
+)
 
 _REMEDIES = (
     ("nvalid partition", "Set script.queue to a partition that there is; `sinfo -s` lists them."),
@@ -31,7 +39,9 @@ _REMEDIES = (
         "Lower script.cores or script.memory; `sinfo -o '%P %c %m'` shows what nodes have.",
     ),
     ("More processors requested", "Lower script.cores; `sinfo -o '%P %c'` shows what nodes have."),
+    ("ode count specification", "Change script.nodes; `sinfo -o '%P %s'` shows the limits."),
     ("nvalid account", "Name your account in script.extra_args, as in '--account=chem'."),
+    ("specify an account", "Name your account in script.extra_args, as in '--account=chem'."),
     ("nvalid qos", "Change the --qos in script.extra_args."),
     # Limits of an account or a QOS. sbatch prints the name of the limit in a line of its own, so
     # the names come first. The sentence that it prints for all of them speaks of time limits, too.
@@ -63,6 +73,19 @@ _REMEDIES = (
     ("reservation", "Change the --reservation in script.extra_args."),
     ("license specification", "Change the --licenses in script.extra_args."),
     ("inactive or drain", "Choose another script.queue, or try again later; see `sinfo -s`."),
+    (
+        "Access/permission denied",
+        "Choose another script.queue, or run this on a login node: your site refuses it here.",
+    ),
+    (
+        "Protocol authentication error",
+        "Slurm does not know you here: munge may be down, or a clock wrong; tell your site.",
+    ),
+    ("I/O error writing script", "The disk of Slurm's controller may be full; tell your site."),
+    (
+        "Pathname of a file",
+        "Run this in a directory with a shorter path, or write less in script.extra_args.",
+    ),
     ("temporarily unable to accept job", "Slurm takes no more jobs now; try again later."),
     ("presently disabled", "Slurm takes no jobs now; try again later."),
     ("generic resource", "Change the --gres or --gpus in script.extra_args, or gpus of the shape."),
