@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from grain.edge.errors import RemoteProtocolError
 from grain.edge.questions import pack, unpack
-from grain.head.messages import Crashed, RegisterMission, Request, Started, WorkerEnded
+from grain.head.messages import Crashed, RegisterMission, Request, Resolved, Started, WorkerEnded
 from grain.remote_exer.lanes import is_plain
 from grain.remote_exer.session import taken
 from grain.resource import Supply, from_data, to_data
@@ -631,6 +631,10 @@ class SimulatedMission(SimulatedPeer):
                 for lane in self.lanes._lanes:
                     if self.story.workers.get(lane) == message.worker:
                         self.story.workers[lane] = ""
+            elif isinstance(message, Resolved) and message.task in self.lanes._lanes:
+                if message.ending == "crashed" and not message.crashes:
+                    # Its worker has not come to this head, which gives it up.
+                    self.story.workers[message.task] = ""
             elif isinstance(message, Crashed) and not message.crash.absent:
                 self.story.crashes.setdefault(message.task, set()).add(message.crash.attempt)
             try:
