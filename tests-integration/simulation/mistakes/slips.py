@@ -432,7 +432,7 @@ SLIPS: dict[str, Slip] = {
     "a mission that comes back does not learn where its tasks run": Slip(
         Missions,
         "_report_run",
-        "if by is not None or runs_on != known:",
+        "if by is not None or gang or runs_on != known:",
         "if False:",
     ),
     "a worker that comes back is taken to have lost its runs": Slip(

@@ -339,6 +339,18 @@ class Successor(HubHarness):
         self.send("m", submit, Synced(), payload=b"args")
 
 
+def test_a_mission_that_comes_back_learns_of_the_gang_though_it_knows_the_worker() -> None:
+    """It may be another gang on the same worker, of which nobody could tell it."""
+    hub = Successor()
+    for name in (hub.root, *hub.seats):
+        hub.report(name)
+
+    hub.submit_again(hub.root)
+
+    assert [Started(hub.root, (1,))] == hub.sent("m", Started)
+    assert [Seated(1, tuple(hub.seats))] == hub.sent("m", Seated)
+
+
 def test_seats_of_a_mission_that_leaves_are_ended_before_their_root_is_reported() -> None:
     """Its task has another run, of which its worker has told first."""
     hub = Successor()

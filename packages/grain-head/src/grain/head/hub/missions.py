@@ -347,8 +347,9 @@ class Missions:
             runs_on = task.lease.worker.id
             by = self._scheduler.taken.get(task.lease.scheduler_id or 0)
             self._reports.on_run(task.mission, task.lease.worker)
-        # Where tasks have alternatives, it may know of another run there.
-        if by is not None or runs_on != known:
+        # Where tasks have alternatives, it may know of another run there; and of another gang.
+        gang = task.lease is not None and task.lease.gang is not None
+        if by is not None or gang or runs_on != known:
             runs_on = "" if runs_on in (ITS_MISSION, ITS_SEATS) else runs_on
             alternative = 0 if by is None else by.index
             started = Started(runs_on, (task.number,), alternative, over)
