@@ -311,7 +311,8 @@ class Displays:
             return
         done = now.done - before.done - (now.logged_done - before.logged_done)
         failed = now.failed - before.failed - (now.logged_failed - before.logged_failed)
-        lost = self.world.has_lanes and before.connection != now.connection
+        # Ends in lanes may be lost with a connection, and one between may be to another head.
+        lost = now.connection - before.connection > (0 if self.world.has_lanes else 1)
         self._demand("no fewer ends", True, lost or (done >= 0 and failed >= 0), look)
         again = self.world.has_lanes and self.world.twice
         if not again and len(self.world.heads) == 1:
