@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 
 from grain.resource import Cores, Memory
 from grain.worker.call import name_of
-from grain.worker.errors import ExternalError, ExternalMemoryError, Failure, PayloadError
+from grain.worker.errors import (
+    ExternalError,
+    ExternalMemoryError,
+    Failure,
+    PayloadError,
+)
+from grain.worker.errors import (
+    failure_of as failure_in_short,
+)
 from grain.worker.payload import Failed, Payloads, add_note, describe, failure_in
 
 if sys.version_info < (3, 11):
@@ -455,13 +463,17 @@ def test_a_long_traceback_is_cut_in_its_middle() -> None:
     assert len(failure.traceback) < 70_000
 
 
-def test_an_exception_whose_own_methods_fail_is_described_nevertheless() -> None:
+@pytest.mark.parametrize("raised", [RuntimeError("no"), SystemExit(4)])
+def test_an_exception_whose_own_methods_fail_is_described_nevertheless(
+    raised: BaseException,
+) -> None:
     class Mute(Exception):
         def __str__(self) -> str:
-            raise RuntimeError("no")
+            raise raised
 
     failure = describe(Mute(), "n1")
 
+    assert "" == failure_in_short(Mute()).message
     assert isinstance(failure, Failed)
     assert failure.type.endswith("Mute")
     assert "cannot be had" in failure.message

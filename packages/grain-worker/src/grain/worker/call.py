@@ -20,7 +20,7 @@ import trio
 
 from grain import GVAR
 from grain.edge.machine.copies import Origin
-from grain.worker.errors import TaskletAborted, add_note_once
+from grain.worker.errors import RAISED_BY_TEXTS, TaskletAborted, add_note_once
 from grain.worker.processes.account import RunAccount
 
 if sys.version_info < (3, 11):
@@ -343,7 +343,7 @@ def call_text(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> st
 def _shown(short: Any, arg: object) -> str:
     try:
         return " ".join(short.repr(arg).split())
-    except Exception:  # a __repr__ of the user's may raise anything
+    except RAISED_BY_TEXTS:
         return "..."
 
 
@@ -480,7 +480,7 @@ class CallLabels:
         began = self._clock()
         try:
             text = repr(value)
-        except (Exception, SystemExit):  # it may raise anything
+        except RAISED_BY_TEXTS:
             text = by_name
         if self._clock() - began <= _SLOW_REPR:
             self._slow.pop(name, None)

@@ -330,6 +330,10 @@ class ExternalTimeoutError(ExternalError, trio.TooSlowError):
         self.stopped_softly = failure.stopped_softly
 
 
+RAISED_BY_TEXTS = (Exception, SystemExit, GeneratorExit)
+"""The errors of a ``__str__`` or a ``__repr__`` of the user's, of which none is to end a process."""
+
+
 def failure_of(error: BaseException) -> RunFailure:
     """Return why a run failed, with the whole text of its exception, or of a group's only one.
 
@@ -339,7 +343,7 @@ def failure_of(error: BaseException) -> RunFailure:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     known, text = None, ""
-    with suppress(Exception):  # a class of the user may raise anything
+    with suppress(*RAISED_BY_TEXTS):
         known, text = getattr(error, "in_short", None), str(error).strip()
     message = sendable(text)
     known = known if isinstance(known, RunFailure) else NO_FAILURE

@@ -35,7 +35,7 @@ import outcome
 from grain.edge.messages import Pieces
 from grain.edge.version import INTERPRETER
 from grain.worker.call import name_of
-from grain.worker.errors import PayloadError, sendable, short_tracebacks
+from grain.worker.errors import RAISED_BY_TEXTS, PayloadError, sendable, short_tracebacks
 from grain.worker.errors import add_note as add_note
 from grain.worker.pickling.blame import find_large, find_unpicklable
 from grain.worker.pickling.by_value import Classes
@@ -353,7 +353,7 @@ def describe(error: BaseException, where: str = "") -> Failed:
     module = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
     try:
         message = str(error)
-    except Exception as why:
+    except RAISED_BY_TEXTS as why:
         message = f"<its message cannot be had: {why!r:.200}>"
     text = _formatted(error)
     if isinstance(error, ModuleNotFoundError):
@@ -370,7 +370,7 @@ def _formatted(error: BaseException) -> str:
     try:
         with short_tracebacks(error):
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    except Exception as why:  # a __str__ or a __repr__ of the user's may raise anything
+    except RAISED_BY_TEXTS as why:
         return f"<the traceback cannot be had: {why!r:.200}>"
     if len(text) <= _LONGEST:
         return text
@@ -386,7 +386,7 @@ def _refusal(what: str, culprit: tuple[str, Any, BaseException]) -> PayloadError
     name, obj, why = culprit
     try:
         shown = f"{obj!r:.200}"
-    except Exception:
+    except RAISED_BY_TEXTS:
         shown = "an object"
     return PayloadError(
         f"{what} cannot be serialised, because {name} cannot: {shown}, "
