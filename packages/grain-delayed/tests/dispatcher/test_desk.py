@@ -93,6 +93,18 @@ def test_what_runs_is_taken_over_by_its_ticket(queue: Queue) -> None:
     assert starts(desk) == [TaskAttempt(2, 2, 1)]
 
 
+def test_what_had_ended_before_a_dispatcher_began_is_on_the_disk(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submit(JOB)
+    queue.begin(1, None, 1, Begun(at=0.0, host="h", cancelled="ann"))
+    settled: list[int] = []
+    monkeypatch.setattr(queue, "settle", settled.append)
+    desk = Desk(queue)
+    assert desk.book.entries[1].is_final
+    assert settled == [queue.buckets.of(1)]
+
+
 def test_new_jobs_and_wishes_come_with_a_look(queue: Queue) -> None:
     desk = Desk(queue)
     queue.submit(JOB)

@@ -104,6 +104,9 @@ class Desk:
         # that one goes on.
         self.book = Book.read(queue)
         self.number = self._dispatchers.take_charge(self.me)
+        # A further look passes over jobs that have ended as of what was read before it.
+        for bucket in {queue.buckets.of(number) for number in self.book.entries}:
+            queue.settle(bucket)
         self.book.refresh(safe=True)
         self.plan = Plan(self.book)
         # Jobs whose failures are to be counted.
