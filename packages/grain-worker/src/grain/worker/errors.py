@@ -331,7 +331,7 @@ class ExternalTimeoutError(ExternalError, trio.TooSlowError):
 
 
 RAISED_BY_TEXTS = (Exception, SystemExit, GeneratorExit)
-"""The errors of a ``__str__`` or a ``__repr__`` of the user's, of which none is to end a process."""
+"""The errors of a ``__str__`` or ``__repr__`` of the user's, of which none is to end a process."""
 
 
 def failure_of(error: BaseException) -> RunFailure:
