@@ -71,6 +71,13 @@ def test_a_wrong_address_is_an_error_that_says_why(text: str, naming: str) -> No
         parse_address(text, HOME)
 
 
+@pytest.mark.parametrize("rest", ["$HOME/b", "/home/m$e/b"])
+def test_a_home_directory_with_a_dollar_sign_is_told_to_others(rest: str) -> None:
+    assert EdgeAddress("/home/m$e/b") == parse_address(f"edge://{rest}", "/home/m$e")
+    with pytest.raises(AddressError, match="no variable but"):
+        parse_address(f"edge://{rest}$USER", "/home/m$e")
+
+
 PATHS = st.lists(
     st.text(st.characters(exclude_characters="/$\0", codec="utf-8"), min_size=1, max_size=8).filter(
         lambda part: part not in (".", "..")

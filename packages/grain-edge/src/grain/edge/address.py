@@ -16,6 +16,7 @@ only on that network interface.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -195,7 +196,11 @@ def _path(text: str, rest: str, home: str | None) -> str:
         rest = (_home(text) if home is None else home) + rest[len("$HOME") :]
     if not rest.startswith("/") or "\0" in rest:
         raise _wrong(f"{text!r}: the path must be absolute or begin with $HOME/; {_FORMS}")
-    if "$" in rest:
+    own = rest
+    if "$" in rest:  # the home directory may have one, and other processes are told the whole path
+        with suppress(RuntimeError):
+            own = rest.removeprefix(f"{home or home_folder()}/")
+    if "$" in own:
         raise _wrong(f"{text!r}: no variable but $HOME, at the beginning, is expanded")
     path = PurePosixPath(rest)
     if ".." in path.parts or len(path.parts) < 2 or rest.endswith("/"):
