@@ -114,6 +114,17 @@ def test_the_place_of_the_queue_may_have_any_letters_and_can_be_changed(
     assert "XDG_STATE_HOME" not in shown(script("show", ["a"]))
 
 
+def test_what_msgspec_does_without_is_there_for_others(
+    shown: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    """Trio needs it on Python 3.10, and so does each command that asks a scheduler."""
+    (tmp_path / "typing_extensions.py").touch()
+    with (tmp_path / "show.py").open("a") as module:
+        module.write("import typing_extensions\n")
+
+    assert shown(script("show", ["a"]))
+
+
 @pytest.mark.parametrize("place", ["", "it's here", "x" * 200])
 def test_a_command_keeps_what_sh_would_lose(
     shown: Callable[..., dict[str, str]],

@@ -34,6 +34,8 @@ _ENTER = (
     f"grain.__path__ = {list(grain.__path__)!a}",
     'grain.__getattr__ = lambda name: getattr(importlib.import_module("grain._gvar"), name)',
 )
+# Others need what msgspec does without: trio on Python 3.10 has a library that imports it.
+_AND_MSGSPEC = ("import msgspec", 'del sys.modules["typing_extensions"]')
 # Python would take down all modules at its end, which takes as long as to start without any.
 _END = ("sys.stdout.flush()", "sys.stderr.flush()", "os._exit(status)")
 _OF_A_STEP = (
@@ -101,6 +103,7 @@ def script(
         "import gc, importlib, os",
         *_ENTER,
         *first,
+        *_AND_MSGSPEC,
     ]
     if state_home:
         lines.append(
