@@ -95,7 +95,7 @@ class Jobs:
 
     @contextmanager
     def gnaw(self) -> Iterator[None]:
-        """Run a scheduler. No dispatcher survives it, as that would start another one."""
+        """Run a scheduler. All dispatchers end before it, or one would start another scheduler."""
         with self.site.gnaw():
             try:
                 yield

@@ -340,7 +340,7 @@ class Successor(HubHarness):
 
 
 def test_a_mission_that_comes_back_learns_of_the_gang_though_it_knows_the_worker() -> None:
-    """It may be another gang on the same worker, of which nobody could tell it."""
+    """The worker may run another gang by now, and the mission has not heard of that."""
     hub = Successor()
     for name in (hub.root, *hub.seats):
         hub.report(name)

@@ -132,7 +132,7 @@ def user_name(uid: int | None = None) -> str:
 
 
 def user_and_host() -> str:
-    """Return who does something, for those who read of it: this user, and the host."""
+    """Return this user and this host, by which others see who has given a command."""
     return f"{user_name()} on {this_process().host}"
 
 

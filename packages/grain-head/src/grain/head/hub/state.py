@@ -138,9 +138,8 @@ class MissionOnLink:
         unfetched: what tasks of a lasting mission have left that were over, and not submitted
             again, when that was last looked at, by number. The run of another process may have left
             more since.
-        answered: cancelled tasks that it was told of on this link before all of its own had come,
-            and that were not among these. A call of a lane may follow all the same, as it was sent
-            before the mission knew.
+        answered: the cancelled tasks that it was told of on this link, and had not submitted when
+            it was synced. It may still submit one: a call that left its lane before it was told.
     """
 
     requests: dict[int, TaskQueue] = field(default_factory=dict)

@@ -267,8 +267,8 @@ class Gangs:
     def end(self, mission: str) -> None:
         """Revoke what is left of the gangs of a mission that has ended.
 
-        That of their tasks' runs is revoked with these. But a task may have had another run, while
-        seats await a root that no worker has reported yet.
+        The run of each task was revoked with its task, and so were the seats of that run. But the
+        task may have had an older gang, whose seats await a root that no worker has reported yet.
         """
         for (of, _), gangs in self._by_task.items():
             if of == mission:
