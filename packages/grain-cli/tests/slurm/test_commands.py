@@ -300,6 +300,7 @@ def test_what_there_is_not_is_refused(site: SlurmSite, words: list[str], text: s
 
 OFFERED = """
 head.res.Licences = {vasp = 2}
+worker.gpu_shards = 4
 [[shape]]
 name = "small"
 cores = 4
@@ -318,11 +319,13 @@ res = {Token = "a100", Host = "auto"}
         ("-C a100", {"Cores": 1, "Token": "a100"}, ""),
         ("-C v100", None, 'has Token = "v100" under [worker.res], or in a [[shape]]'),
         ("-w n1", {"Cores": 1, "Host": "n1"}, ""),
+        ("--gres=shard:2", {"Cores": 1, "GPUs": 0.5}, ""),
+        ("--gres=shard:5", None, "a GPU has 4, by gpu_shards of grain.toml"),
         ("--exclusive -n 4", {"Cores": "all"}, ""),
         ("--exclusive -n 5", None, "must have the 5 cores, and some have 4"),
     ],
 )
-def test_licences_features_and_whole_nodes_are_those_of_the_configuration(
+def test_what_is_asked_for_by_name_and_whole_nodes_are_those_of_the_configuration(
     site: SlurmSite, words: str, request_: dict[str, Any] | None, refused: str
 ) -> None:
     (site.folder / "grain.toml").write_text(OFFERED)
@@ -339,6 +342,13 @@ def test_hosts_that_a_job_takes_or_not_are_shown_again(site: SlurmSite) -> None:
     site.submit("-w", "n7", "-x", "n[1-2]", "--wrap=x")
     assert "n7|n[1-2]\n" == site.out("squeue", "-h", "-o", "%n|%x")
     assert "ReqNodeList=n7 ExcNodeList=n[1-2]\n" in site.out("scontrol", "show", "job", "1")
+
+
+def test_shards_are_shown_as_slurm_does(site: SlurmSite) -> None:
+    (site.folder / "grain.toml").write_text(OFFERED)
+    site.submit("--gres=shard:2", "--wrap=x")
+    assert "gres:shard:2\n" == site.out("squeue", "-h", "-o", "%b")
+    assert "gres/shard=2\n" in site.out("scontrol", "show", "job", "1")
 
 
 def test_a_singleton_waits_for_earlier_jobs_of_its_name(site: SlurmSite) -> None:

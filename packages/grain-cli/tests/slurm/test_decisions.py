@@ -7,6 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given as over
+from hypothesis import strategies as st
 
 from grain.cli.queue.submission import SubmittedFrom
 from grain.cli.slurm.reading import exit_status
@@ -19,6 +21,7 @@ from grain.cli.slurm_words.values import hosts, moment
 from grain.queue.book import Book, Entry
 from grain.queue.records import Dependency
 from grain.queue.states import Run, Standing, outcome
+from grain.resource import GPUs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,10 +36,11 @@ HERE = {
 }  # fmt: skip
 
 
-def made(given: Mapping[str, str], commands: str = "") -> Job:
+def made(given: Mapping[str, str], commands: str = "", gpu_shards: int = 0) -> Job:
     around = SubmittedFrom("/work", HERE, 0o022, "login1", "ann", 1000.0, commands=commands)
     options = {name.replace("_", "-"): value for name, value in given.items()}
-    return slurm_job(options, around, words=[], script="#!/bin/sh\n", name="/work/job.sh")
+    script, name = "#!/bin/sh\n", "/work/job.sh"
+    return slurm_job(options, around, words=[], script=script, name=name, gpu_shards=gpu_shards)
 
 
 def gang(count: int, **of: object) -> dict[str, Any]:
@@ -147,7 +151,6 @@ def test_what_was_asked_for_is_kept_for_the_variables_of_the_job() -> None:
         ({"array": "1000000"}, "Invalid job array specification"),
         ({"dependency": "afterok:1?singleton"}, "Job dependency problem"),
         ({"gres": "shard:2"}, "Invalid generic resource (gres) specification"),
-        ({"gres": "gpu:1,shard:a100:2"}, "Invalid generic resource (gres) specification"),
     ],
 )
 def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], text: str) -> None:
@@ -209,6 +212,46 @@ def test_what_is_not_written_as_it_should_be_is_bad_use(given: dict[str, str]) -
 def test_an_option_is_a_field_of_the_job(given: dict[str, str], fields: dict[str, Any]) -> None:
     job = made(given)
     assert fields == {name: getattr(job, name) for name in fields}
+
+
+@pytest.mark.parametrize(
+    ("gres", "part", "shown"),
+    [
+        ("shard", 0.25, "1"),
+        ("shard:3", 0.75, "3"),
+        ("shard:a100:4", 1, "4"),
+        ("gres:shard:2", 0.5, "2"),
+    ],
+)
+def test_shards_are_a_part_of_a_gpu(gres: str, part: float, shown: str) -> None:
+    job = made({"gres": gres}, gpu_shards=4)
+    assert job.request == {"Cores": 1, "GPUs": part}
+    assert job.options["shards"] == shown
+
+
+@over(st.integers(1, 1000))
+def test_all_shards_of_a_gpu_fit_on_it(shards: int) -> None:
+    part: Any = made({"gres": "shard"}, gpu_shards=shards).request["GPUs"]
+    gpu = GPUs([0])
+    for _ in range(shards):
+        gpu.alloc(GPUs(part))
+
+
+@pytest.mark.parametrize("gres", ["shard:0", "shard:x:y:1", "shard:1,gpu:1", "shard:1,shard:1"])
+def test_shards_that_are_written_wrongly_are_refused(gres: str) -> None:
+    with pytest.raises(BadUse, match=r"Invalid generic resource \(gres\) specification"):
+        made({"gres": gres}, gpu_shards=4)
+
+
+def test_no_job_has_both_gpus_and_shards() -> None:
+    with pytest.raises(BadUse, match="Invalid generic resource"):
+        made({"gres": "shard:1", "gpus": "1"}, gpu_shards=4)
+
+
+def test_more_shards_than_a_gpu_has_are_refused() -> None:
+    with pytest.raises(JobRefused, match="Requested node configuration") as caught:
+        made({"gres": "shard:5"}, gpu_shards=4)
+    assert caught.value.reason == "--gres=shard:5: a GPU has 4, by gpu_shards of grain.toml"
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,15 @@ def test_grain_submit_reads_directives_of_slurm(site: SlurmSite) -> None:
     assert [job.stdout for job in jobs] == ["x.out", "x.out", "job-%j.out"]
 
 
+def test_grain_submit_divides_gpus_as_the_configuration_says(site: SlurmSite) -> None:
+    (site.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --gres=shard:1\n")
+    assert "write gpu_shards = 4 under [worker]" in grain(site, "submit", "job.sh").stderr
+
+    (site.folder / "grain.toml").write_text("worker.gpu_shards = 2")
+    assert grain(site, "submit", "job.sh").exit_code == 0
+    assert site.queue.job(1).request == {"Cores": 1, "GPUs": 0.5}
+
+
 def test_a_directive_that_cannot_be_obeyed_is_said(site: SlurmSite) -> None:
     (site.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --reservation=x\n")
     done = grain(site, "submit", "job.sh")

@@ -289,7 +289,7 @@ HERE = SubmittedFrom("/work", {"HOME": "/home/ann"}, 0, "login1", "ann", 0.0)
 
 
 def asked(script: str, around: SubmittedFrom = HERE) -> SubmitOptions:
-    return options_of_script(script, "job.sh", around)
+    return options_of_script(script, "job.sh", around, lambda: 4)
 
 
 def test_directives_become_options_of_grain_submit() -> None:

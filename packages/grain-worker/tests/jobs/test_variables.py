@@ -203,6 +203,7 @@ RIGHT = {
     "SLURM_EXPORT_ENV": "ALL,FOO=1", "SLURM_GPU_BIND": "closest", "SLURM_GPU_FREQ": "low",
     "SLURM_GPUS": "a100:2", "SLURM_GPUS_ON_NODE": "2", "SLURM_GPUS_PER_NODE": "2",
     "SLURM_GPUS_PER_TASK": "1", "SLURM_GTIDS": "0", "SLURM_JOB_ACCOUNT": "chem",
+    "SLURM_SHARDS_ON_NODE": "2",
     "SLURM_JOB_GPUS": "4,6", "SLURM_JOB_ID": "12000005", "SLURM_JOB_CPUS_PER_NODE": "4,2",
     "SLURM_JOB_DEPENDENCY": "afterok:9", "SLURM_JOB_NAME": "opt",
     "SLURM_JOB_NODELIST": "n[07-08]", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_PARTITION": "long",
@@ -225,7 +226,7 @@ ASKED = {
     "gpus-per-task": "1", "account": "chem", "dependency": "afterok:9", "partition": "long",
     "qos": "high", "ntasks": "3", "ntasks-per-core": "1", "ntasks-per-gpu": "1",
     "ntasks-per-node": "2", "ntasks-per-socket": "2", "overcommit": "", "threads-per-core": "1",
-    "submit-dir": "/home/ann/in",
+    "submit-dir": "/home/ann/in", "shards": "2",
 }  # fmt: skip
 
 

@@ -234,6 +234,8 @@ class Worker(WorkerSettings, frozen=True, kw_only=True):
         dial: the address at which workers look for the scheduler; `Config.address` unless set.
         cli_dial: the address at which the ``grain`` command looks for it; ``dial`` unless set.
         env: environment variables of the workers and their programs.
+        gpu_shards: the shards of each GPU, for jobs of sbatch with ``--gres=shard:N``; 0 to refuse
+            these.
         res: the resources of a worker besides cores, memory and walltime: kind -> plain data.
         script: ``[script]`` with ``[worker.script]`` over it, key by key.
     """
@@ -242,6 +244,7 @@ class Worker(WorkerSettings, frozen=True, kw_only=True):
     log_file: Annotated[str, kind.STAMPED_FILE] = "./w{{HHMMSS}}.log"
     dial: Annotated[str, kind.OTHER_ADDRESS] = ""
     cli_dial: Annotated[str, kind.OTHER_ADDRESS] = ""
+    gpu_shards: Annotated[int, kind.COUNT] = 0
     env: Annotated[dict[str, str], kind.ENVIRONMENT] = {}
     res: Annotated[dict[str, Any], kind.RESOURCES] = {}
     reserve: Reserve = Reserve()

@@ -18,7 +18,7 @@ from grain.cli.show import clean
 from grain.cli.streams import announced
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from grain.cli.jobs.inputs import FileInputs
     from grain.cli.queue.submission import SubmitOptions, SubmittedFrom
@@ -197,13 +197,14 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
 
         own, script, name = _options(ctx), read_script(words[0], given["cwd"]), ""
         around = SubmittedFrom.here()
+        config = given["config_file"] or chosen_config(ctx)
         of_slurm: SubmitOptions = {}
         if script:
             name, *words_left = words
             words = tuple(words_left)
             if given["directives"] == "on":
                 own = _together(_options(_context_of(ctx, directives(script))), own)
-                of_slurm = _of_slurm(script, name, around)
+                of_slurm = _of_slurm(script, name, around, partial(_gpu_shards, config))
                 # Ranks share the cores that were asked for with them.
                 # With a request that has its own number of nodes, theirs does not count either.
                 if own.get("res"):
@@ -230,7 +231,6 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
         known = announced(f"Error: job {number}", announce)
         mine = [Selected(number, number)]
         with going_on(queue, mine):
-            config = given["config_file"] or chosen_config(ctx)
             first = not dispatcher_state(queue)
             why = wake_dispatcher(queue, config)
             # A user who has just begun may not know that; a loop of submissions need not ask.
@@ -311,8 +311,16 @@ def _together(of_script: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str,
     return {**of_script, **own}
 
 
-def _of_slurm(script: str, name: str, around: SubmittedFrom) -> SubmitOptions:
-    """Return the options in lines #SBATCH of a script.
+def _gpu_shards(config: str | None) -> int:
+    from grain.config import load
+
+    return load(config).worker.gpu_shards
+
+
+def _of_slurm(
+    script: str, name: str, around: SubmittedFrom, gpu_shards: Callable[[], int]
+) -> SubmitOptions:
+    """Return the options in lines #SBATCH of a script; arguments as of `options_of_script`.
 
     Raises:
         click.UsageError: one is wrong, or asks for what there is not here.
@@ -320,7 +328,7 @@ def _of_slurm(script: str, name: str, around: SubmittedFrom) -> SubmitOptions:
     from grain.cli.slurm_words.submission import NotTranslated, options_of_script
 
     try:
-        return options_of_script(script, name, around)
+        return options_of_script(script, name, around, gpu_shards)
     except NotTranslated as error:
         raise click.UsageError(f"in a line #SBATCH: {error}; or use --directives off") from None
 

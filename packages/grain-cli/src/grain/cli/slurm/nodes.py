@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli import show
-from grain.cli.slurm_words.submission import JobRefused
+from grain.cli.slurm_words.submission import JobRefused, asks_for_shards
 from grain.cli.slurm_words.values import EXCLUSIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from grain.cli.slurm.here import Here
     from grain.config import Config, Script
@@ -100,6 +100,29 @@ def node_record(node: SlurmNode, partition: str, *, one_line: bool) -> str:
     return " ".join(lines) + "\n" if one_line else "\n   ".join(lines) + "\n\n"
 
 
+def gpu_shards(given: Mapping[str, str], here: Here) -> int:
+    """Return the number of shards of a GPU, if options ask for some; else 0.
+
+    Raises:
+        JobRefused: the configuration makes no sense.
+    """
+    return _configured(here).worker.gpu_shards if asks_for_shards(given) else 0
+
+
+def _configured(here: Here) -> Config:
+    """Return the configuration.
+
+    Raises:
+        JobRefused: it makes no sense.
+    """
+    from grain.config import ConfigError, load
+
+    try:
+        return load(env=dict(here.environment))
+    except (ConfigError, OSError) as error:
+        raise JobRefused("Unspecified error", str(error)) from None
+
+
 def check_offered(job: Job, here: Here) -> None:
     """Refuse a job that asks for what the configuration does not describe.
 
@@ -111,12 +134,7 @@ def check_offered(job: Job, here: Here) -> None:
     least = int(job.options.get(EXCLUSIVE, "1"))
     if not asked.keys() & {"Licences", "Token", "Host"} and least == 1:
         return
-    from grain.config import ConfigError, load
-
-    try:
-        config = load(env=dict(here.environment))
-    except (ConfigError, OSError) as error:
-        raise JobRefused("Unspecified error", str(error)) from None
+    config = _configured(here)
     where = config.source or "grain.toml"
     workers = [{**config.worker.res, **shape.res} for shape in config.shape] or [config.worker.res]
     known = [config.head.res.get("Licences"), *(one.get("Licences") for one in workers)]

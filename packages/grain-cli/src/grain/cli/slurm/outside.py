@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from grain.cli.slurm.here import NO_TERMINAL, CommandFailed, SlurmAnswer
-from grain.cli.slurm.nodes import check_offered
+from grain.cli.slurm.nodes import check_offered, gpu_shards
 from grain.cli.slurm.reading import NeverBegins, exit_status, wait_for
 from grain.cli.slurm.sbatch import around, submit
 from grain.cli.slurm_words.grammar import BadUse
@@ -123,7 +123,8 @@ def _job(given: Mapping[str, str], command: Sequence[str], here: Here) -> Job:
     options["job-name"] = given.get("job-name") or Path(command[0]).name
     try:
         refuse(given, "", command)
-        job = slurm_job(options, around(here), words=words)
+        shards = gpu_shards(options, here)
+        job = slurm_job(options, around(here), words=words, gpu_shards=shards)
         check_offered(job, here)
         # Wrong options of the step are refused before anything is submitted.
         srun_words(given)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from grain.cli.queue.sharing import shared_text
 from grain.cli.queue.submission import SubmittedFrom
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
-from grain.cli.slurm.nodes import check_offered
+from grain.cli.slurm.nodes import check_offered, gpu_shards
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
@@ -67,7 +67,14 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
         ]
     )
     try:
-        job = slurm_job(options, around(here), words=arguments, script=script, name=name)
+        job = slurm_job(
+            options,
+            around(here),
+            words=arguments,
+            script=script,
+            name=name,
+            gpu_shards=gpu_shards(options, here),
+        )
         check_offered(job, here)
     except JobRefused as refused:
         from grain.cli.batch.system_commands import system_command

@@ -149,6 +149,13 @@ class SlurmTask(TaskRow):
         return int(gpus) if isinstance(gpus, int | float) else 0
 
     @property
+    def gres(self) -> str:
+        """The GPUs of a node, or the shards of one, as squeue names them; "" for none."""
+        if shards := self.job.options.get("shards"):
+            return f"shard:{shards}"
+        return f"gpu:{self.gpus}" if self.gpus else ""
+
+    @property
     def sharing(self) -> str:
         """``OK`` if others may share its nodes, else ``NO``."""
         return "NO" if values.EXCLUSIVE in self.job.options else "OK"
@@ -273,7 +280,8 @@ class SlurmTask(TaskRow):
         parts = [f"cpu={self.cores}"]
         parts += [f"mem={self.memory_of_all}"] if self.memory != "0" else []
         parts += [f"node={self.nodes}", f"billing={self.cores}"]
-        parts += [f"gres/gpu={self.gpus * self.nodes}"] if self.gpus else []
+        kind, _, number = self.gres.partition(":")
+        parts += [f"gres/{kind}={int(number) * self.nodes}"] if kind else []
         return ",".join(parts)
 
     def option(self, name: str, none: str = "(null)") -> str:

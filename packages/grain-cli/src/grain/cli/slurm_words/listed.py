@@ -128,7 +128,7 @@ _FIELDS: dict[str, Column[SlurmTask]] = by_words({
     "M timeused": _whole("TIME", lambda f: f.elapsed, span),
     "tres tres-alloc": Column("TRES_ALLOC", lambda f: f.tres),
     "b tres-per-node gres": Column(
-        "TRES_PER_NODE", lambda f: f"gres:gpu:{f.gpus}" if f.gpus else "N/A"
+        "TRES_PER_NODE", lambda f: f"gres:{f.gres}" if f.gres else "N/A"
     ),
     "U userid": _whole("UID", lambda f: f.uid),
     "u username user": Column("USER", lambda f: f.job.user),

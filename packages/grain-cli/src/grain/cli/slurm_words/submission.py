@@ -79,6 +79,7 @@ def slurm_job(
     words: Sequence[str],
     script: str = "",
     name: str = "",
+    gpu_shards: int = 0,
 ) -> Job:
     """Return the job that options of sbatch ask for, as `submit_options` and `make_job` do.
 
@@ -90,16 +91,19 @@ def slurm_job(
         "stdout": "slurm-%A_%a.out" if given.get("array") else "slurm-%j.out",
     }
     path = name if name.startswith("/") else ""
-    options = own | submit_options(given, around)
+    options = own | submit_options(given, around, gpu_shards)
     return make_job(options, around, words=words, script=script, script_name=path)
 
 
-def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOptions:
+def submit_options(
+    given: Mapping[str, str], around: SubmittedFrom, gpu_shards: int = 0
+) -> SubmitOptions:
     """Return what a submission asks for.
 
     Args:
         given: its options by their long names.
         around: who submits it.
+        gpu_shards: the number of shards of a GPU; 0 if GPUs have none.
 
     Raises:
         BadUse: an option is not written as it should be.
@@ -122,7 +126,7 @@ def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOpt
     hold = "hold" in given or given.get("priority") == "0"
     return said(
         name=given.get("job-name") or None,
-        request=_request(given, nodes, tasks, cores),
+        request=_request(given, nodes, tasks, cores, gpu_shards),
         nodes=nodes,
         timeout=limit or None,
         signal=warned.signal if warned else None,
@@ -154,19 +158,23 @@ def submit_options(given: Mapping[str, str], around: SubmittedFrom) -> SubmitOpt
     )
 
 
-def options_of_script(script: str, name: str, around: SubmittedFrom) -> SubmitOptions:
+def options_of_script(
+    script: str, name: str, around: SubmittedFrom, gpu_shards: Callable[[], int]
+) -> SubmitOptions:
     """Return what the lines ``#SBATCH`` of a script ask for.
 
     Args:
         script: its text.
         name: that of its file, for messages.
         around: who submits it.
+        gpu_shards: returns the number of shards of a GPU; called if the script asks for some.
 
     Raises:
         NotTranslated: there is one that is wrong, or that ``grain submit`` cannot obey.
     """
     try:
-        options = submit_options(merged([of_script(directives(script, name))]), around)
+        given = merged([of_script(directives(script, name))])
+        options = submit_options(given, around, gpu_shards() if asks_for_shards(given) else 0)
     except BadUse as error:
         text = str(error).splitlines()[0]
         raise NotTranslated(text.removeprefix("sbatch: ").removeprefix("error: ")) from None
@@ -200,6 +208,8 @@ def _shown(
         shown["ntasks"] = str(tasks)
     if nodes > 1 and not asked:
         shown["ntasks-implied"] = "yes"
+    if asks_for_shards(given):
+        shown["shards"] = str(values.shards(given["gres"]))
     shown["submit-dir"] = around.directory
     return shown
 
@@ -284,9 +294,50 @@ def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
     return nodes, tasks, max(most * each, _count(given, "mincpus", 1), of_gpus)
 
 
-def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> dict[str, object]:
+def asks_for_shards(given: Mapping[str, str]) -> bool:
+    """Return True for options that ask for shards of a GPU, however they are written."""
+    return "shard" in re.split("[,:]", given.get("gres", ""))
+
+
+def _part_of_gpu(given: Mapping[str, str], gpu_shards: int) -> float:
+    """Return the part of a GPU that a number of shards is; 0 if none is asked for.
+
+    All shards of a job are of one GPU, and no job has both GPUs and shards:
+    https://slurm.schedmd.com/gres.html#Sharding
+
+    Raises:
+        BadUse: the number is not written as it should be.
+        JobRefused: a GPU has no shards, or not so many.
+    """
+    if not asks_for_shards(given):
+        return 0
+    try:
+        number = values.shards(given["gres"])
+    except ValueError:
+        raise BadUse(_NO_GRES, 1) from None
+    if not gpu_shards:
+        raise JobRefused(
+            "Invalid generic resource (gres) specification",
+            "grain.toml does not say how many shards a GPU has: write gpu_shards = 4 under "
+            "[worker] for four",
+        )
+    if number > gpu_shards:
+        raise JobRefused(
+            "Requested node configuration is not available",
+            f"--gres=shard:{number}: a GPU has {gpu_shards}, by gpu_shards of grain.toml",
+        )
+    # In whole millionths, as GPUs are counted: rounded up, six sixths would not fit on a GPU.
+    return 1 if number == gpu_shards else number * 1_000_000 // gpu_shards / 1_000_000
+
+
+def _request(
+    given: Mapping[str, str], nodes: int, tasks: int, cores: int, gpu_shards: int
+) -> dict[str, object]:
     """Return what is asked for on each node; `cores` are those of a node."""
     gpus = _gpus(given, nodes, -(-tasks // nodes))
+    part = _part_of_gpu(given, gpu_shards)
+    if gpus and part:
+        raise BadUse(_NO_GRES, 1)
     memory = (
         _value(given, "mem", values.megabytes, 0.0)
         + _value(given, "mem-per-cpu", values.megabytes, 0.0) * cores
@@ -295,8 +346,8 @@ def _request(given: Mapping[str, str], nodes: int, tasks: int, cores: int) -> di
     request: dict[str, object] = {"Cores": _ALL if _is_exclusive(given) else cores}
     if memory:  # 0 is for all that a node has
         request["Memory"] = math.ceil(round(memory * _MB_IN_GB * 1e6, 3)) / 1e6
-    if gpus:
-        request["GPUs"] = gpus
+    if gpus or part:
+        request["GPUs"] = gpus or part
     if "licenses" in given:
         if nodes > 1:
             raise JobRefused("Invalid license specification", "only jobs on one node have licenses")
@@ -384,14 +435,10 @@ def _feature(text: str) -> str:
 
 def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
     """Return the GPUs of a node, which has so many tasks."""
-    if "shard" in re.split("[,:]", given.get("gres", "")):
-        raise JobRefused(
-            "Invalid generic resource (gres) specification",
-            "GPUs have no number of shards here; grain submit -r GPUs=0.5 takes a part of one",
-        )
+    gres = "" if asks_for_shards(given) else given.get("gres", "")
     try:
         counts = [
-            values.gpus(given.get("gres", ""), gres=True),
+            values.gpus(gres, gres=True),
             -(-values.gpus(given["gpus"]) // nodes) if "gpus" in given else 0,
             values.gpus(given["gpus-per-node"]) if "gpus-per-node" in given else 0,
             values.gpus(given["gpus-per-task"]) * tasks if "gpus-per-task" in given else 0,

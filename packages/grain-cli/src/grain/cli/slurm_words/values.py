@@ -314,6 +314,18 @@ def gpus(text: str, *, gres: bool = False) -> int:
     return number
 
 
+def shards(text: str) -> int:
+    """Return a number of shards of a GPU, from ``shard``, ``shard:2``, ``shard:a100:2``.
+
+    Raises:
+        ValueError: it is not written so, or asks for something else, too.
+    """
+    match = re.fullmatch(r"(gres:)?shard(:[a-zA-Z]\w*)?(:(\d+))?", text, re.ASCII)
+    if match is None or match[4] == "0":
+        raise ValueError(text)
+    return int(match[4] or 1)
+
+
 def span(seconds: float) -> str:
     """Return a span as ``squeue`` shows it: ``M:SS``, ``H:MM:SS``, ``D-HH:MM:SS``."""
     whole = int(seconds)

@@ -162,6 +162,7 @@ _SLURM: dict[str, Callable[[_Attempt], object]] = {
     "SLURM_PRIO_PROCESS": lambda a: a.place.nice,
     "SLURM_PROCID": lambda _: 0,
     "SLURM_RESTART_COUNT": lambda a: a.attempt - 1 or None,
+    "SLURM_SHARDS_ON_NODE": _plain("shards"),
     "SLURM_SUBMIT_DIR": lambda a: a.job.options.get("submit-dir", a.job.directory),
     "SLURM_SUBMIT_HOST": lambda a: a.job.host,
     "SLURM_TASKS_PER_NODE": lambda a: repeated(ranks_each(a.job, a.place)),
@@ -188,7 +189,6 @@ NOT_SET = {
     "SLURM_CONTAINER": "containers are refused",
     "SLURM_JOB_RESERVATION": "Grain has no reservations",
     "SLURM_PROFILE": "nothing is profiled",
-    "SLURM_SHARDS_ON_NODE": "a job has a part of a GPU, and the GPU has no number of shards",
 }
 """Variables that sbatch(1) lists and no job has, with the reason."""
 
