@@ -512,6 +512,14 @@ def test_options_of_a_step(given: dict[str, str], asked: dict[str, Any]) -> None
     assert {"SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_STEP_ID"} == found["environment"].keys()
 
 
+def test_a_step_takes_the_gpu_of_which_its_job_has_shards() -> None:
+    job = {**JOB, "SLURM_SHARDS_ON_NODE": "2"}
+    assert ordered({"gres": "shard:2"}, job) == ordered({}, job)
+    for env in job, JOB:
+        with pytest.raises(steps.StepRefused, match=r"job 12: Invalid generic resource \(gres\)"):
+            ordered({"gres": "shard:3"}, env)
+
+
 @pytest.mark.parametrize(
     "given",
     [

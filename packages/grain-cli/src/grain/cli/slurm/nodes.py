@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli import show
-from grain.cli.slurm_words.submission import JobRefused, asks_for_shards
-from grain.cli.slurm_words.values import EXCLUSIVE
+from grain.cli.slurm_words.submission import JobRefused
+from grain.cli.slurm_words.values import EXCLUSIVE, asks_for_shards
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,7 +106,8 @@ def gpu_shards(given: Mapping[str, str], here: Here) -> int:
     Raises:
         JobRefused: the configuration makes no sense.
     """
-    return _configured(here).worker.gpu_shards if asks_for_shards(given) else 0
+    asked = asks_for_shards(given.get("gres", ""))
+    return _configured(here).worker.gpu_shards if asked else 0
 
 
 def _configured(here: Here) -> Config:

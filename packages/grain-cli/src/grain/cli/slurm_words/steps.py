@@ -237,7 +237,7 @@ def step_order(
         "stdout": _file(given.get("output", "")),
         "stderr": _file(given.get("error", "")),
     }
-    return order | _with_units(given, environment.get("SLURM_JOB_ID", "")), numbers.warnings
+    return order | _with_units(given, environment), numbers.warnings
 
 
 def _distribution(given: Mapping[str, str], environment: Mapping[str, str]) -> str:
@@ -255,8 +255,9 @@ def _distribution(given: Mapping[str, str], environment: Mapping[str, str]) -> s
         raise BadUse("srun: error: Invalid --distribution specification") from None
 
 
-def _with_units(given: Mapping[str, str], job: str) -> dict[str, Any]:
+def _with_units(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, Any]:
     """Return what is asked for in options whose values take long to read, if there are any."""
+    job = environment.get("SLURM_JOB_ID", "")
     no_step = f"srun: error: Unable to create step for job {job}"
     found: dict[str, Any] = {}
     if not given.keys() & {*_MEMORY, *_GPUS, "time", "nodelist"}:
@@ -280,13 +281,30 @@ def _with_units(given: Mapping[str, str], job: str) -> dict[str, Any]:
                 found[field] = values.megabytes(given[option])
             except ValueError:
                 raise BadUse(f"srun: error: Invalid --{option} specification") from None
+    try:
+        return found | _gpus(given, environment)
+    except ValueError:
+        raise StepRefused(f"{no_step}: Invalid generic resource (gres) specification") from None
+
+
+def _gpus(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return what is asked for of GPUs: nothing, which is all, of one with shards of a GPU.
+
+    Raises:
+        ValueError: it is not written as it should be, or the job has fewer shards.
+    """
+    from grain.cli.slurm_words import values
+
+    found: dict[str, Any] = {}
     for option, field in _GPUS.items():
-        if option in given:
-            try:
-                found[field] = values.gpus(given[option], gres=option == "gres")
-            except ValueError:
-                text = f"{no_step}: Invalid generic resource (gres) specification"
-                raise StepRefused(text) from None
+        if option not in given:
+            continue
+        if option != "gres" or not values.asks_for_shards(given[option]):
+            found[field] = values.gpus(given[option], gres=option == "gres")
+        elif "SLURM_JOB_ID" in environment:
+            has = int(environment.get("SLURM_SHARDS_ON_NODE", "0"))
+            if values.shards(given[option]) > has:
+                raise ValueError(option)
     return found
 
 

@@ -174,7 +174,9 @@ def options_of_script(
     """
     try:
         given = merged([of_script(directives(script, name))])
-        options = submit_options(given, around, gpu_shards() if asks_for_shards(given) else 0)
+        options = submit_options(
+            given, around, gpu_shards() if values.asks_for_shards(given.get("gres", "")) else 0
+        )
     except BadUse as error:
         text = str(error).splitlines()[0]
         raise NotTranslated(text.removeprefix("sbatch: ").removeprefix("error: ")) from None
@@ -208,7 +210,7 @@ def _shown(
         shown["ntasks"] = str(tasks)
     if nodes > 1 and not asked:
         shown["ntasks-implied"] = "yes"
-    if asks_for_shards(given):
+    if values.asks_for_shards(given.get("gres", "")):
         shown["shards"] = str(values.shards(given["gres"]))
     shown["submit-dir"] = around.directory
     return shown
@@ -294,11 +296,6 @@ def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
     return nodes, tasks, max(most * each, _count(given, "mincpus", 1), of_gpus)
 
 
-def asks_for_shards(given: Mapping[str, str]) -> bool:
-    """Return True for options that ask for shards of a GPU, however they are written."""
-    return "shard" in re.split("[,:]", given.get("gres", ""))
-
-
 def _part_of_gpu(given: Mapping[str, str], gpu_shards: int) -> float:
     """Return the part of a GPU that a number of shards is; 0 if none is asked for.
 
@@ -309,7 +306,7 @@ def _part_of_gpu(given: Mapping[str, str], gpu_shards: int) -> float:
         BadUse: the number is not written as it should be.
         JobRefused: a GPU has no shards, or not so many.
     """
-    if not asks_for_shards(given):
+    if not values.asks_for_shards(given.get("gres", "")):
         return 0
     try:
         number = values.shards(given["gres"])
@@ -435,7 +432,7 @@ def _feature(text: str) -> str:
 
 def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
     """Return the GPUs of a node, which has so many tasks."""
-    gres = "" if asks_for_shards(given) else given.get("gres", "")
+    gres = "" if values.asks_for_shards(given.get("gres", "")) else given.get("gres", "")
     try:
         counts = [
             values.gpus(gres, gres=True),

@@ -314,6 +314,11 @@ def gpus(text: str, *, gres: bool = False) -> int:
     return number
 
 
+def asks_for_shards(text: str) -> bool:
+    """Return True for a ``--gres`` that asks for shards of a GPU, however it is written."""
+    return "shard" in re.split("[,:]", text)
+
+
 def shards(text: str) -> int:
     """Return a number of shards of a GPU, from ``shard``, ``shard:2``, ``shard:a100:2``.
 
