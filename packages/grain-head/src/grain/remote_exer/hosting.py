@@ -29,12 +29,9 @@ if TYPE_CHECKING:
 
     from grain.edge import Serving
     from grain.edge.channel import WireChannel
-    from grain.head.base import Deliver
     from grain.head.events import Event
-    from grain.head.messages import FailedOn
     from grain.head.run_log import RunLog
-    from grain.worker import Call, LocalOffer
-    from grain.worker.messages import PastAttempts
+    from grain.worker import LocalOffer
 
 
 class HostingExecutor(RemoteExecutor):
@@ -91,35 +88,20 @@ class HostingExecutor(RemoteExecutor):
                 "[head.res] of grain.toml, so the local worker has none of its own"
             )
         self._host: _Host | None = None
-        # The local worker, if there will never be another worker; and the requests that it can
-        # meet.
+        # The local worker, if there will never be another worker.
         self._only: Scheduler | None = None
-        self._feasible: set[Resource] = set()
 
-    def submit_call(
-        self,
-        res: Resource,
-        call: Call,
-        deliver: Deliver | None = None,
-        *,
-        priority: int = 0,
-        urgency: float = 0.0,
-        after: int = 0,
-        avoid: tuple[FailedOn, ...] = (),
-        past: PastAttempts | None = None,
-        number: int = 0,
-        worker: str = "",
-    ) -> int:
-        """Queue a task whose outcome is handed to a function; as `GrainExecutor.submit_call`."""
-        if self._only is not None and res not in self._feasible:
+    def _request_of(self, res: Resource, priority: int, interpreter: str) -> int:
+        """As in `RemoteExecutor`; refuses what the only worker can never meet.
+
+        Raises:
+            grain.resource.Infeasible: that is so.
+        """
+        if self._only is not None and (res, priority, interpreter) not in self._requests:
             why = why_never(self._only, res, trio.current_time())
             if why is not None:
                 raise infeasible(res, why, self.local)
-            self._feasible.add(res)
-        return super().submit_call(
-            res, call, deliver, priority=priority, urgency=urgency, after=after, avoid=avoid,
-            past=past, number=number, worker=worker,
-        )  # fmt: skip
+        return super()._request_of(res, priority, interpreter)
 
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:
