@@ -307,9 +307,7 @@ class Missions:
             ran_on = ""  # if it has the run, the task is leased by now
         cancelled = mission.cancelled_by or message.task in mission.cancelled
         if cancelled and task.ending is None:
-            mission.refused.add(task.number)
-            task.claimed = True
-            self._outcomes.retract(mission, task.number)
+            self._refuse(task, message.worker)
             return
         self._claim(task, ran_on, now, has_run=has_run)
         if (message.worker or task.lease is not None) and task.ending is None:
@@ -337,6 +335,19 @@ class Missions:
             past = after_crash(past, crash)
         if past is not None and task.course.past is None:
             task.alter().past = past
+
+    def _refuse(self, task: TaskRecord, known: str) -> None:
+        """End a submitted task that a user has cancelled.
+
+        Args:
+            known: the id of the worker on which its mission takes it to run; empty if it waits.
+        """
+        task.mission.refused.add(task.number)
+        task.claimed = True
+        if task.lease is not None:
+            # That run may take long to end, and what was last said of it may be lost.
+            self._report_run(task, known)
+        self._outcomes.retract(task.mission, task.number)
 
     def _report_run(self, task: TaskRecord, known: str) -> None:
         """Report where a task runs to its mission, which takes it to run on a worker of an id."""
