@@ -90,6 +90,11 @@ class Jobs:
         while not path.exists() or path.read_text() != "".join(f"{line}\n" for line in lines):
             await trio.sleep(0.02)
 
+    async def until_logs(self, count: int) -> None:
+        """Wait until so many dispatchers have begun their event logs."""
+        while len(list(Path(self.state).glob("grain/missions/*/events.jsonl"))) < count:
+            await trio.sleep(0.05)
+
     def go(self, name: str) -> None:
         (self.site.folder / f"{name}.go").touch()
 
@@ -454,8 +459,12 @@ async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
         await jobs.submit("job.sh", "a")
         await jobs.until_lines("a", "begun 1")
         first = await jobs.dispatcher()
+        await jobs.until_logs(1)
         # As if it were silent for long, on another host.
         async with jobs.successor(first):
+            # One of the two is the mission, though neither log has an end.
+            await jobs.until_logs(2)
+            assert "queue is a queue of jobs: " in (await jobs.site.typed("cancel", "queue")).stderr
             os.kill(first, signal.SIGCONT)
             while start_time(first) is not None:
                 await trio.sleep(0.05)

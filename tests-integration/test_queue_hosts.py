@@ -78,6 +78,7 @@ async def test_a_job_is_taken_though_the_dispatcher_has_died_on_another_host(
         while not (attempts := queue.attempts(2)) or attempts[-1].ended is None:
             await trio.sleep(0.5)
         assert "login2" == (await dispatcher_of(two)).host
+        assert "queue is a queue of jobs: " in (await two.grain("cancel", "queue")).stderr
         await two.grain("queue", "stop")
 
 

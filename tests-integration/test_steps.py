@@ -376,8 +376,34 @@ async def test_a_step_that_cannot_begin_or_write_has_failed(tmp_path: Path) -> N
         full = await job.run("sh", "-c", "srun -l echo x > /dev/full")
         assert "srun: error: output could not be written: No space left on device\n" == full.stderr
         assert 1 == full.returncode
+        for option in ("--version", "--help", "--mpi=list"):
+            full = await job.run("sh", "-c", f"srun {option} > /dev/full")
+            why = "the answer could not be written: No space left on device"
+            assert (1, f"srun: error: (Grain) {why}\n") == (full.returncode, full.stderr)
         away = await job.run("sh", "-c", "srun -l seq 100000 | head -1")
         assert ("0: 1\n", True) == (away.stdout, "Traceback" not in away.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("true", 0),
+        ("sh -c 'exit 5'", 5),
+        ("nonexistent", 2),
+        ("-D /nonexistent true", 0),
+        ("--pty true", 0),
+        ("--nonsense", 255),
+    ],
+)
+async def test_a_full_standard_error_changes_no_status(
+    tmp_path: Path, words: str, status: int
+) -> None:
+    """The output of a job is one file for both, so what a step says is lost on a full disk."""
+    async with job_of(tmp_path) as job:
+        done = await job.run("sh", "-c", f"srun -n2 {words} 2> /dev/full")
+        assert status == done.returncode
+        if status != 255:
+            assert (status, status) == job.lines[-1].statuses
 
 
 async def test_ranks_never_run_as_programs_of_their_own(tmp_path: Path) -> None:

@@ -102,10 +102,9 @@ def test_a_task_is_explained_by_the_log_while_the_mission_runs(mission: Mission)
 def test_the_process_of_a_lasting_mission_is_with_the_scheduler_though_its_log_has_another_id(
     mission: Mission, address: str, answering: Any
 ) -> None:
-    mission("queue", address=address, time=time.time() - 20)
-    lasting = states.mission(
-        "queue", id=lasting_id("queue", "0123"), host=socket.gethostname(), connected=True
-    )
+    id_ = lasting_id("queue", "0123")
+    mission("queue", address=address, time=time.time() - 20, lasting=id_, generation=1)
+    lasting = states.mission("queue", id=id_, host=socket.gethostname(), connected=True)
     with answering(address, state=states.state(missions=[lasting])):
         assert "Beside it" not in grain("ls", "--patience", "60").output
     with answering(address, state=states.state(missions=[replace(lasting, connected=False)])):
@@ -116,11 +115,11 @@ def test_the_process_of_a_lasting_mission_is_with_the_scheduler_though_its_log_h
 def test_the_scheduler_knows_better_of_a_lasting_mission_whose_host_has_died(
     mission: Mission, address: str, answering: Any, connected: bool
 ) -> None:
-    mission("queue", address=address, host="login7", time=time.time() - 20)
+    id_ = lasting_id("queue", "0123")
+    began = time.time() - 20
+    mission("queue", address=address, host="login7", time=began, lasting=id_, generation=1)
     mission("opt", "cd34", address=address, host="login7", time=time.time() - 20)
-    lasting = states.mission(
-        "queue", id=lasting_id("queue", "0123"), host="login8", connected=connected
-    )
+    lasting = states.mission("queue", id=id_, host="login8", connected=connected)
     with answering(address, state=states.state(missions=[lasting])):
         output = grain("ls", "--patience", "60").output
     assert (
@@ -238,6 +237,17 @@ def test_a_name_of_which_several_run_is_refused_by_every_command(
     assert "id ef56ab78, " in done.stderr
     assert [None, None] == [process.poll() for process in processes]
     assert "task ab12:1 is running" in grain("why", "ab12:1", "--patience", "0.1").stdout
+
+
+def test_the_name_of_a_queue_means_its_last_dispatcher_though_the_host_of_another_died(
+    mission: Mission,
+) -> None:
+    lasting = lasting_id("queue", "0123")
+    mission("queue", "ab12cd34", host="login7", lasting=lasting, generation=1)
+    last = mission("queue", "ef56ab78", lasting=lasting, generation=2)
+    assert "queue (ef56ab78): running" in grain("history", "queue").stdout
+    assert 0 == grain("cancel", "--patience", "0.1", "-y", "queue").exit_code
+    assert -signal.SIGTERM == last.wait()
 
 
 def test_a_name_means_the_mission_that_runs_though_another_began_later(mission: Mission) -> None:

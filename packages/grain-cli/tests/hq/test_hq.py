@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from slurm_site import SlurmSite
 
+CANNOT_BE_WRITTEN = "Error: the answer could not be written: No space left on device"
+
 NEXTFLOW = """\
 #!/bin/bash
 #HQ --name nf-align_(1)
@@ -102,6 +104,31 @@ def test_a_number_that_cannot_be_written_is_told_to_the_user(site: SlurmSite) ->
         "Error: job 1 was submitted, but its number could not be written: No space left on device\n"
     )
     assert site.queue.job(1).command == ("true",)
+
+
+@pytest.mark.parametrize(
+    ("streams", "words", "status", "said"),
+    [
+        (">/dev/full", "--output-mode=json job list --all", 1, CANNOT_BE_WRITTEN),
+        (">/dev/full", "job list --all", 1, CANNOT_BE_WRITTEN),
+        (">/dev/full", "--output-mode=json job info 7", 1, CANNOT_BE_WRITTEN),
+        ("| true", "job list --all", 0, ""),
+        ("2>/dev/full", "--nonsense", 2, ""),
+        ("2>/dev/full", "job info 7", 1, ""),
+    ],
+)
+def test_what_cannot_be_written_is_a_sentence_or_is_lost(
+    site: SlurmSite, hq: Callable[..., str], streams: str, words: str, status: int, said: str
+) -> None:
+    hq("submit", "true")
+    done = subprocess.run(
+        ["bash", "-c", f'set -o pipefail; "$@" {streams}', "bash",
+         *python_command("grain.cli.hq"), *words.split()],
+        env=site.environment, cwd=site.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.partition("\n")[0]) == (status, said)
+    assert "Traceback" not in done.stderr
 
 
 def test_nextflow_lists_all_jobs_and_cancels_some(site: SlurmSite, hq: Callable[..., str]) -> None:

@@ -58,15 +58,49 @@ def test_a_number_that_cannot_be_written_is_told_to_the_user(
     assert state(site, 1) == "PENDING"
 
 
-@pytest.mark.parametrize("command", ["squeue", "sacct", "sinfo", "scontrol"])
-def test_an_answer_that_cannot_be_written_is_one_line(site: SlurmSite, command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("squeue", ()),
+        ("squeue", ("-i", "1")),
+        ("sacct", ()),
+        ("sinfo", ("--version",)),
+        ("scontrol", ("show", "job", "1")),
+        ("salloc", ("--version",)),
+    ],
+)
+def test_an_answer_that_cannot_be_written_is_one_line(
+    site: SlurmSite, command: str, words: tuple[str, ...]
+) -> None:
     site.submit("--wrap", "true")
-    words = ("show", "job", "1") if command == "scontrol" else ()
     done = redirected(site, ">/dev/full", command, *words)
     assert (done.returncode, done.stderr) == (
         1,
         f"{command}: error: (Grain) the answer could not be written: No space left on device\n",
     )
+
+
+def test_a_repeated_display_ends_with_its_reader(site: SlurmSite) -> None:
+    site.submit("--wrap", "true")
+    done = redirected(site, "| head -1", "squeue", "-i", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_number_is_printed_though_a_warning_is_lost(site: SlurmSite) -> None:
+    """A script that believed that nothing was submitted would do it again."""
+    words = ("-a", "1-2", "-o", "all.txt", "--wait", "--wrap", "true")
+    make_commands(site.folder / "commands", site.environment)
+    with (
+        Path("/dev/full").open("w") as full,
+        subprocess.Popen(
+            [site.folder / "commands/sbatch", *words],
+            env=site.environment, cwd=site.folder, stdout=subprocess.PIPE, stderr=full, text=True,
+        ) as sbatch,
+    ):  # fmt: skip
+        assert sbatch.stdout is not None
+        assert sbatch.stdout.readline() == "Submitted batch job 1\n"
+        assert site.out("scancel", "1") == ""
+        assert (sbatch.stdout.read(), sbatch.wait()) == ("", 1)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,33 @@ def program(text: str, tmp_path: Path, *, check: bool = True, cpu: int | None = 
     )
 
 
+SHARED_OUTPUT = """
+from grain.delayed import delayed, each, run
+from grain.resource import Capacity
+from grain.worker.external import run_external
+
+@delayed
+async def scan(own, other):
+    wait = f"touch begun{own}; while ! [ -e begun{other} ]; do sleep 0.01; done"
+    await run_external(["sh", "-c", wait], stdout="same.txt")
+
+async def main():
+    await each([(scan @ Capacity(1))(0, 1), (scan @ Capacity(1))(1, 0)])
+
+run(main, local=Capacity(2), config_file=False, isolated=%s)
+"""
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_mission_says_that_two_tasks_have_written_to_one_file(
+    tmp_path: Path, isolated: bool
+) -> None:
+    done = program(SHARED_OUTPUT % isolated, tmp_path)
+    [line] = [line for line in done.stderr.splitlines() if "same.txt" in line]
+    assert line.startswith("warning: scan (task ")
+    assert f" programs of both wrote to {tmp_path}/same.txt, " in line
+
+
 # ---- CPUs
 
 

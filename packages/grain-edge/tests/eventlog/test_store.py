@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -38,6 +39,8 @@ def log(
     host: str = "",
     pid: int = 0,
     number: int = 0,
+    lasting: str = "",
+    generation: int = 0,
 ) -> str:
     """Make a log that was last written to so many seconds before now; return its folder's name."""
     folder = store / folder_name(started, name, id, number)
@@ -45,6 +48,7 @@ def log(
     first = LogStarted(
         time=started, version=VERSION, grain="1", id=id, name=name,
         host=host or socket.gethostname(), pid=pid, label=f"{name}@{number}" if number else "",
+        lasting=lasting, generation=generation,
     )  # fmt: skip
     path = folder / "events.jsonl"
     last = encode(LogEnded(time=started, status="done")) if end else b""
@@ -235,6 +239,32 @@ def test_a_mission_that_was_killed_here_does_not_run_from_that_moment_on(tmp_pat
     log(tmp_path, "done", "done", pid=os.getpid())
     running = {one.name for one in LogStore(tmp_path).logs() if one.is_running()}
     assert {"alive", "far"} == running
+
+
+def test_of_a_lasting_mission_only_the_last_process_runs_whatever_the_clocks_say(
+    tmp_path: Path,
+) -> None:
+    """The host of the one before died, by whose clock it began after its successor."""
+    now = int(time.time())
+    ids = ("lasting-queue-1", "lasting-queue-2", "")
+    for id_, host, began, mission, generation in (
+        ("dead", "n17", now - 100, ids[0], 9),
+        ("last", "n18", now - 200, ids[0], 10),
+        ("other", "n19", now - 150, ids[1], 1),
+        ("none", "n17", now - 300, ids[2], 0),
+    ):
+        folder = tmp_path / log(
+            tmp_path, "queue", id_, started=began, end=False, host=host, pid=1,
+            lasting=mission, generation=generation,
+        )  # fmt: skip
+        os.utime(folder / "events.jsonl", (now, now))
+    store = LogStore(tmp_path)
+
+    assert {"last", "other", "none"} == {one.id for one in store.logs() if one.is_running()}
+    assert {"last", "other", "none"} == {one.id for one in store.logs() if one.runs()}
+    for id_ in ("other", "none"):
+        shutil.rmtree(store.find(id_).folder)
+    assert "last" == store.find("queue").id
 
 
 def test_another_process_with_the_id_of_one_that_was_killed_is_not_taken_for_it(

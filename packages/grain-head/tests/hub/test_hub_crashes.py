@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grain.head.messages import Crash, Crashed, Resolved, Synced
+from grain.head.messages import Crash, Crashed, Resolved, Started, Synced
 from grain.worker.messages import InventoryRun, Lease, RunEnded
 from grain_testkit.hub_harness import HubHarness
 from grain_testkit.scheduler_harness import check_hub
@@ -122,6 +122,20 @@ def test_a_mission_learns_of_a_crash_that_happened_while_it_was_away(harness: Hu
 
     (crashed,) = harness.sent(again, Crashed)
     assert (1, lease.attempt) == (crashed.task, crashed.crash.attempt)
+
+
+def test_a_mission_that_comes_back_learns_that_a_task_has_another_run_on_its_worker(
+    harness: HubHarness,
+) -> None:
+    """What the last connection said of the crash was lost: its log has the first run go on."""
+    worker, mission = harness.worker("w"), harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    crash(harness, worker, 1)
+    again = harness.mission(link="again", connection=2)
+    harness.submit(again, 1, worker="w")
+
+    assert [Started("", (1,)), Started("w", (1,))] == harness.sent(again, Started)
 
 
 def test_the_crash_of_a_run_that_was_given_up_makes_a_waiting_task_a_suspect(

@@ -41,6 +41,7 @@ from grain.worker.messages import (
 )
 from grain.worker.processes.account import of_members
 from grain_testkit.hub_harness import F, HubHarness, held
+from grain_testkit.scheduler_harness import check_hub
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
@@ -363,6 +364,20 @@ def test_seats_of_a_mission_that_leaves_are_ended_before_their_root_is_reported(
 
     for seat in hub.seats:
         assert [Revoke(hub.begun[seat].attempt)] == hub.sent(seat, Revoke)
+
+
+def test_a_seat_of_a_gang_that_never_began_is_not_awaited_when_its_mission_has_left() -> None:
+    """It is reported late: the root has told before that it came to nothing."""
+    hub = Successor()
+    hub.report(hub.root)
+    hub.submit_again(hub.root)
+    hub.send(hub.root, hub.ended(hub.begun[hub.root], "returned", detail="SIGSEGV", absent=0))
+    hub.send("m", Depart())
+
+    hub.report(hub.seats[0])
+
+    assert [Revoke(hub.begun[hub.seats[0]].attempt)] == hub.sent(hub.seats[0], Revoke)
+    check_hub(hub.hub, hub.now)
 
 
 @pytest.mark.parametrize("mission_first", [True, False])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from grain.edge.questions import Ask, FoundAnswer, unpack
 from grain.head.messages import (
     CancelMission,
@@ -12,6 +14,7 @@ from grain.head.messages import (
     Request,
     Retract,
     Retracted,
+    Started,
     Submit,
     Synced,
 )
@@ -185,6 +188,22 @@ def test_a_cancellation_from_outside_is_repeated_on_the_next_connection(
     assert [CancelMission("me@host")] == harness.sent("again", CancelMission)
     assert [Retracted(2), Retracted(1)] == harness.sent("again", Retracted)
     assert [] == harness.sent(worker, Lease)
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_a_mission_that_comes_back_learns_where_what_was_cancelled_still_runs(
+    harness: HubHarness, task: int
+) -> None:
+    """What the last connection said of the run may be lost, and the run may take long to end."""
+    _, mission, _ = running(harness)
+    cancel(harness, task)
+    harness.lose(mission)
+    back = harness.mission(link="back", connection=2)
+    harness.submit(back, 1)
+    harness.send(back, Synced(), Retract((1,)))
+
+    assert [Started("w", (1,))] == harness.sent(back, Started)
+    assert [] == harness.sent(back, Retracted)
 
 
 def test_the_cancellation_of_a_task_is_repeated_on_the_next_connection(

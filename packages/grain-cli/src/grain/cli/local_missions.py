@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from grain.cli.show import clean, typed
-from grain.edge.mission_ids import lasts
 from grain.eventlog.errors import LogError
 from grain.eventlog.names import fit_name, logs_folder, part_number
 from grain.eventlog.store import LogStore
@@ -99,9 +98,7 @@ def _lasts_there(header: LogStarted, here: Collection[Mission]) -> bool:
     """
     elsewhere = header.host != socket.gethostname()
     return any(
-        lasts(one.id)
-        and one.name == header.name
-        and (elsewhere or (one.connected and one.host == header.host))
+        one.id == header.lasting and (elsewhere or (one.connected and one.host == header.host))
         for one in here
     )
 

@@ -153,16 +153,35 @@ class HarmlessStream(io.TextIOWrapper):
         return len(text)
 
 
+class MessageStream(HarmlessStream):
+    """Standard error: what a full disk does not take is lost, and the command goes on.
+
+    It may have submitted a job, whose number a script is about to read.
+    """
+
+    def write(self, text: str, /) -> int:
+        """Write a text without what would control a terminal; return its length."""
+        with contextlib.suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is left."""
+        with contextlib.suppress(OSError):
+            super().flush()
+
+
 @contextlib.contextmanager
 def harmless_streams(errors: str = "replace") -> Iterator[None]:
-    """Have stdout and stderr replaced by a `HarmlessStream` during the block.
+    """Have stdout replaced by a `HarmlessStream`, stderr by a `MessageStream`, during the block.
 
     Args:
         errors: what becomes of characters that the encoding lacks.
     """
     before = sys.stdout, sys.stderr
     own = [
-        HarmlessStream(stream, errors) if hasattr(stream, "buffer") else stream for stream in before
+        kind(stream, errors) if hasattr(stream, "buffer") else stream
+        for kind, stream in zip((HarmlessStream, MessageStream), before, strict=True)
     ]
     sys.stdout, sys.stderr = own
     try:
@@ -199,6 +218,28 @@ def announced(what: str, write: Callable[[], object]) -> bool:
     return True
 
 
+def write_answer(error: str, text: str) -> int | None:
+    """Write the answer of a command that looks like another tool's to standard output, at once.
+
+    Args:
+        error: how messages of the command begin.
+
+    Returns:
+        None; or the exit status, if it could not be written: 0 if its reader has gone, as `head`
+        does, else 1, and standard error says why.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as trouble:
+        drop_output()
+        if isinstance(trouble, BrokenPipeError):
+            return 0
+        _complain(f"{error} the answer could not be written: {trouble.strerror}")
+        return 1
+    return None
+
+
 def drop_output() -> None:
     """Drop what standard output could not take, or the interpreter would complain at its end."""
     _end(sys.stdout)
@@ -227,6 +268,7 @@ def _end(stream: TextIO | None) -> None:
         return
     try:
         stream.flush()
+        plain(stream).flush()  # which raises what a `MessageStream` does not
     except (OSError, ValueError):
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -55,6 +55,9 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
         host: its host.
         pid: its process id.
         address: where its mission and its workers meet; empty if no other process can join.
+        lasting: the id of the lasting mission that its process served, as the dispatchers of a
+            queue do one after the other; empty for any other mission.
+        generation: the number of that process among those of the lasting mission, from 1.
         part: the number of the file, from 0; a log that grows too large goes on in a new file.
     """
 
@@ -69,6 +72,8 @@ class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
     host: str = ""
     pid: Count = 0
     address: str = ""
+    lasting: str = ""
+    generation: Count = 0
     part: Count = 0
 
 

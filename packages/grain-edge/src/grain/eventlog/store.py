@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from grain.eventlog.errors import AmbiguousLog, LogError, NoSuchLog, NotALog, SeveralRun
+from grain.eventlog.errors import AmbiguousLog, NoSuchLog, NotALog, SeveralRun
 from grain.eventlog.files import read_end, refuse_foreign_links
 from grain.eventlog.names import (
     FIRST_PART,
@@ -75,10 +75,7 @@ class StoredLog:
     @property
     def words(self) -> str:
         """The label, the id and the host, which tell it from others."""
-        try:
-            header = self.header()
-        except (LogError, OSError):
-            header = None
+        header = self._readable_header()
         where = f", on {header.host}" if header is not None and header.host else ""
         id_ = f"id {self.id[:_SHORT]}{where}"
         return f"{self.label} ({id_})" if self.number else id_
@@ -135,7 +132,9 @@ class StoredLog:
 
         Another namespace of processes under the same host name is taken for this host.
         """
-        writer = None if self.end() is not None else self._writer()
+        if self.end() is not None or self._is_followed():
+            return False
+        writer = self._writer()
         return self.is_written() if writer is None else _is_alive(*writer, self.modified())
 
     def runs(self) -> bool:
@@ -144,7 +143,8 @@ class StoredLog:
         One of another host has given a sign of life within two hours: its writer gives one an hour.
         """
         age = time.time() - self.modified()
-        if age > _ELSEWHERE or self.end() is not None:  # most logs are old
+        # Most logs are old.
+        if age > _ELSEWHERE or self.end() is not None or self._is_followed():
             return False
         writer = self._writer()
         if writer is None:
@@ -153,13 +153,31 @@ class StoredLog:
 
     def _writer(self) -> tuple[int, float] | None:
         """Return the process id of its writer, and when it began the log; None on another host."""
-        try:
-            header = self.header()
-        except Exception:  # it is damaged, or newer
-            return None
+        header = self._readable_header()
         if header is None or header.host != socket.gethostname():
             return None
         return (header.pid, header.time) if header.pid else None
+
+    def _is_followed(self) -> bool:
+        """Return True if a later process serves the lasting mission that its process served.
+
+        The mission has one process at a time. A host that died has left no other sign of it.
+        """
+        own = self._readable_header()
+        if own is None or not own.lasting:
+            return False
+        # By the number, as the clocks of two hosts may differ by more than the time between them.
+        return any(
+            header.lasting == own.lasting and header.generation > own.generation
+            for log in LogStore(self.folder.parent).logs()
+            if log.name == fit_name(own.name) and (header := log._readable_header()) is not None
+        )
+
+    def _readable_header(self) -> LogStarted | None:
+        try:
+            return self.header()
+        except Exception:  # it is damaged, or newer
+            return None
 
     def _parts(self) -> list[os.stat_result]:
         parts = []

@@ -59,11 +59,15 @@ def first_line(
     grain: str,
     label: str = "",
     address: str = "",
+    lasting: str = "",
+    generation: int = 0,
 ) -> LogStarted:
     """Return the first line of a log that this process is about to write.
 
     Args:
         address: where others join; empty for nowhere.
+        lasting: the lasting mission that this process serves, if it serves one.
+        generation: its number among the processes of that mission.
     """
     command: list[str] = []
     room = _COMMAND
@@ -89,6 +93,8 @@ def first_line(
         host=socket.gethostname(),
         pid=os.getpid(),
         address=address,
+        lasting=lasting,
+        generation=generation,
     )
 
 

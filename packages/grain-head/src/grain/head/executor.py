@@ -531,6 +531,10 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             _, args, kwargs = record.call
             text = partial(call_text, record.name, args, kwargs)
             self._on_event(TaskFailed(task, error, "", text))
+        if report is not None and report.ran is not None:
+            shared = self._writers.note(task, record.name, self._report_of(report))
+            if shared:
+                self._on_event(Remark(shared))
         run_log = self._run_log
         if run_log is None:
             pass

@@ -736,7 +736,7 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 counting = not run_log.room
             ran = report if type(report) is float else now - began if began else None
             if type(report) is bytes and report:
-                self._note_use(record, report, now)
+                self._note_use(task, record, report, now)
             begun = bool(record.worker)
             self.failed_on = failed_on
             self._hand_over(task, record, ended, cancelled=cancelled, begun=begun, seconds=ran)
@@ -752,12 +752,15 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
                 self._lanes.tend(traffic, now)
                 self._link.wake()
 
-    @staticmethod
-    def _note_use(record: RemoteTask, report: bytes, now: float) -> None:
+    def _note_use(self, task: int, record: RemoteTask, report: bytes, now: float) -> None:
         """Count what the programs of a run have used: it was not a brief one."""
         read = decode_report(report, now)
-        if read is not None:
-            record.kind.used(read.usage, read.ended - read.started, record.asked_by)
+        if read is None:
+            return
+        record.kind.used(read.usage, read.ended - read.started, record.asked_by)
+        # The jobs of a queue may append to one file, and who submits them is told of that.
+        if not self._session.lasts and (shared := self._writers.note(task, record.name, read)):
+            self._on_event(Remark(shared))
 
     def _note_starts(self) -> None:
         """Note the runs that no message reports, as they follow others, for the event log."""

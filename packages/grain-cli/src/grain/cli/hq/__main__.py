@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from grain.cli.queue.opening import open_queue, queue_errors, selected, warn_of_
 from grain.cli.queue.submission import SubmittedFrom, make_job
 from grain.cli.show import one_line
 from grain.cli.slurm.reading import revive_dispatcher, wake_dispatcher
-from grain.cli.streams import announced, harmless_streams, open_missing
+from grain.cli.streams import announced, harmless_streams, open_missing, write_answer
 from grain.queue.book import Book
 from grain.queue.folder import DEFAULT, queue_folder
 
@@ -45,13 +47,12 @@ def _run(words: Sequence[str]) -> int:
             code = hq.main(list(words), prog_name="hq", obj=chosen, standalone_mode=False)
     except click.Abort:  # Ctrl-C
         return 130
-    except click.UsageError as error:
-        error.show()
-        return error.exit_code
     except click.ClickException as error:
-        if chosen.mode == "json":
-            click.echo(json.dumps({"error": error.format_message()}, indent=2))
-        else:
+        if chosen.mode == "json" and not isinstance(error, click.UsageError):
+            said = json.dumps({"error": error.format_message()}, indent=2)
+            if write_answer("Error:", f"{said}\n") is None:
+                return error.exit_code
+        with suppress(OSError):
             error.show()
         return error.exit_code
     return code or 0
@@ -128,7 +129,7 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], where: str, **given: A
     number = queue.submit(made)
     wake_dispatcher(queue)
     said = {"id": number}, str(number), f"Job submitted successfully, job ID: {number}"
-    if not announced(f"Error: job {number}", lambda: _say(ctx, *said)):
+    if not announced(f"Error: job {number}", partial(sys.stdout.write, _text(ctx, *said))):
         ctx.exit(1)
 
 
@@ -203,11 +204,18 @@ def _read(queue: Queue) -> Book:
 
 def _say(ctx: click.Context, data: object, quiet: str, text: str) -> None:
     """Print an answer in the output mode that was chosen."""
+    lost = write_answer("Error:", _text(ctx, data, quiet, text))
+    if lost is not None:
+        ctx.exit(lost)
+
+
+def _text(ctx: click.Context, data: object, quiet: str, text: str) -> str:
+    """Return an answer in the output mode that was chosen; "" if there is nothing to print."""
     mode = ctx.obj.mode
+    said = quiet if mode == "quiet" else text
     if mode == "json":
-        click.echo(json.dumps(data, indent=2))
-    elif said := quiet if mode == "quiet" else text:
-        click.echo(said)
+        said = json.dumps(data, indent=2)
+    return said and f"{said}\n"
 
 
 if __name__ == "__main__":

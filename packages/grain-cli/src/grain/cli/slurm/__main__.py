@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from grain.cli.queue import shell
 from grain.cli.slurm.here import CommandFailed, Here, SlurmAnswer
 from grain.cli.slurm_words.grammar import BadUse
-from grain.cli.streams import announced, drop_output, harmless_streams, open_missing
+from grain.cli.streams import announced, harmless_streams, open_missing, write_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,20 +54,12 @@ def _run(here: Here, words: list[str]) -> int:
     if said and not said.endswith("\n"):
         said += "\n"
     error = f"{here.command}: error: (Grain)"
-    write = partial(sys.stdout.write, found.out)
     number = found.out.rpartition(" ")[2].strip() if here.command == "sbatch" else ""
     if number.isdecimal():
+        write = partial(sys.stdout.write, found.out)
         status = status if announced(f"{error} job {number}", write) else 1
     elif found.out:
-        try:
-            write()
-            sys.stdout.flush()
-        except BrokenPipeError:  # whoever reads has gone, as `head` does
-            drop_output()
-        except OSError as trouble:
-            drop_output()
-            status = status or 1
-            said += f"{error} the answer could not be written: {trouble.strerror}\n"
+        status = status or write_answer(error, found.out) or 0
     with suppress(OSError):
         sys.stderr.write(said)
         sys.stderr.flush()

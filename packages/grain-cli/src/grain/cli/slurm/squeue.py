@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from grain.cli.slurm_words.grammar import options, parse
 from grain.cli.slurm_words.numbers import split_words
 from grain.cli.slurm_words.records import job_data
 from grain.cli.slurm_words.states import OPEN, VALID, states_named
+from grain.cli.streams import write_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,8 +66,9 @@ def squeue(words: list[str], here: Here) -> SlurmAnswer:
     while pause:
         if not pause.isdecimal() or not int(pause):
             raise CommandFailed(f"squeue: error: --iterate={pause}\n")
-        sys.stdout.write(f"{time.ctime()}\n{text}\n")
-        sys.stdout.flush()
+        lost = write_answer("squeue: error: (Grain)", f"{time.ctime()}\n{text}\n")
+        if lost is not None:
+            return SlurmAnswer(status=lost)
         time.sleep(int(pause))
         text = _list(parsed, here)
     return SlurmAnswer(text)

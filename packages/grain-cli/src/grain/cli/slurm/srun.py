@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from grain.cli.slurm.here import NO_TERMINAL, VERSION, CommandFailed, SlurmAnswer
-from grain.cli.slurm.in_job.step import DESK, MPI_TYPES, USAGE, run_step
+from grain.cli.slurm.in_job.step import DESK, fixed_answer, run_step
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SRUN, merged
 from grain.cli.slurm_words.steps import StepRefused
@@ -31,12 +31,8 @@ def srun(words: list[str], here: Here) -> SlurmAnswer:
         except StepRefused as refused:
             raise CommandFailed(str(refused)) from None
     parsed = parse("srun", words, SRUN, permute=False)
-    if parsed.has("version"):
-        return SlurmAnswer(f"slurm {VERSION}\n")
-    if parsed.has("help") or parsed.has("usage"):
-        return SlurmAnswer(USAGE)
-    if parsed.last("mpi") == "list":
-        return SlurmAnswer(MPI_TYPES)
+    if answer := fixed_answer(parsed):
+        return SlurmAnswer(answer)
     if not parsed.rest:
         raise CommandFailed("srun: fatal: No command given to execute.")
     if "GRAIN_JOB_ID" in env:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from grain.config import EventLog
     from grain.eventlog.writer import LogWriter, Status
     from grain.head.run_log import RunLog
+    from grain.remote_exer import LastingMission
 
     EventLogWanted = bool | str | os.PathLike[str] | None
 
@@ -38,6 +39,7 @@ async def recording(
     address: str,
     report: Callable[[str], object],
     cause: Callable[[], signal.Signals | MissionCancelled | None],
+    lasting: LastingMission | None = None,
     on_closed: Callable[[str], object] = lambda _: None,
 ) -> AsyncGenerator[RunLog | None]:
     """Write the log of a mission during the block.
@@ -45,6 +47,7 @@ async def recording(
     Args:
         number: that of its label; 0 if it has none.
         address: where workers join it; empty if they cannot.
+        lasting: the lasting mission that this process serves, if it serves one.
         on_closed: called in the end, if there is a log then, with the word by which commands of
             this user know it, from whatever directory.
 
@@ -57,7 +60,7 @@ async def recording(
             # A small program whose author has not heard of logs runs without one as well.
             report = _be_silent
         folder = settings.folder if isinstance(wanted, bool | None) else os.fspath(wanted)
-        log = _begin(folder, settings, name, number, address, report)
+        log = _begin(folder, settings, name, number, address, lasting, report)
     if log is None:
         yield None
         return
@@ -148,6 +151,7 @@ def _begin(
     name: str,
     number: int,
     address: str,
+    lasting: LastingMission | None,
     report: Callable[[str], object],
 ) -> LogWriter | None:
     # Imported where a log begins, for the start-up time of missions without one.
@@ -180,6 +184,8 @@ def _begin(
             grain=own_versions().grain,
             address=address,
             label=label_of(name, number) if number else "",
+            lasting="" if lasting is None else lasting.id,
+            generation=0 if lasting is None else lasting.generation,
         ),
         on_trouble=on_trouble,
         call_soon=call_soon,

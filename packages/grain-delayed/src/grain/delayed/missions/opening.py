@@ -206,6 +206,7 @@ async def opened(
             address=address,
             report=reporter.line,
             cause=lambda: ending.cause,
+            lasting=options.lasting,
             on_closed=reporter.on_log_closed,
         ) as run_log:
             if run_log is not None:

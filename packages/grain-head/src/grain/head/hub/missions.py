@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from grain.head.hub.tasks.lanes import LaneTable
     from grain.head.hub.tasks.outcomes import Outcomes
     from grain.head.hub.tasks.waiting import Waiting
-    from grain.head.messages import Ask, Crash, FailedOn
+    from grain.head.messages import Ask, FailedOn
     from grain.head.scheduler.state import TaskQueue
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
@@ -300,20 +300,19 @@ class Missions:
         task.function = function[0]
         task.arguments = arguments
         self._note_past(task, message)
+        known = message.worker
         if has_run and (message.crashes or task.crashes):
-            self._join_crashes(task, message.crashes)
+            known = self._join_crashes(task, message)
         ran_on = message.worker
         if ran_on and (now >= self._limbo_ends or self._has_reported(ran_on)):
             ran_on = ""  # if it has the run, the task is leased by now
         cancelled = mission.cancelled_by or message.task in mission.cancelled
         if cancelled and task.ending is None:
-            mission.refused.add(task.number)
-            task.claimed = True
-            self._outcomes.retract(mission, task.number)
+            self._refuse(task, known)
             return
         self._claim(task, ran_on, now, has_run=has_run)
         if (message.worker or task.lease is not None) and task.ending is None:
-            self._report_run(task, message.worker)
+            self._report_run(task, known)
 
     def _age(self, task: TaskRecord, message: Submit, *, has_run: bool) -> int:
         """Return the age of a task that is submitted, by its queue."""
@@ -338,6 +337,19 @@ class Missions:
         if past is not None and task.course.past is None:
             task.alter().past = past
 
+    def _refuse(self, task: TaskRecord, known: str) -> None:
+        """End a submitted task that a user has cancelled.
+
+        Args:
+            known: the id of the worker on which its mission takes it to run; empty if it waits.
+        """
+        task.mission.refused.add(task.number)
+        task.claimed = True
+        if task.lease is not None:
+            # That run may take long to end, and what was last said of it may be lost.
+            self._report_run(task, known)
+        self._outcomes.retract(task.mission, task.number)
+
     def _report_run(self, task: TaskRecord, known: str) -> None:
         """Report where a task runs to its mission, which takes it to run on a worker of an id."""
         by = None
@@ -357,13 +369,28 @@ class Missions:
         if task.lease is not None:
             self._reports.on_gang(task.lease)
 
-    def _join_crashes(self, task: TaskRecord, known: tuple[Crash, ...]) -> None:
-        """Add the crashes that a task's mission knows of, and report the others to it."""
+    def _join_crashes(self, task: TaskRecord, message: Submit) -> str:
+        """Add the crashes that a task's mission knows of, and report the others to it.
+
+        Returns:
+            the id of the worker on which the mission takes the task to run from then on.
+        """
+        known = message.crashes
         reported = {crash.attempt for crash in known}
         more = [crash for crash in task.crashes if crash.attempt not in reported]
         task.alter().crashes = (*known, *more)
         for crash in more:  # they happened while the mission was away
             self._outgoing.post(task.mission.link, Crashed(task.number, crash))
+        lease = task.lease
+        if (
+            lease is None
+            or lease.worker.id != message.worker
+            or all(crash.worker != lease.worker.name for crash in more)
+        ):
+            return message.worker
+        # What runs there is another run than the one of which the mission knows.
+        self._outgoing.post(task.mission.link, Started("", (task.number,)))
+        return ""
 
     def _claim(self, task: TaskRecord, worker: str, now: float, *, has_run: bool) -> None:
         """Take a task that its mission has submitted on this connection.

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -247,9 +248,13 @@ class StepProcesses:
 
 
 def say(text: str) -> None:
-    """Write a line to the user, at once."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    """Write a line to the user, at once.
+
+    On a full disk the line is lost, and the step goes on: its status is that of its processes.
+    """
+    with suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def _status(status: int, elsewhere: bool) -> int:

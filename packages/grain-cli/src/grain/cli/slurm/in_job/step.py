@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 
 from grain.cli.slurm.in_job.ends import CANCEL, HEARD, WARNINGS, StepProcesses, say
 from grain.cli.slurm.in_job.files import StepFiles, is_empty
@@ -32,22 +33,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, BinaryIO, NoReturn
 
+    from grain.cli.slurm_words.grammar import Parsed
+
 DESK = "GRAIN_STEPS"
 """The variable with the name at which a job's srun asks: see `grain.worker.steps.desk`."""
 
 ANSWER = 1
 """The form of the desk's answer that this srun reads: `grain.worker.steps.orders.ANSWER`."""
 
-USAGE = """\
+_USAGE = """\
 Usage: srun [OPTIONS] COMMAND [ARGS]
 
 In a job, runs a command as srun of Slurm does: -n times, with SLURM_PROCID. Elsewhere, puts it
 into the queue of Grain and waits for its end.
 """
 
-MPI_TYPES = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"
-"""The answer to ``--mpi=list``."""
-
+_MPI_TYPES = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"
 _USE_MPIRUN = "this program is linked to MPI: use mpirun"
 _GATHER = 0.1  # seconds within which ends of processes are told in one line, as by slurmstepd
 _FAILED = 1 << 8  # the status of a process that exits with 1, as of waitpid(2)
@@ -64,11 +65,22 @@ def main(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> i
     try:
         return run_step(words, environment)
     except BadUse as error:
-        sys.stderr.write(f"{error}\n")
+        say(str(error))
         return error.status or 255
     except StepRefused as refused:
-        sys.stderr.write(f"{refused}\n")
+        say(str(refused))
         return 1
+
+
+def fixed_answer(parsed: Parsed) -> str:
+    """Return the answer of ``srun`` to options that run nothing; "" if there is none of them."""
+    if parsed.has("version"):
+        from grain.cli.slurm.here import VERSION
+
+        return f"slurm {VERSION}\n"
+    if parsed.has("help") or parsed.has("usage"):
+        return _USAGE
+    return _MPI_TYPES if parsed.last("mpi") == "list" else ""
 
 
 def run_step(
@@ -86,17 +98,10 @@ def run_step(
         StepRefused: there is no such step; the text is what srun prints.
     """
     parsed = parse("srun", words, SRUN, permute=False)
-    if parsed.has("version"):
-        from grain.cli.slurm.here import VERSION
+    if fixed := fixed_answer(parsed):
+        from grain.cli.streams import write_answer  # which takes its time
 
-        sys.stdout.write(f"slurm {VERSION}\n")
-        return 0
-    if parsed.has("help") or parsed.has("usage"):
-        sys.stdout.write(USAGE)
-        return 0
-    if parsed.last("mpi") == "list":
-        sys.stdout.write(MPI_TYPES)
-        return 0
+        return write_answer("srun: error: (Grain)", fixed) or 0
     if not parsed.rest:
         raise StepRefused("srun: fatal: No command given to execute.")
     given = with_variables(merged([parsed.given]), environment)
@@ -107,7 +112,8 @@ def run_step(
         parsed.rest,
         os.getcwd(),  # noqa: PTH109 - see above
     )
-    sys.stderr.write("".join(f"{line}\n" for line in warnings))
+    for line in warnings:
+        say(line)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, WARNINGS)
     for number in CANCEL:
         if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_DFL:
@@ -156,8 +162,7 @@ def _answer(lines: BinaryIO) -> dict[str, Any]:
         if "refused" in answer:
             raise StepRefused(f"srun: error: {answer['refused']}")
         if "wait" in answer:
-            sys.stderr.write(f"{answer['wait']}\n")
-            sys.stderr.flush()
+            say(answer["wait"])
         elif answer.get("form") == ANSWER:
             return answer
         else:
@@ -434,7 +439,8 @@ def _named(program: str, error: OSError) -> str:
 
 
 def _complain(rank: Mapping[str, Any], text: str) -> None:
-    os.write(2, f"slurmstepd-{rank['name']}: error: {text}\n".encode(errors="replace"))
+    with suppress(OSError):  # as in `say`
+        os.write(2, f"slurmstepd-{rank['name']}: error: {text}\n".encode(errors="replace"))
 
 
 def _tell(desk: socket.socket, **content: object) -> None:

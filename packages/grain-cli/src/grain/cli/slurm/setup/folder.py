@@ -37,7 +37,15 @@ _ENTER = (
 # Others need what msgspec does without: trio on Python 3.10 has a library that imports it.
 _AND_MSGSPEC = ("import msgspec", 'del sys.modules["typing_extensions"]')
 # Python would take down all modules at its end, which takes as long as to start without any.
-_END = ("sys.stdout.flush()", "sys.stderr.flush()", "os._exit(status)")
+# What a command could not write it has said by then.
+_END = (
+    "try:",
+    "    sys.stdout.flush()",
+    "    sys.stderr.flush()",
+    "except OSError:",
+    "    pass",
+    "os._exit(status)",
+)
 _OF_A_STEP = (
     'if "GRAIN_STEPS" in os.environ:',
     "    from grain.cli.slurm.in_job.step import main",

@@ -467,7 +467,8 @@ class Runs:
         lease.worker.leases[held.attempt] = lease
         task = mission.tasks.get(held.task)
         gang = self.gangs.of(held.gang, held.mission, held.task)
-        if task is None and gang.lease is None and mission.may_submit(held.task):
+        awaited = gang.lease is None and not gang.absent
+        if task is None and awaited and mission.may_submit(held.task):
             task = mission.tasks[held.task] = TaskRecord(mission, held.task)
         lease.task = task
         self.gangs.on_seat_reported(lease, gang)
