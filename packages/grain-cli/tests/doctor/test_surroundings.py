@@ -135,6 +135,17 @@ def test_locks_that_exclude_no_process(tmp_path: Path, monkeypatch: pytest.Monke
     )
 
 
+def test_a_home_without_room_needs_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    [finding] = disk.locks()
+    assert f"{tmp_path} cannot be written to: Disk quota exceeded" == finding.says
+    assert finding.fix.startswith("Make room there, or set XDG_STATE_HOME")
+
+
 def test_a_home_that_cannot_be_written_to_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/proc")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 import threading
 import time
@@ -21,6 +23,7 @@ from grain.cli.slurm.reading import NeverBegins
 from grain.cli.slurm.reading import wait_for as slurm_wait_for
 from grain.queue.book import Block, Book, Entry
 from grain.queue.dispatchers import Dispatchers, this_dispatcher
+from grain.queue.files import LocalDisk
 from grain.queue.records import Dependency
 from grain.queue.selectors import Selected
 
@@ -161,6 +164,34 @@ def test_who_waits_starts_a_dispatcher_each_time_the_last_one_was_killed(
     else:
         assert slurm_wait_for(Here("srun"), jobs.queue, 1).is_final
     assert [pytest.approx(at, abs=3.1) for at in (0.0, 30.0, 60.0)] == started
+
+
+def test_who_waits_is_told_once_that_no_end_can_be_noted_for_want_of_room(
+    jobs: JobCommands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs.submit()
+    jobs.begin(1)
+    jobs.dispatch()
+    now, create = 0.0, LocalDisk.create
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        if now > 200.0:
+            monkeypatch.setattr(LocalDisk, "create", create)
+            jobs.end(1)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(LocalDisk, "create", refuse)
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep, time=time.time)
+    monkeypatch.setattr("grain.cli.jobs.wait.time", clock)
+    assert 0 == wait_for(jobs.queue, [Selected(1, 1)])
+    assert (
+        f"{jobs.queue.folder}: Disk quota exceeded. What has ended cannot be noted there until you "
+        "make room; nothing is lost\n"
+    ) == capsys.readouterr().err
 
 
 def test_who_waits_starts_no_dispatcher_where_a_user_has_stopped_it(

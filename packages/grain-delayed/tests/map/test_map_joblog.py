@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.map import MapError, RequestError, ResultLogError
+from grain.map.command import _sentence
 from grain.map.failures import FailureGroups
 from grain.map.halting import Halt, Tally, parse_halt
 from grain.map.inputs.requests import parse_jobs, parse_request, parse_supply
@@ -357,3 +359,22 @@ def test_only_the_command_needs_click() -> None:
         "        importlib.import_module('grain.map.' + one.name)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_log_without_a_torn_line_is_not_touched_by_its_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk whose quota is used up may refuse to set a length that the file has already."""
+    path = str(tmp_path / "log")
+    JobLog(path).__exit__()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(os, "ftruncate", refuse)
+    JobLog(path, History()).__exit__()
+
+
+def test_a_full_disk_is_named_with_what_to_do() -> None:
+    error = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "log")
+    assert "log: Disk quota exceeded; make room there" == _sentence(error)

@@ -133,6 +133,21 @@ def test_what_is_wrong_with_all_queues_is_not_mended_by_another_one(tmp_path: Pa
         Queue.open(tmp_path / "home" / "queues" / "night", make=True)
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_queue_for_which_there_is_no_room_says_what_any_file_of_it_would(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """So a command tells its user to make room, not to choose another directory."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("grain.queue.folder.private_folder", refuse)
+    with pytest.raises(CannotWrite, match=f"{folder} cannot be made: {os.strerror(number)}") as got:
+        Queue.open(folder, make=True)
+    assert (number, True) == (got.value.errno, got.value.passing)
+
+
 def test_a_file_system_without_hard_links_is_refused(queue: Queue) -> None:
     with pytest.raises(Unusable, match="no hard links"):
         failing(queue, link=errno.EPERM).submit(make_job("x"))

@@ -452,9 +452,15 @@ async def test_an_end_that_cannot_be_noted_is_tried_again_and_the_output_says_it
 
     monkeypatch.setattr(LocalDisk, "note", fails)
     monkeypatch.setattr("grain.worker.jobs.run._RETRY", 0.01)
+    # The output fills the disk that has the queue, until a user makes room.
+    full = iter(["there is no room for its output"])
+    monkeypatch.setattr(
+        "grain.worker.jobs.run.output_trouble", lambda _, failed: next(full, "") if failed else ""
+    )
     number = submit(queue, work, "sleep", "1000", timeout=0.2)
     ended = await ran(queue, number)
     assert ("timeout", 4) == (ended.how, next(tries))
+    assert ended.message.endswith("there is no room for its output")
     assert 1 == (work / f"job-{number}.out").read_text().count("DUE TO TIME LIMIT")
 
 

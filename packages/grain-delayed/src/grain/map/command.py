@@ -475,12 +475,14 @@ def _sentence(error: Exception) -> str | None:
     """Return the message for an error that the user can act upon; None for any other."""
     from grain.config import ConfigError
     from grain.edge.errors import EdgeError
+    from grain.files.whole import FULL
     from grain.inputs.errors import InputsError
     from grain.resource import Infeasible, ResourceError
 
     if isinstance(error, OSError) and error.strerror:
         name = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        return f"{name}{error.strerror}"
+        advice = "; make room there" if error.errno in FULL else ""
+        return f"{name}{error.strerror}{advice}"
     if isinstance(error, Infeasible):
         # What follows these words is advice for a program, which calls run().
         problem, advice, _ = str(error).partition(": ask for less")

@@ -224,8 +224,11 @@ class Queue:
                 raise missing
         except OSError as error:
             # What is wrong above it is wrong for each queue.
-            full = error.errno in FULL
-            own = os.access(folder.parent, os.W_OK) and not full
+            if error.errno in FULL:
+                raise CannotWrite(
+                    f"{folder} cannot be made: {error.strerror}", error.errno
+                ) from error
+            own = os.access(folder.parent, os.W_OK)
             other = "choose another queue by --queue NAME" if own else _ELSEWHERE
             raise Unusable(
                 f"{folder} cannot be a queue: {error.strerror}; repair that, or {other}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.doctor.checks import CheckResult, fail, ok, warn
+from grain.cli.streams import remedy
 from grain.eventlog.names import home_folder
 from grain.files.whole import FULL
 
@@ -110,7 +111,7 @@ def locks() -> list[CheckResult]:
         return [warn("locks", "there is no home directory", "Set HOME.")]
     except OSError as error:
         says = f"{folder} cannot be written to: {error.strerror}"
-        return [fail("locks", says, _ELSEWHERE)]
+        return [fail("locks", says, remedy(error, "set XDG_STATE_HOME"))]
     try:
         return [_judge_locks(folder, *try_locks(handle, name))]
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +16,7 @@ from grain.cli.plugin import Interrupted, chosen_config, print_json, report_erro
 from grain.cli.queue.opening import queue_errors, queue_option, queue_with_jobs, warn_of_damage
 from grain.cli.show import clean
 from grain.cli.streams import plain
+from grain.files.whole import FULL
 from grain.queue.selectors import Selected
 from grain.queue.states import StateCounts
 from grain.resource.figures import counted
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _LOOK = 0.5  # seconds between two looks, at first
 _LOOK_LATER = 3.0  # after a while
+_END = 4096  # bytes, more than the end of a job takes
 _REVIVE = 30.0  # seconds between two looks for a dispatcher that was killed
 _MOST = 100  # the exit status for more failures than it could tell
 _NEVER = 102  # that of a task that never begins
@@ -173,7 +176,7 @@ def wait_for(
         if (entry := book.find(one.first)) is not None
     ]
     warn_of_damage(book)
-    began, shown = time.monotonic(), ""
+    began, shown, full = time.monotonic(), "", ""
     revive_at = began
     _tell_held(book, found, blocks_of(book, config))
     progress = sys.stderr.isatty()
@@ -193,6 +196,10 @@ def wait_for(
             book.refresh()
             if time.monotonic() >= revive_at:
                 revive_dispatcher(queue, config)
+                before, full = full, _no_room(queue)
+                if full and not before:
+                    click.echo(clean(f"{chr(10) * bool(shown)}{full}", keep="\n"), err=True)
+                    shown = ""
                 revive_at = time.monotonic() + _REVIVE
     finally:
         if shown:
@@ -206,6 +213,25 @@ def wait_for(
     if any(one.block(blocks) is not None for one in found):
         return _NEVER
     return min(sum(one.counts.unsuccessful for one in found), _MOST + 1)
+
+
+def _no_room(queue: Queue) -> str:
+    """Return that the end of a job cannot be noted, as the disk is full; "" if it is not.
+
+    The job may have filled it by its own output, and its worker waits for room, too.
+    """
+    from grain.queue.errors import CannotWrite
+
+    try:
+        with queue.files.prepared(bytes(_END)):
+            return ""
+    except CannotWrite as error:
+        if error.errno not in FULL:
+            return ""
+        return (
+            f"{queue.folder}: {os.strerror(error.errno)}. What has ended cannot be noted there "
+            "until you make room; nothing is lost"
+        )
 
 
 def _progress(counts: Sequence[StateCounts]) -> str:

@@ -38,7 +38,7 @@ class JobLog:
         self._fd = open_locked(path, "use another --joblog")
         try:
             length = self._read(history)
-            os.ftruncate(self._fd, length)  # which removes a torn line
+            remove_torn(self._fd, length)
             if not length:
                 write_whole(self._fd, HEADER, path)
         except BaseException:
@@ -88,6 +88,16 @@ class JobLog:
                 "or use another --joblog"
             )
         history.add(entry)
+
+
+def remove_torn(fd: int, length: int) -> None:
+    """Remove what follows the last complete line of a file.
+
+    Args:
+        length: of all complete lines, in bytes.
+    """
+    if os.fstat(fd).st_size > length:  # a full disk may refuse even to leave a file as it is
+        os.ftruncate(fd, length)
 
 
 def open_locked(path: str, instead: str) -> int:

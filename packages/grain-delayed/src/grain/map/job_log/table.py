@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from grain.inputs.splitting import row_text
 from grain.map.errors import ResultLogError
 from grain.map.job_log.entries import HEADER, JobLogEntry
-from grain.map.job_log.file import open_locked, write_whole
+from grain.map.job_log.file import open_locked, remove_torn, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ class ResultTable:
         self._fd = open_locked(name, "name another file")
         try:
             length = self._complete_rows(self._fd, go_on=go_on)
-            os.ftruncate(self._fd, length)  # which removes a torn row
+            remove_torn(self._fd, length)
             self._begun = length > 0
         except BaseException:
             os.close(self._fd)

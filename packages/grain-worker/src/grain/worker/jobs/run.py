@@ -346,6 +346,7 @@ class _Runner:
         self._recall: Wish | None = None
         self._program_began = False
         self._outputs: list[Path] = []
+        self._trouble: str | None = None  # of these, when the program had ended
         self._stderr: Path | None = None
         self._own_end: Ended | None = None
         # The line of its output that says why the program failed; "" as long as it has not.
@@ -538,8 +539,12 @@ class _Runner:
             self._look()
             ended = self._cut_off() if self._cancelled is None else self._ended_on_request()
         self._write_last_line(ended)
-        failed = ended.how != "exit" or ended.status != 0
-        ended = with_trouble(ended, output_trouble(self._outputs, failed=failed))
+        if self._trouble is None:
+            # Once: the disk of the output may be that of the queue, so that this receipt is made
+            # only when there is room again, and the trouble could not be seen any more.
+            failed = ended.how != "exit" or ended.status != 0
+            self._trouble = output_trouble(self._outputs, failed=failed)
+        ended = with_trouble(ended, self._trouble)
         self._queue.end(*self._key, ended)
         return ended
 
