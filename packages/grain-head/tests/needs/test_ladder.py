@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.head.needs.ladder import MOST_NEEDS, alike_ladder, in_effect, ladder, next_amount
-from grain.resource import LAST_ATTEMPT
+from grain.resource import LAST_ATTEMPT, Memory, Supply
 
 
 class RunNeed(NamedTuple):
@@ -79,6 +79,15 @@ def test_needs_of_which_as_many_fit_on_a_worker_have_the_ladder_of_any_needs(
         rungs = ladder(needs, share, maximum, worker)
         costs = [cost(one, needs, share, worker) for one in (found, rungs)]
         assert found == rungs or costs[0] == pytest.approx(costs[1])
+
+
+def test_of_a_rung_that_is_a_part_of_a_worker_so_many_fit() -> None:
+    needs = [RunNeed(0.05 * k + 1, 60.0) for k in range(40)]
+    first = ladder(needs, 4, 100, 8)[0]
+    assert first == pytest.approx(8 / 3)
+    worker = Supply(Memory(8))
+    for _ in range(3):
+        worker.alloc(Memory(100, group="opt").given(first))
 
 
 @pytest.mark.parametrize(

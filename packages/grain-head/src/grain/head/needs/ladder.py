@@ -171,8 +171,13 @@ def _candidates(
 
 def _with_parts(candidates: list[float], worker: float) -> list[float]:
     """Return ascending amounts with the largest part of a worker below each of them."""
-    parts = {worker / (math.floor(worker / amount) + 1) for amount in candidates if amount > 0}
+    parts = {_part(worker, math.floor(worker / amount) + 1) for amount in candidates if amount > 0}
     return sorted({*candidates, *(part for part in parts if part > candidates[0])})
+
+
+def _part(worker: float, tasks: int) -> float:
+    """Return the GB of which a worker has so many; its resolution is that of `Memory`, 1 kB."""
+    return math.floor(worker / tasks * 1e6) / 1e6
 
 
 def _thinned(amounts: list[float]) -> list[float]:
