@@ -123,7 +123,7 @@ def main() -> None:
     random = Random(1)
     peaks = [random.uniform(0.1, 2) for _ in range(TASKS)]
     rounds = [cost(learns, peaks) - cost(plain, peaks) for _ in range(ROUNDS)]
-    say("needs: learning, from needs that differ", statistics.median(rounds), "us")
+    say("needs: learning, from needs that differ", statistics.median(rounds), "us", budget=1.0)
     plain = [Cores(1) & Memory(4 - size / 1000) for size in range(SIZES)]
     learns = [Cores(1) & Memory(group="g", size=1 + size) for size in range(SIZES)]
     say("needs: learning, with sizes", cost(learns) - cost(plain), "us", sizes=SIZES)

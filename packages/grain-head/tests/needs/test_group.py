@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from grain.facts.rows import LAST_RUNS
 from grain.head.needs.group import (
+    CALM,
     PART,
     SELDOM,
     FinishedRun,
@@ -176,6 +178,39 @@ def test_with_many_runs_it_learns_once_in_a_part_of_them_and_at_once_where_the_g
     assert group.guarded
 
 
+def test_while_amounts_stay_it_finds_them_less_often() -> None:
+    group = seen(*[1.0] * LAST_RUNS)
+    found = []
+    for end in range(1, 40 * SELDOM + 1):
+        if group.on_finished(FinishedRun(1.0, 1.2, 100), 32):
+            found.append(end)
+            assert group.amount(TERMS) == 1.2
+    gaps = [(new - old) // SELDOM for old, new in pairwise(found)]
+    assert [1, 1, 2, 4, CALM, CALM] == gaps[:6]
+
+
+@pytest.mark.parametrize("peak", [0.5, 1.5])
+def test_needs_that_change_are_found_at_once_however_long_they_have_stayed(peak: float) -> None:
+    group = seen(*[1.0] * LAST_RUNS)
+    for _ in range(40 * SELDOM):
+        group.on_finished(FinishedRun(1.0, 1.2, 100), 32)
+        group.amount(TERMS)
+    assert group._calm == CALM
+    found = [group.on_finished(FinishedRun(peak, 4, 100), 32) for _ in range(LAST_RUNS + SELDOM)]
+    # Of those that need less, the last runs have to be all before the largest of them is another.
+    assert found.index(True) < (SELDOM if peak > 1 else LAST_RUNS + SELDOM)
+
+
+def test_an_attempt_with_too_little_lets_amounts_be_found_at_the_next_look() -> None:
+    group = seen(*[1.0] * LAST_RUNS)
+    while group._waits < CALM - 1:
+        group.on_finished(FinishedRun(1.0, 1.2, 100), 32)
+        group.amount(TERMS)
+    group.on_exceeded(1.2, 100)
+    found = [group.on_finished(FinishedRun(1.0, 1.2, 100), 32) for _ in range(SELDOM)]
+    assert any(found)
+
+
 def test_it_forgets_what_is_long_ago() -> None:
     group = seen(*[20.0] * 10, *[1.0] * (LAST_RUNS + SELDOM))
     assert group.amount(TERMS) == pytest.approx(1.2)
@@ -221,6 +256,7 @@ class PlainGroup(LearningGroup):
             run = FinishedRun(run.peak, run.amount, run.seconds, run.size, first=False)
         guarded = self.guarded
         self.runs.append(run)
+        self._peaks.append(run.peak)
         self.finished += 1
         self.spent += run.amount * run.seconds
         self.fixed += maximum * run.seconds
@@ -238,6 +274,7 @@ class PlainGroup(LearningGroup):
         self._failed.append(FinishedRun(2 * amount, amount, seconds, size))
         self.exceeded += 1
         self.spent += amount * seconds
+        self._waits = 0
         return self._is_anew(SELDOM) or guarded != self.guarded
 
     def _is_anew(self, ends: int) -> bool:
@@ -245,13 +282,12 @@ class PlainGroup(LearningGroup):
         if self.finished > LAST_RUNS and self._since < ends:
             return False
         self._since = 0
-        self._rungs.clear()
-        self._power = None
-        self._known = 0
-        self._plain.clear()
+        if self._may_wait():
+            return False
+        self._outdate()
         return True
 
-    def _alike(self, terms: Terms) -> tuple[float, ...]:  # noqa: ARG002
+    def _alike(self, terms: Terms, before: float) -> tuple[float, ...]:  # noqa: ARG002
         return ()
 
     def _use_what_they_get(self) -> bool:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.head.needs.ladder import MOST_NEEDS, alike_ladder, in_effect, ladder, next_amount
-from grain.resource import LAST_ATTEMPT
+from grain.head.needs.ladder import MOST_NEEDS, NEAR, alike_ladder, in_effect, ladder, next_amount
+from grain.resource import LAST_ATTEMPT, Memory, Supply
 
 
 class RunNeed(NamedTuple):
@@ -66,19 +66,69 @@ def test_no_other_sequence_of_needs_costs_less(
     st.sampled_from([0.0, 0.5, 4.0, 64.0]),
     st.sampled_from([1.1, 1.5, 4.0, 1e9]),
     st.sampled_from([math.inf, 64.0, 4.0, 1.2]),
+    st.just(0.0) | st.floats(0.9, 1.5) | st.sampled_from([2.0, 2.1, 2.6, 80.0]),
 )
 def test_needs_of_which_as_many_fit_on_a_worker_have_the_ladder_of_any_needs(
-    needs: list[RunNeed], share: float, maximum: float, worker: float
+    needs: list[RunNeed], share: float, maximum: float, worker: float, before: float
 ) -> None:
     least, *_, most = sorted(need.amount for need in [needs[0], *needs])
-    found = alike_ladder(least, most, len(needs), share, maximum, worker)
+    before = min(before, maximum)  # as it is a rung
+    found = alike_ladder(least, most, len(needs), share, maximum, worker, before)
     fits = {in_effect(min(amount, maximum), worker) for amount in (least, most)}
-    assert bool(found) == (len(fits) == 1)
+    between = min(least, maximum) <= before < min(most, maximum)
+    assert bool(found) == (len(fits) == 1 and not between)
     if found:
         needs = [RunNeed(min(amount, maximum), s) for amount, s in [*needs, (2 * most, 60.0)]]
-        rungs = ladder(needs, share, maximum, worker)
+        rungs = ladder(needs, share, maximum, worker, before)
         costs = [cost(one, needs, share, worker) for one in (found, rungs)]
         assert found == rungs or costs[0] == pytest.approx(costs[1])
+
+
+@given(NEEDS, st.floats(0, 100), AMOUNTS, st.sampled_from([math.inf, 500.0, 8.0]), AMOUNTS)
+def test_the_first_rung_so_far_stays_only_if_it_costs_no_more_and_is_not_much_larger(
+    needs: list[RunNeed], share: float, maximum: float, worker: float, before: float
+) -> None:
+    maximum = min(maximum, worker)
+    before = min(before, maximum)
+    best = ladder(needs, share, maximum, worker)
+    found = ladder(needs, share, maximum, worker, before)
+    assert list(found) == sorted(set(found))
+    if found[0] == best[0]:
+        assert found == best
+    else:
+        assert found[0] == before <= NEAR * best[0]
+        assert found[-1] >= best[-1] or found[-1] == before
+        cut = [RunNeed(min(amount, maximum), seconds) for amount, seconds in needs]
+        costs = [cost(one, cut, share, worker) for one in (found, best)]
+        assert costs[0] <= costs[1] * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("before", "rungs"),
+    [
+        (2.5, (2.5, 4.6)),  # three fit on a worker, as with 2.3
+        (2.54, (2.3, 4.6)),  # more than a tenth above 2.3
+        (2.67, (2.3, 4.6)),  # two fit
+        (2.2, (2.3, 4.6)),  # too little for one of them
+        (4.6, (2.3, 4.6)),
+        (0.0, (2.3, 4.6)),
+    ],
+)
+def test_a_first_rung_of_which_as_many_fit_on_a_worker_stays_if_it_is_near(
+    before: float, rungs: tuple[float, ...]
+) -> None:
+    needs = [RunNeed(2.1, 60.0)] * 63 + [RunNeed(2.3, 60.0), RunNeed(4.6, 60.0)]
+    assert rungs == ladder(needs, 4, 8, 8, before)
+    assert rungs == (alike_ladder(2.1, 2.3, 64, 4, 8, 8, before) or (2.3, 4.6))
+
+
+def test_of_a_rung_that_is_a_part_of_a_worker_so_many_fit() -> None:
+    needs = [RunNeed(0.05 * k + 1, 60.0) for k in range(40)]
+    first = ladder(needs, 4, 100, 8)[0]
+    assert first == pytest.approx(8 / 3)
+    worker = Supply(Memory(8))
+    for _ in range(3):
+        worker.alloc(Memory(100, group="opt").given(first))
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,18 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from grain.facts.rows import LAST_RUNS
-from grain.head.needs.ladder import DOUBLED, alike_ladder, ladder, next_amount
+from grain.head.needs.ladder import DOUBLED, NEAR, STEP, alike_ladder, ladder, next_amount
 from grain.head.needs.slope import Sized, power
 from grain.resource.figures import amount as gigabytes
 from grain.resource.figures import needed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 HEADROOM = 1.2
 """A run needs its peak times this."""
@@ -30,6 +32,8 @@ SELDOM = 8
 """With more than `LAST_RUNS` finished runs, what is asked for changes once in so many, or in a
 `PART` of all that have finished: most of what learning costs a scheduler is to find the rungs."""
 PART = 64
+CALM = 8
+"""While amounts stay about the same they are found again less often, down to each eighth time."""
 _LEAST = 0.01
 """GB: no run asks for less, as the smallest program has as much."""
 _OBEDIENT = 4
@@ -94,14 +98,15 @@ class LearningGroup:
     _failed: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST_RUNS))
     # What follows from the runs, found when it is asked for, and kept until it is found again.
     _rungs: dict[Terms, tuple[float, ...]] = field(default_factory=dict)
+    _former: dict[Terms, tuple[float, ...]] = field(default_factory=dict)  # found before these
     _power: float | None = None
     # The peaks of the runs by themselves: their extremes are often all that counts.
     _peaks: deque[float] = field(default_factory=lambda: deque(maxlen=LAST_RUNS))
-    # What the runs need at any size, and how many had finished when that was found.
-    _plain: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LAST_RUNS))
-    _known: int = 0
     _guarded: bool = field(init=False)  # as it was after the last end that could change it
-    _found: int = field(init=False)  # attempts that had ended when these were found
+    _found: int = field(init=False)  # attempts that had ended when the runs were looked at
+    _calm: int = 1  # one look in so many finds amounts again
+    _waits: int = 0  # so many of the next looks do not
+    _largest: float = 0.0  # GB: the largest peak when these were found
     _due: int = 0  # so many runs may finish without a change, each within its maximum
 
     def __post_init__(self) -> None:
@@ -152,27 +157,54 @@ class LearningGroup:
         self._failed.append(FinishedRun(DOUBLED * amount, amount, seconds, size))
         self.exceeded += 1
         self.spent += amount * seconds
+        self._waits = 0
         return self._is_due(SELDOM)
 
     def _is_due(self, ends: int) -> bool:
         """Return True if amounts may be others now: the guard has changed, or so many have ended.
 
         With few runs each one counts. What was found is then forgotten, but for a change of the
-        guard only.
+        guard only. Not each time, though, while amounts stay: most often the same is found again.
         """
         was, self._guarded = self._guarded, self.guarded
         ended = self.finished + self.exceeded
         due = self.finished <= LAST_RUNS or ended - self._found >= ends
         if due:
             self._found = ended
-            self._rungs.clear()
-            self._power = None
+            due = not self._may_wait()
+        if due:
+            self._outdate()
         self._due = 0
         if self.finished >= LAST_RUNS and not self._guarded:
             # The first run is due that is number n since then, with n >= finished // PART.
             before = self._found - self.exceeded
             self._due = before + max(SELDOM, (before - 1) // (PART - 1))
         return due or was != self._guarded
+
+    def _may_wait(self) -> bool:
+        """Return True if what was found stays for now, as it has stayed and needs are alike."""
+        if not self._waits:
+            return False
+        self._waits -= 1
+        return _are_near(max(self._peaks), self._largest, NEAR)
+
+    def _outdate(self) -> None:
+        """Let all be found again that follows from the runs."""
+        if self._rungs:
+            stays = self.finished > GUARDED and all(
+                rungs and _are_near(rungs[0], self._first_before(terms), STEP)
+                for terms, rungs in self._rungs.items()
+            )
+            self._calm = min(2 * self._calm, CALM) if stays else 1
+            self._former, self._rungs = self._rungs, {}
+        self._waits = self._calm - 1
+        self._largest = max(self._peaks, default=0.0)
+        self._power = None
+
+    def _first_before(self, terms: Terms) -> float:
+        """Return the first rung that was found before these in GB; 0 if there was none."""
+        former = self._former.get(terms)
+        return former[0] if former else 0.0
 
     def _forget(self, failed: float) -> None:
         """Forget the attempt with this amount, as its task has had another one."""
@@ -212,8 +244,10 @@ class LearningGroup:
         """Return the ladder of a request, in GB; empty while nothing is known."""
         rungs = self._rungs.get(terms)
         if rungs is None:
-            rungs = self._alike(terms)
-            rungs = rungs or ladder(self._needs(terms), terms.share, terms.maximum, terms.worker)
+            before = self._first_before(terms)
+            rungs = self._alike(terms, before) or ladder(
+                self._needs(terms), terms.share, terms.maximum, terms.worker, before
+            )
             self._rungs[terms] = rungs
         return rungs
 
@@ -251,38 +285,34 @@ class LearningGroup:
 
     # ---- details
 
-    def _alike(self, terms: Terms) -> tuple[float, ...]:
+    def _alike(self, terms: Terms, before: float) -> tuple[float, ...]:
         """Return the ladder if all runs need about the same; else nothing."""
         if self._failed or not self.runs or (terms.size and self.power):
             return ()
         least, most = (_rounded(HEADROOM * peak) for peak in (min(self._peaks), max(self._peaks)))
-        return alike_ladder(least, most, len(self.runs), terms.share, terms.maximum, terms.worker)
+        return alike_ladder(
+            *(least, most, len(self.runs), terms.share, terms.maximum, terms.worker), before
+        )
 
-    def _needs(self, terms: Terms) -> list[tuple[float, float]]:
+    def _needs(self, terms: Terms) -> Iterable[tuple[float, float]]:
         """Return what the runs need at the size of a request, in GB, and their seconds."""
         b = self.power if terms.size else 0.0
         if b:
-            needs = [
-                (_rounded(HEADROOM * run.peak * _scaled(run.size, terms.size, b)), run.seconds)
+            amounts = [
+                _rounded(HEADROOM * run.peak * _scaled(run.size, terms.size, b))
                 for run in self.runs
             ]
         else:
-            new = min(self.finished - self._known, len(self.runs))
-            self._plain.extend(
-                (_rounded(HEADROOM * run.peak), run.seconds)
-                for run in islice(self.runs, len(self.runs) - new, None)
-            )
-            self._known = self.finished
-            needs = list(self._plain)
-        needs += [
-            (_rounded(run.peak * _scaled(run.size, terms.size, b)), run.seconds)
-            for run in self._failed
-        ]
-        if needs:
+            amounts = [_rounded(HEADROOM * peak) for peak in self._peaks]
+        seconds = [run.seconds for run in self.runs]
+        for run in self._failed:
+            amounts.append(_rounded(run.peak * _scaled(run.size, terms.size, b)))
+            seconds.append(run.seconds)
+        if amounts:
             # The largest need to come is unknown: one imaginary run stands for it.
-            amounts, seconds = zip(*needs, strict=True)
-            needs.append((DOUBLED * max(amounts), sum(seconds) / len(seconds)))
-        return needs
+            amounts.append(DOUBLED * max(amounts))
+            seconds.append(sum(seconds) / len(seconds))
+        return zip(amounts, seconds, strict=True)
 
     def _scale(self, run: FinishedRun, size: float) -> float:
         return _scaled(run.size, size, self.power if size else 0.0)
@@ -311,6 +341,10 @@ class LearningGroup:
         parts = [run.peak / run.amount for run in runs]
         amounts = [run.amount for run in runs]
         return max(parts) <= _ALIKE * min(parts) and max(amounts) >= _DIFFER * min(amounts)
+
+
+def _are_near(one: float, other: float, factor: float) -> bool:
+    return one <= factor * other and other <= factor * one
 
 
 def _scaled(own: float, other: float, b: float) -> float:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -24,16 +25,24 @@ from grain.resource import LAST_ATTEMPT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_EQUAL = 1 + 1e-9
+"""Costs that differ by this factor differ only in the order of their sums."""
 MOST_NEEDS = 16
 """Amounts among which rungs are chosen."""
 STEP = 1.25
 """The next amount after a failure is larger by this factor at least."""
+NEAR = 1.1
+"""A first rung stays where another costs the same, but not if it is larger by more than this."""
 DOUBLED = 2.0
 """The factor where no rung is known above the amount that failed."""
 
 
 def ladder(
-    needs: Iterable[tuple[float, float]], share: float, maximum: float, worker: float = math.inf
+    needs: Iterable[tuple[float, float]],
+    share: float,
+    maximum: float,
+    worker: float = math.inf,
+    before: float = 0.0,
 ) -> tuple[float, ...]:
     """Return the rungs in GB, ascending; empty if there are no needs.
 
@@ -43,16 +52,17 @@ def ladder(
         share: GB of a worker that belong to the cores of the task.
         maximum: no rung is above it. The last rung covers all needs, not necessarily the maximum.
         worker: GB of a worker; infinite to count each amount as it is.
+        before: the first rung so far, in GB; 0 if there is none. It stays if it costs no more than
+            the one that would take its place, and is not much larger: `NEAR` times at most.
     """
-    taken: dict[float, float] = {}  # the seconds of the runs that need an amount
+    taken: defaultdict[float, float] = defaultdict(float)  # the seconds of those that need it
     for need, seconds in needs:
-        amount = maximum if need > maximum else need  # noqa: FURB136 - a call takes longer
-        taken[amount] = taken.get(amount, 0.0) + seconds
+        taken[maximum if need > maximum else need] += seconds  # noqa: FURB136 - a call is slower
     if not taken:
         return ()
     amounts = sorted(taken)
     # The seconds of the runs that need this amount or more.
-    behind = list(accumulate((taken[amount] for amount in reversed(amounts)), initial=0.0))
+    behind = list(accumulate(map(taken.__getitem__, reversed(amounts)), initial=0.0))
     behind.reverse()
     candidates, attempt, left = _candidates(amounts, behind, share, worker)
     # best[j]: the least cost of the runs that need candidate j or more, if all smaller rungs have
@@ -60,27 +70,45 @@ def ladder(
     # go on from candidate i + 1. The more runs there are, the more a large amount costs: so the
     # best i for j is not above that for j + 1, and the search ends there. It ends, too, where one
     # attempt costs as much as all attempts of another choice.
-    best = [math.inf] * len(candidates) + [0.0]
-    chosen = [0] * len(candidates)
-    top = len(candidates) - 1
-    for j in reversed(range(len(candidates))):
+    count = len(candidates)
+    best = [math.inf] * count + [0.0]
+    chosen = [0] * count
+    top = count - 1
+    for j in range(top, -1, -1):
+        least, those = math.inf, left[j]
         for i in range(j, top + 1):
-            own = attempt[i] * left[j]
-            if own >= best[j]:
+            own = attempt[i] * those
+            if own >= least:
                 break
             cost = own + best[i + 1]
-            if cost < best[j]:
-                best[j], chosen[j] = cost, i
+            if cost < least:
+                least, chosen[j] = cost, i
+        best[j] = least
         top = chosen[j]
     rungs, j = [], 0
-    while j < len(candidates):
+    if 0 < before <= NEAR * candidates[chosen[0]]:
+        cost = (in_effect(before, worker) + share) * left[0]
+        above, i = behind[bisect_right(amounts, before)], count
+        if above:
+            ways = range(bisect_right(candidates, before), count)
+            rest, i = min((attempt[k] * above + best[k + 1], k) for k in ways)
+            cost += rest
+        if cost <= best[0] * _EQUAL:
+            rungs, j = [before, *candidates[i : i + 1]], i + 1
+    while j < count:
         rungs.append(candidates[chosen[j]])
         j = chosen[j] + 1
     return tuple(rungs)
 
 
 def alike_ladder(
-    least: float, most: float, runs: int, share: float, maximum: float, worker: float
+    least: float,
+    most: float,
+    runs: int,
+    share: float,
+    maximum: float,
+    worker: float,
+    before: float = 0.0,
 ) -> tuple[float, ...]:
     """Return what `ladder` does if as many runs fit on a worker with the least as with the most.
 
@@ -91,18 +119,22 @@ def alike_ladder(
         least, most: what runs need, in GB.
         runs: their number. With them there is one imaginary run of mean length that needs twice
             the most, as `LearningGroup` has it.
-        share, maximum, worker: as of `ladder`.
+        share, maximum, worker, before: as of `ladder`.
 
     Returns:
-        Nothing if the needs are not alike.
+        Nothing if the needs are not alike, or some of them are above the first rung so far.
     """
     least, most, top = (min(amount, maximum) for amount in (least, most, DOUBLED * most))
     cost, dearest = in_effect(most, worker), in_effect(top, worker) + share
-    if in_effect(least, worker) != cost:
+    if in_effect(least, worker) != cost or least <= before < most:
         return ()
     cost += share
     # Either one attempt more for all, or a dearer one.
-    return (most, top) if cost < dearest and cost * (runs + 1) <= dearest * runs else (top,)
+    rungs = (most, top) if cost < dearest and cost * (runs + 1) <= dearest * runs else (top,)
+    first, *others = rungs
+    if first < before <= NEAR * first and in_effect(before, worker) == in_effect(first, worker):
+        return (before, *(amount for amount in others if amount > before))
+    return rungs
 
 
 def next_amount(
@@ -136,9 +168,12 @@ def in_effect(amount: float, worker: float) -> float:
 
 
 def _candidates(
-    amounts: list[float], behind: Sequence[float], share: float, worker: float
+    amounts: Sequence[float], behind: Sequence[float], share: float, worker: float
 ) -> tuple[list[float], list[float], list[float]]:
     """Return the amounts among which the rungs are, ascending.
+
+    They are so many of the needs, evenly by rank, and the largest among them. If these are not all,
+    the largest part of a worker below each of them is another.
 
     Beside them: what a second of an attempt costs with each, and the seconds of the runs that need
     it or more, as the smaller ones do not cover them.
@@ -147,37 +182,39 @@ def _candidates(
         behind: the seconds of the runs that need an amount or more, for each of them.
         amounts, share, worker: as of `ladder`.
     """
-    among = _thinned(amounts)
-    if worker < math.inf and len(among) < len(amounts):
-        among = _with_parts(among, worker)
+    count = len(amounts)
+    some = min(count, MOST_NEEDS)
+    among: list[tuple[float, float, int]] = []  # amounts, their cost, how many needs they cover
+    covered = 0
+    for k in range(1, some + 1):
+        covers = k * count // some
+        amount = amounts[covers - 1]
+        cost = amount
+        if amount > 0 and worker < math.inf:
+            tasks = math.floor(worker / amount)
+            cost = worker / tasks if tasks else amount
+            if 0 < covered < covers - 1 and worker / (tasks + 1) >= amounts[covered]:
+                part = _part(worker, tasks + 1)
+                among.append((part, worker / (tasks + 1), bisect_right(amounts, part)))
+        among.append((amount, cost, covers))
+        covered = covers
     candidates: list[float] = []
     costs: list[float] = []
     left: list[float] = []
-    covered = 0  # amounts that need no more than the last candidate
-    for amount in among:
-        covers = bisect_right(amounts, amount)
-        if covers == covered:  # as a part of a worker may, and costs more
+    covered = 0
+    for amount, cost, covers in among:
+        if covers == covered:  # as a part of a worker may, when it is rounded
             continue
-        cost = in_effect(amount, worker) + share
-        if costs and cost == costs[-1]:  # covers more at the same cost
+        if costs and cost + share == costs[-1]:  # covers more at the same cost
             candidates[-1] = amount
         else:
             candidates.append(amount)
-            costs.append(cost)
+            costs.append(cost + share)
             left.append(behind[covered])
         covered = covers
     return candidates, costs, left
 
 
-def _with_parts(candidates: list[float], worker: float) -> list[float]:
-    """Return ascending amounts with the largest part of a worker below each of them."""
-    parts = {worker / (math.floor(worker / amount) + 1) for amount in candidates if amount > 0}
-    return sorted({*candidates, *(part for part in parts if part > candidates[0])})
-
-
-def _thinned(amounts: list[float]) -> list[float]:
-    """Return so many of ascending amounts, evenly by rank, and the largest among them."""
-    count = len(amounts)
-    if count <= MOST_NEEDS:
-        return amounts
-    return [amounts[(k + 1) * count // MOST_NEEDS - 1] for k in range(MOST_NEEDS)]
+def _part(worker: float, tasks: int) -> float:
+    """Return the GB of which a worker has so many; its resolution is that of `Memory`, 1 kB."""
+    return math.floor(worker / tasks * 1e6) / 1e6

@@ -16,7 +16,6 @@ from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from grain.head.needs.again import replaced
 from grain.head.needs.groups import LearnedMemory
 from grain.head.scheduler.places import WHOLE
 from grain.resource import ZERO, Either, Gang, Host, Limits, Memory, Supply, WTime, learned
@@ -102,7 +101,8 @@ class Alternative:
         shared: the part that the scheduler owns for the whole cluster, if any.
         stated: the rest of the request.
         learned: its memory, if that names a group that learns how much to ask for.
-        space: the rest of the request, with the memory that the group asks for.
+        rest: of the stated, without the memory that it learns; nothing if it learns none.
+        space: what is stated, with the memory that the group asks for.
         family: that of the alternatives which differ only in what they learn; None without.
         count: the number of workers at once that it asks for; more than 1 for a gang.
         same: what the members of a gang have in common: ``"group"`` or ``"job"``.
@@ -129,6 +129,7 @@ class Alternative:
     shared: Resource | None = field(init=False)
     stated: Resource = field(init=False)
     learned: LearnedMemory | None = field(init=False)
+    rest: Resource = field(init=False)
     space: Resource = field(init=False)
     family: LearningFamily | None = None
     limits: Limits = field(init=False)
@@ -152,22 +153,17 @@ class Alternative:
         self.limits = limits_of(self.wtime, run_times)
         memory = learned(self.stated)
         self.learned = None if memory is None else LearnedMemory(needs, self.stated, memory)
+        self.rest = ZERO
         if self.learned is not None:
-            self.space = replaced(self.stated, self.learned.memory)
-
-    @property
-    def rest(self) -> Resource:
-        """The request without the memory that it learns."""
-        rest = ZERO
-        for kind, part in self.stated.parts().items():
-            rest = rest if kind == Memory._kind else rest & part
-        return rest
+            for kind, part in self.stated.parts().items():
+                self.rest = self.rest if kind == Memory._kind else self.rest & part
+            self.space = self.rest & self.learned.memory
 
     def renew_memory(self) -> bool:
         """Set the amount of memory to what its group needs now; return True if it is another."""
         if self.learned is None or not self.learned.renew():
             return False
-        self.space = replaced(self.stated, self.learned.memory)
+        self.space = self.rest & self.learned.memory
         return True
 
     def fits(self, interpreter: str, free: Resource) -> bool:
