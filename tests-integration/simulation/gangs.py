@@ -126,7 +126,7 @@ class SimulatedGangs:
             self.world.clock.after(1.0, lambda: self._open(run))
         elif self._acts(run):
             seat = SeatOpen(run.lease.attempt, pack(list(run.lease.attempt)))
-            run.worker.session.on_gang_news(seat)
+            run.worker.session.on_run_message(seat)
             run.worker.flush()
 
     def _join(self, gang: SimulatedGang) -> None:
@@ -146,7 +146,7 @@ class SimulatedGangs:
         law = "a gang of which a part has given up does not begin"
         self.world.laws.demand(law, not gang.failed, root.lease)
         gang.joined = True
-        root.worker.session.on_gang_news(GangBegun(root.lease.attempt))
+        root.worker.session.on_run_message(GangBegun(root.lease.attempt))
         root.worker.flush()
         self.world.laws.demand(
             "a gang has all of its members, each on a worker of its own",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from grain.edge.errors import RemoteProtocolError
+from grain.edge.mission_ids import lasts
 from grain.edge.questions import pack, unpack
 from grain.head.messages import Crashed, RegisterMission, Request, Resolved, Started, WorkerEnded
 from grain.remote_exer.lanes import is_plain
@@ -30,6 +31,7 @@ from grain.worker.messages import (
     Lease,
     MemberOpen,
     RegisterWorker,
+    RunOver,
     StartRun,
 )
 from grain.worker.payload import Function
@@ -69,6 +71,8 @@ class SimulatedRun:
     ending: bool = False
     # True if another run of the task goes on or has ended, which the files of its mission say.
     refused: bool = False
+    # True from when it uses its resources no more.
+    over: bool = False
 
 
 class RunOfLane(Protocol):
@@ -466,7 +470,18 @@ class SimulatedWorker(SimulatedPeer):
             self.world.gangs.begin(process)
             return
         seconds = behaviour.seconds * (0.5 + self.world.clock.chance.random())
+        if behaviour.kind == "value" and lasts(lease.mission) and lease.attempt[1] % 2:
+            # As a job is that has yet to note how its program has ended.
+            self.world.clock.after(seconds * 0.8, lambda: self.end_use(process))
         self.world.clock.after(seconds, lambda: self.end(process))
+
+    def end_use(self, process: SimulatedRun) -> None:
+        """Let a run use its resources no more, if it is not to end; soon after it ends."""
+        under_way = self.alive and self.runs.get(process.run.attempt) is process
+        if under_way and not self.frozen and not process.ending:
+            process.over = True
+            self.session.on_run_message(RunOver(process.run.attempt))
+            self.flush()
 
     def begin_seat(self, run: StartRun, lease: Lease) -> None:
         """Keep a seat of a gang, until its root or its head ends that."""

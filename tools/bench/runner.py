@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.messages import Attempt, BlockingCode, Ended, GangNews, Inspected
+    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, RunMessage
     from grain.worker.payload import Function
 
 RUNS = 20_000
@@ -79,7 +79,7 @@ class Desk:
         """Say that nothing is being ended."""
         return False
 
-    def gang_news(self, news: GangNews) -> None:
+    def run_message(self, news: RunMessage) -> None:
         """Take what the part of a gang has to say; there is none here."""
 
     def replaced(self, why: str) -> bool:

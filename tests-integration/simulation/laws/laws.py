@@ -192,6 +192,7 @@ class Laws:
                 continue
             run = self.begun.get(attempt)
             runs = run is not None and run.worker.runs.get(attempt) is run and run.worker.alive
+            runs = runs and run is not None and not run.over
             known = record.leases.get(attempt)
             comes = run is None and known is not None and known.scheduler_id is not None
             if runs or comes:
@@ -423,8 +424,9 @@ class Laws:
         if not run.refused:
             self.endurance.on_begun(run)
         there = list(worker.runs.values())
+        users = [one for one in there if not one.over]
         self.demand(
-            "no more is used than there is", fits(worker.session.registration.total, there), there
+            "no more is used than there is", fits(worker.session.registration.total, users), users
         )
         if any(other.lease.alone for other in there):
             self.demand("a run that is to be alone is alone", len(there) == 1, there)

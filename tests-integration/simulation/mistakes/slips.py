@@ -396,11 +396,14 @@ SLIPS: dict[str, Slip] = {
     "of a suspect gang the root runs by itself": Slip(
         Runs, "_start_gang", "now, root.alone", "now, False"
     ),
+    "a suspect starts beside a run that has not ended, though it is over": Slip(
+        Quarantine, "ready", "lease.scheduler_id or lease.over", "lease.scheduler_id"
+    ),
     "a suspect gang starts when the worker of its root is empty": Slip(
         Quarantine,
         "ready",
-        "lease.scheduler_id for worker in emptied.workers for",
-        "lease.scheduler_id for worker in emptied.workers[:1] for",
+        "for worker in emptied.workers\n",
+        "for worker in emptied.workers[:1]\n",
     ),
     "the root of a gang is blamed for the loss of another member": Slip(
         Outcomes, "_count_crash", "lease.lost or ", ""

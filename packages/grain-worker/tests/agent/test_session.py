@@ -43,6 +43,7 @@ from grain.worker.messages import (
     RegisterWorker,
     Revoke,
     RunEnded,
+    RunOver,
     StartRun,
     TasksPrinted,
 )
@@ -495,7 +496,7 @@ def test_a_part_of_a_gang_crashes_otherwise_like_any_run(index: int) -> None:
     session = joined_session()
     begin_part(session, index)
     if not index:
-        session.on_gang_news(GangBegun((1, 1)))
+        session.on_run_message(GangBegun((1, 1)))
 
     session.on_runner_crashed("SIGSEGV", 1.0)
 
@@ -516,7 +517,7 @@ def test_a_value_of_a_gang_is_one_whatever_its_root_has_said() -> None:
 def test_a_worker_says_on_each_connection_that_a_gang_has_begun() -> None:
     session = joined_session()
     begin_part(session)
-    session.on_gang_news(GangBegun((1, 1)))
+    session.on_run_message(GangBegun((1, 1)))
     assert [GangBegun((1, 1))] == sent(session, GangBegun)
     session.on_disconnected()
 
@@ -524,6 +525,42 @@ def test_a_worker_says_on_each_connection_that_a_gang_has_begun() -> None:
 
     kinds = [type(message) for message, _ in session.to_head]
     assert kinds.index(InventoryEnd) < kinds.index(GangBegun)
+
+
+def test_a_run_that_is_over_is_told_at_once_and_with_each_inventory() -> None:
+    session = joined_session()
+    session.on_message(lease(1), b"", 0.0)
+    session.on_message(lease(2), b"", 0.0)
+
+    session.on_run_message(RunOver((1, 1)))
+
+    assert [RunOver((1, 1))] == sent(session, RunOver)
+    session.on_disconnected()
+    session.on_connected(1.0)
+    [inventory] = sent(session, Inventory)
+    assert [(1, True), (2, False)] == [(run.task, run.over) for run in inventory.runs]
+    session.on_ended(Ended((1, 1)), b"value", 1.0)
+    session.on_disconnected()
+    session.on_connected(2.0)
+    [inventory] = sent(session, Inventory)
+    told = [(run.task, run.over, run.ended) for run in inventory.runs]
+    assert [(2, False, False), (1, False, True)] == told
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_end_of_a_run_is_waited_for_that_tells_more(alone: bool) -> None:
+    """Its group learns how much memory it has used, or a worker was emptied for it."""
+    session = joined_session()
+    res = {} if alone else {"Memory": {"M": 1.0, "group": "opt"}}
+    run = structs.replace(lease(1), alone=alone, res={"Cores": 1, **res})
+    session.on_message(run, b"", 0.0)
+
+    session.on_run_message(RunOver((1, 1)))
+
+    session.on_disconnected()
+    session.on_connected(1.0)
+    [inventory] = sent(session, Inventory)
+    assert ([], [False]) == (sent(session, RunOver), [run.over for run in inventory.runs])
 
 
 def test_lines_that_tasks_print_go_to_their_mission_together_and_before_the_end_of_a_run() -> None:

@@ -52,7 +52,7 @@ from grain.worker.jobs.run import (
     run_job,
 )
 from grain.worker.jobs.variables import submitted_variables
-from grain.worker.messages import AskEnding, EndingTold, StartRun
+from grain.worker.messages import AskEnding, EndingTold, RunOver, StartRun
 from grain.worker.messages import Ended as RunEnd
 from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain_testkit.queue_disk import unreadable
@@ -708,6 +708,8 @@ async def test_a_program_that_ends_well_when_it_is_told_to_has_not_ended(
         assert [(AskEnding((1, 1), signal.SIGTERM), None)] == await agent.receive()
         assert queue.ended(number, None, 1) is None
         agent.post([(EndingTold((1, 1), ends), None)])
+        if not ends:
+            assert [(RunOver((1, 1)), None)] == await agent.receive()
         # The runner asks as well: a call that was handed back raises.
         assert [(AskEnding((1, 1), 0 if ends else signal.SIGTERM), None)] == await agent.receive()
     ended = queue.ended(number, None, 1)
@@ -722,8 +724,34 @@ async def test_a_program_that_has_ended_well_asks_nobody_before_it_is_told_to_en
     async with runner(told_at=time.monotonic() + 1000) as agent:
         job = Call(JobFunction("opt"), (call(queue, number),), {})
         agent.post([(StartRun((1, 1), ZERO), job)])
+        assert [(RunOver((1, 1)), None)] == await agent.receive()
         ((ended, _),) = await agent.receive()
         assert isinstance(ended, RunEnd)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_job_that_has_succeeded_is_over_before_the_disk_has_its_end(
+    queue: Queue, work: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """The place of one that has failed is judged by its end."""
+    monkeypatch.setattr("grain.worker.jobs.run._RETRY", 0.01)
+    away, attempts = queue.folder / "away", queue.folder / "live" / "attempts-0"
+    number = submit(queue, work, "sh", "-c", f"mv {attempts} {away}; exit {int(fails)}")
+    async with runner() as agent:
+        job = Call(JobFunction("opt"), (call(queue, number),), {})
+        agent.post([(StartRun((1, 1), ZERO), job)])
+        if fails:
+            while not away.exists():
+                await trio.sleep(0.01)
+        else:
+            assert [(RunOver((1, 1)), None)] == await agent.receive()
+        away.rename(attempts)
+        messages = [one for one, _ in await agent.receive()]
+        while isinstance(messages[-1], AskEnding):
+            agent.post([(EndingTold((1, 1), False), None)])
+            messages += [one for one, _ in await agent.receive()]
+    assert [RunEnd] == [type(one) for one in messages if not isinstance(one, AskEnding)]
+    assert queue.ended(number, None, 1) is not None
 
 
 @pytest.mark.parametrize("fields", [{"timeout": 0.5}, {"stdin": "missing"}])

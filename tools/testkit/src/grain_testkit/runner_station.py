@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.messages import Attempt, BlockingCode, Ended, GangNews, Inspected
+    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, RunMessage
 
 
 class Witness:
@@ -62,7 +62,7 @@ class Witness:
         self.warnings += 1
         self._tell()
 
-    def gang_news(self, news: GangNews) -> None:
+    def run_message(self, news: RunMessage) -> None:
         """Take what the part of a gang has to say; there is none here."""
 
     def replaced(self, why: str) -> bool:

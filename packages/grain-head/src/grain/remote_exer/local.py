@@ -19,7 +19,7 @@ from grain.edge.version import own_versions
 from grain.resource import WTime
 from grain.worker import Computing, Runner
 from grain.worker.errors import RunnerUnusable
-from grain.worker.messages import Ended, GangNews, Inspected, Leaving, StartRun
+from grain.worker.messages import Ended, Inspected, Leaving, RunMessage, StartRun
 from grain.worker.payload import whole
 from grain.worker.session import (
     LATE_SIGNAL,
@@ -197,8 +197,8 @@ class LocalWorker:
         for message, _ in batch:
             if isinstance(message, Inspected):
                 self._session.on_inspected(message)
-            elif isinstance(message, GangNews):
-                self.gang_news(message)
+            elif isinstance(message, RunMessage):
+                self.run_message(message)
         self.ended([(message, payload) for message, payload in batch if isinstance(message, Ended)])
 
     # ---- the reports of a runner; see `grain.worker.process.RunnerListener`
@@ -226,9 +226,9 @@ class LocalWorker:
     def warned(self) -> None:
         """Record nothing: this worker ends with its mission, and no program is warned of that."""
 
-    def gang_news(self, news: GangNews) -> None:
-        """Take what the part of a gang has to say, for its head."""
-        self._session.on_gang_news(news)
+    def run_message(self, news: RunMessage) -> None:
+        """Take what a run has to say, for its head."""
+        self._session.on_run_message(news)
         self._flush()
 
     def replaced(self, why: str) -> bool:  # noqa: ARG002 - see `RunnerListener`

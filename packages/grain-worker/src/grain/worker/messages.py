@@ -320,6 +320,7 @@ class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         ended: True if it has ended; its `RunEnded` follows.
         gang: as in its `Lease`.
         lane: True if it is a lane's, as its head is to know before the mission has come back.
+        over: True if it uses these resources no more, see `RunOver`.
     """
 
     mission: str
@@ -332,6 +333,7 @@ class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     ended: bool = False
     gang: GangPart | None = None
     lane: bool = False
+    over: bool = False
 
 
 class Inventory(Message, frozen=True):
@@ -566,8 +568,24 @@ class GangBegun(Message, frozen=True):
     attempt: Attempt
 
 
+class RunOver(Message, frozen=True):
+    """A run uses its resources no more, and is about to return a value; sent as `SeatOpen` is.
+
+    So they are free while the run notes, on a disk, how its program has ended. That is not told
+    where the head learns more from the end of the run.
+
+    Attributes:
+        attempt: the run, which is on one worker.
+    """
+
+    attempt: Attempt
+
+
 GangNews = SeatOpen | GangBegun
 """A message that the part of a gang sends while it runs, once at most."""
+
+RunMessage = SeatOpen | GangBegun | RunOver
+"""A message that a run sends while it runs, once at most."""
 
 
 class MemberOpen(Message, frozen=True):
@@ -655,6 +673,7 @@ AGENT = (
     Inspected,
     SeatOpen,
     GangBegun,
+    RunOver,
     Backlog,
     CoresComputed,
     Draining,

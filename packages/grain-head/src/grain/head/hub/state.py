@@ -451,6 +451,8 @@ class LeaseRecord:
     member: int = 0
     invitation: bytes = b""
     resources: dict[str, Any] = field(default_factory=dict)
+    # True if it uses its resources no more, though it has not ended.
+    over: bool = False
     # The worker of the member whose loss has ended it, as its root says: that is to blame.
     lost: str = ""
 

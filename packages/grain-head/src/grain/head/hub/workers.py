@@ -43,6 +43,7 @@ from grain.worker.messages import (
     LoopBlocked,
     RegisterWorker,
     RunEnded,
+    RunOver,
     SeatOpen,
     TasksPrinted,
     WorkerRegistered,
@@ -126,6 +127,8 @@ class Workers:
         match message:
             case RunEnded():
                 self._runs.on_run_ended(worker, message, payload, now)
+            case RunOver():
+                self._runs.on_run_over(worker, message, now)
             case SeatOpen() | GangBegun() | ArrivedCount() | CoresComputed():
                 self._note(worker, message)
             case Inventory():

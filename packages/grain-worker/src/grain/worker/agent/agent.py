@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from grain.worker.agent.listener import RunnerDeath
     from grain.worker.agent.session import WorkerSession
     from grain.worker.agent.session.kept import Outcome
-    from grain.worker.messages import Attempt, BlockingCode, GangNews, Inspected
+    from grain.worker.messages import Attempt, BlockingCode, Inspected, RunMessage
 
     Dial = Callable[[], AbstractAsyncContextManager[Peer]]
 
@@ -291,9 +291,9 @@ class Agent:
         self._session.on_inspected(answer)
         self._settle()
 
-    def gang_news(self, news: GangNews) -> None:
+    def run_message(self, news: RunMessage) -> None:
         """See `RunnerListener`."""
-        self._session.on_gang_news(news)
+        self._session.on_run_message(news)
         self._settle()
 
     def replaced(self, why: str) -> bool:

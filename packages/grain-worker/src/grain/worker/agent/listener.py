@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.edge.messages import Payload
-    from grain.worker.messages import Attempt, BlockingCode, Ended, GangNews, Inspected
+    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, RunMessage
     from grain.worker.processes.subreaper_client import ProcessEnd
 
 
@@ -65,8 +65,8 @@ class RunnerListener(Protocol):
     def warned(self) -> None:
         """Record that a program was warned of the end of this worker."""
 
-    def gang_news(self, news: GangNews) -> None:
-        """Take what the part of a gang has to say, for its head."""
+    def run_message(self, news: RunMessage) -> None:
+        """Take what a run has to say, for its head."""
 
     def replaced(self, why: str) -> bool:
         """Record that no other runner is started, as it would run other code of Grain.

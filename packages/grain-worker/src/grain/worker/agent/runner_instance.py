@@ -18,10 +18,10 @@ from grain.worker.messages import (
     AskEnding,
     Ended,
     EndingTold,
-    GangNews,
     Inspected,
     ProgramWarned,
     Ready,
+    RunMessage,
     StartRun,
 )
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
@@ -200,8 +200,8 @@ class RunnerInstance:
     def _pass_on(self, message: Message) -> None:
         if isinstance(message, Inspected):
             self._listener.inspected(message)
-        elif isinstance(message, GangNews):
-            self._listener.gang_news(message)
+        elif isinstance(message, RunMessage):
+            self._listener.run_message(message)
         elif isinstance(message, ProgramWarned):
             self._listener.warned()
 

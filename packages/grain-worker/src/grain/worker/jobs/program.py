@@ -57,6 +57,11 @@ def receipt(done: Completed, at: float) -> Ended:
     return Ended(how="exit", at=at, elapsed=done.elapsed, usage=done.usage)
 
 
+def is_success(ended: Ended) -> bool:
+    """Return True if a program has ended with exit code 0."""
+    return ended.how == "exit" and not ended.status
+
+
 def failure_of_attempt(ended: Ended, program: str, line: str = "") -> RunFailure | None:
     """Return how an attempt ended, in the words of `ExternalError`; None if it succeeded.
 
@@ -64,7 +69,7 @@ def failure_of_attempt(ended: Ended, program: str, line: str = "") -> RunFailure
         program: the name of the program.
         line: the line of its output that says why it failed.
     """
-    if ended.how == "exit" and not ended.status:
+    if is_success(ended):
         return None
     if ended.how == "exit" or (ended.how == "signal" and not ended.message):
         line = line or ended.message.replace(f"exit status {ended.status}; ", "", 1)

@@ -39,6 +39,7 @@ from grain.worker.external import STDOUT, ProgramCall, run_program_call, run_war
 from grain.worker.gang.control import bound, listener_of, new_name, serve
 from grain.worker.jobs.program import (
     failure_of_attempt,
+    is_success,
     last_line,
     missing_interpreter,
     output_trouble,
@@ -64,7 +65,7 @@ from grain.worker.processes.sweep import own_mark
 from grain.worker.processes.usage_now import usages_now
 from grain.worker.processes.warning import EarlyWarning, send
 from grain.worker.runner.runner import signal_behind
-from grain.worker.runner.services import programs_were_told_to_end, worker_ends
+from grain.worker.runner.services import end_use, programs_were_told_to_end, worker_ends
 from grain.worker.steps.desk import DESK, StepDesk
 from grain.worker.steps.of_job import shares_of, step_job
 
@@ -244,6 +245,10 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
         return AttemptEnd("not begun", str(error), passing)
     try:
         ended = await runner.run()
+        if is_success(ended):
+            # The next run need not wait for this receipt. Few pile up on a disk that is full, as
+            # the next run needs a receipt of its begin.
+            end_use()
     finally:
         # Cancellation comes here, too: the program is gone by now.
         noted = await runner.end(ended)

@@ -44,11 +44,12 @@ from grain.worker.messages import (
     EndOfWorker,
     ForgetFunctions,
     GangBegun,
-    GangNews,
     Inspect,
     Inspected,
     MemberOpen,
     ProgramWarned,
+    RunMessage,
+    RunOver,
     SeatOpen,
     StartRun,
 )
@@ -138,6 +139,7 @@ class Runner(Generic[Arriving, Departing]):
             async with open_nursery_of_runs() as nursery:
                 execution = _Execution(self, nursery)
                 services_of(nursery).ask_ending = execution.ask_ending
+                services_of(nursery).end_use = execution.end_use
                 afterwards.callback(execution.end_claims)
                 await self.channel.receive_into(execution.take)
                 execution.leave()
@@ -371,7 +373,7 @@ class _Execution(Generic[Arriving, Departing]):
         self._gangs[attempt] = part
         return part.call()
 
-    def _tell(self, news: GangNews) -> None:
+    def _tell(self, news: RunMessage) -> None:
         with suppress(trio.BrokenResourceError):  # the other end has left
             self._channel.post([(news, None)])
 
@@ -554,6 +556,12 @@ class _Execution(Generic[Arriving, Departing]):
         finally:
             del self._questions[attempt]
         return question.ends
+
+    def end_use(self, attempt: Attempt) -> None:
+        """Report that a run uses its resources no more; see `services.end_use`."""
+        # A local worker has no agent to tell, and a gang ends as a whole.
+        if not self._interruptible and attempt not in self._parts:
+            self._tell(RunOver(attempt))
 
     # ---- ends
 

@@ -48,9 +48,11 @@ class Services:
 
     Attributes:
         ask_ending: asks the agent for a run, see `worker_ends`; None without an agent.
+        end_use: reports that a run uses its resources no more; None without an agent.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
+        self.end_use: Callable[[Attempt], object] | None = None
         self.ask_ending: Callable[[Attempt, int, str], Awaitable[bool]] | None = None
         self._nursery = nursery
         self._services: dict[Callable[[], Any], Service] = {}
@@ -121,6 +123,16 @@ async def worker_ends(number: int, replaced: str = "") -> bool:
     if services is None or services.ask_ending is None or attempt is None:
         return False
     return await services.ask_ending(attempt, number, replaced)
+
+
+def end_use() -> None:
+    """Report that the calling run uses its resources no more, and is about to return a value.
+
+    So another run may have them while this one waits for a disk.
+    """
+    services, attempt = services_here(), attempt_of(trio.lowlevel.current_task())
+    if services is not None and services.end_use is not None and attempt is not None:
+        services.end_use(attempt)
 
 
 async def programs_were_told_to_end() -> bool:

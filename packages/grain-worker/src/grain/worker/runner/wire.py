@@ -29,6 +29,7 @@ from grain.worker.messages import (
     MemberOpen,
     ProgramWarned,
     Ready,
+    RunOver,
     SeatOpen,
     StartRun,
 )
@@ -49,6 +50,7 @@ CODEC = Codec(
     GangBegun,
     SeatOpen,
     MemberOpen,
+    RunOver,
 )
 
 HEARTBEAT = Heartbeat(interval=1.0, suspect=5.0, lost=math.inf)

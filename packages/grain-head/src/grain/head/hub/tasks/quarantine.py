@@ -95,9 +95,12 @@ class Quarantine:
                     self._reserve(emptied)
                     # So that the workers are not emptied in vain.
                     self._scheduler.cluster.keep(task, emptied.by)
-            # A lease without a scheduler id holds nothing there by itself.
+            # A lease without a scheduler id holds nothing there by itself. One that is over has not
+            # ended, and is not to die with the suspect.
             if emptied is not None and not any(
-                lease.scheduler_id for worker in emptied.workers for lease in worker.leases.values()
+                lease.scheduler_id or lease.over
+                for worker in emptied.workers
+                for lease in worker.leases.values()
             ):
                 ready.append((task, emptied))
         # Only at the end: a worker that one suspect gave up may be reserved for the next by now,

@@ -1,7 +1,7 @@
 """The runs of a hub's tasks on its workers. Plain state, no I/O, no clock.
 
-1.  A lease holds resources on its worker until the worker reports that the run has ended, or
-    reports without it on a later connection, or is lost as a whole. No timer frees them.
+1.  A lease holds resources on its worker until the worker reports that the run has ended, or is
+    over, or reports without it on a later connection, or is lost as a whole. No timer frees them.
 2.  The first success of any run resolves a task; a failure only if it is that of the current run.
     What comes after the resolution is acknowledged and dropped.
 3.  A run that a worker reports is adopted by its task if that waits. If another run of the task is
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from grain.head.hub.tasks.quarantine import EmptiedWorkers
     from grain.head.hub.tasks.waiting import Waiting
     from grain.head.scheduler.state import Start
-    from grain.worker.messages import InventoryRun, RunEnded
+    from grain.worker.messages import InventoryRun, RunEnded, RunOver
 
 
 class Runs:
@@ -191,6 +191,18 @@ class Runs:
         del self.holding[scheduler_id]
         self._scheduler.on_finished(scheduler_id, now, measured=measured, use=use)
 
+    def on_run_over(self, worker: WorkerRecord, message: RunOver, now: float) -> None:
+        """Free what a run held that uses it no more, though it has not ended.
+
+        Not if its place is judged by its end.
+        """
+        lease = worker.leases.get(message.attempt)
+        if lease is None or lease.gang is not None or self._scheduler.places.watches:
+            return
+        if lease.scheduler_id is not None:  # else it comes again, as on each connection
+            self._free(lease, now, measured=True)
+            lease.over = True
+
     def on_run_ended(
         self, worker: WorkerRecord, ended: RunEnded, payload: Payload, now: float
     ) -> None:
@@ -292,7 +304,7 @@ class Runs:
         if how is None and known and lease.task is not None and lease.task.mission.lasts:
             # The run is not blamed, but its mission has to know that the attempt is over.
             how = f"its worker was lost ({lease.worker.over})"
-        ran = lease.begun and lease.scheduler_id is not None
+        ran = lease.begun and (lease.scheduler_id is not None or lease.over)
         if lease.gang is not None:
             ran = ran and lease.gang.begun
         crash = how if ran else None
@@ -380,9 +392,10 @@ class Runs:
         lease = worker.leases[held.attempt]
         lease.session = worker.session
         lease.index = 0  # it is there: for certain, as `begun` wants to know
-        if held.ended:
+        if held.ended or held.over:
             self._free(lease, now)
-        elif lease.revoked:
+            lease.over = held.over
+        if lease.revoked and not held.ended:
             self._outgoing.revoke(lease)  # again: the first message may be lost
         lease.recalled = False  # likewise
         if lease.gang is not None and not lease.member:
@@ -403,8 +416,10 @@ class Runs:
         if lease.member:
             self._adopt_seat(lease, held, mission, now)
             return
+        # One that is over keeps no other from going on, either: it is about to have a value.
+        ended = held.ended or held.over
         # Before anything is noted elsewhere: it is here that a report may contradict another one.
-        if not held.ended:
+        if not ended:
             self._hold(lease, held, mission, task, now)
         worker.leases[held.attempt] = lease
         if held.gang is not None:
@@ -418,16 +433,16 @@ class Runs:
         unwanted = unwanted or (task is not None and never_began(task.crashes, held.attempt))
         lease.task = None if unwanted else task
         if unwanted or task is None:
-            if not held.ended:
+            if not ended:
                 self._dismiss(lease, task)
         elif task.lease is None:
             if task.awaits not in ("", ITS_MISSION, ITS_SEATS, worker.id):
-                if held.ended:
+                if ended:
                     return  # a later run is on the worker named; a success is welcome from any
                 self._waiting.on_named(task, task.awaits)
             self._waiting.withdraw(task)
             self._run_as_reported(task, lease)
-        elif not held.ended:
+        elif not ended:
             self._choose_run(task, task.lease, lease)
 
     def _choose_run(self, task: TaskRecord, other: LeaseRecord, lease: LeaseRecord) -> None:
@@ -447,7 +462,7 @@ class Runs:
     def _reported(self, worker: WorkerRecord, held: InventoryRun, now: float) -> LeaseRecord:
         lease = LeaseRecord(held.attempt, None, worker, None)
         lease.began = now - held.elapsed
-        lease.alone = held.alone
+        lease.alone, lease.over = held.alone, held.over
         if held.gang is not None:
             lease.member, lease.resources = held.gang.index, held.res
         return lease

@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from grain.worker.messages import RunOver
+
 if TYPE_CHECKING:
-    from grain.worker.messages import GangNews, Lease
+    from grain.worker.messages import Lease, RunMessage
 
 
 class Wish(enum.Enum):
@@ -25,7 +27,7 @@ class RunRecord:
 
     Attributes:
         began: when it came.
-        news: what it has said, if it is the part of a gang.
+        news: what it has said, if anything.
     """
 
     __slots__ = ("began", "lease", "news", "wish")
@@ -34,4 +36,9 @@ class RunRecord:
         self.lease = lease
         self.began = began
         self.wish = Wish.COMPLETE
-        self.news: GangNews | None = None
+        self.news: RunMessage | None = None
+
+    @property
+    def over(self) -> bool:
+        """True if the run uses its resources no more."""
+        return isinstance(self.news, RunOver)

@@ -28,7 +28,6 @@ from grain.worker.messages import (
     Drain,
     Ended,
     ForgetFunctions,
-    GangNews,
     Inspect,
     Inspected,
     Inventory,
@@ -43,6 +42,8 @@ from grain.worker.messages import (
     RegisterWorker,
     Revoke,
     RunEnded,
+    RunMessage,
+    RunOver,
     StartRun,
     Status,
 )
@@ -189,7 +190,7 @@ class WorkerSession:
         self.functions.forget_oldest(FUNCTIONS, {r.lease.function for r in self.runs.values()})
         functions = tuple(self.functions)[-FUNCTIONS:]
         self._send(self.registration.next(now, functions, draining=self.draining))
-        held = [self._held(r.lease, now - r.began) for r in self.runs.values()]
+        held = [self._held(r.lease, now - r.began, over=r.over) for r in self.runs.values()]
         # Runs that have ended, too: a head takes it that a lease which is not in the inventory has
         # never arrived, and begins the run again.
         held += [self._held(lease, 0.0, ended=True) for *_, lease in self.kept.by_attempt.values()]
@@ -256,12 +257,13 @@ class WorkerSession:
         """Pass on the answer of the runner."""
         self._send(answer)
 
-    def on_gang_news(self, news: GangNews) -> None:
-        """Pass on what the part of a gang has to say, now and on each later connection."""
+    def on_run_message(self, news: RunMessage) -> None:
+        """Pass on what a run has to say, now and on each later connection."""
         run = self.runs.get(news.attempt)
-        if run is not None:
-            run.news = news
-            self._send(news)
+        if run is None or (isinstance(news, RunOver) and _ends_matter(run.lease)):
+            return
+        run.news = news
+        self._send(news)
 
     def on_computing(self, cores: float | None) -> None:
         """Report on how many cores something is computed, unless that has hardly changed."""
@@ -519,7 +521,9 @@ class WorkerSession:
         if self.connected:
             self.to_head.append((message, payload))
 
-    def _held(self, lease: Lease, elapsed: float, *, ended: bool = False) -> InventoryRun:
+    def _held(
+        self, lease: Lease, elapsed: float, *, ended: bool = False, over: bool = False
+    ) -> InventoryRun:
         left = None if lease.limit is None else max(0.0, lease.limit - elapsed)
         return InventoryRun(
             lease.mission,
@@ -532,7 +536,16 @@ class WorkerSession:
             ended,
             lease.gang,
             lease.function == LANE,
+            over,
         )
+
+
+def _ends_matter(lease: Lease) -> bool:
+    """Return True if the head learns more from the end of a run than that its resources are free.
+
+    The group of the run learns its use of memory, or a worker was emptied for it.
+    """
+    return lease.alone or _learned_amount(lease) is not None
 
 
 def _learned_amount(lease: Lease) -> LearnedAmount | None:
