@@ -229,6 +229,14 @@ def test_needs_grow_with_size() -> None:
     assert group.amount(TERMS) < 1.2 * 16
 
 
+def test_a_need_beyond_all_numbers_is_the_maximum() -> None:
+    group = LearningGroup("opt")
+    for size in (10, 20, 40, 80):
+        group.on_finished(FinishedRun((size / 20) ** 2, 32, 60, size), 32)
+    group.on_exceeded(1e250, 60, size=1e-200)
+    assert group.amount(TERMS._replace(size=1e200)) == 32
+
+
 def test_the_power_by_which_needs_grow_follows_the_last_runs() -> None:
     group = LearningGroup("opt")
     for power in (2, 1):
