@@ -118,6 +118,12 @@ def test_while_it_has_cost_more_than_the_maximum_it_asks_for_that() -> None:
     )
 
 
+def test_runs_too_short_to_be_timed_are_explained_all_the_same() -> None:
+    group = seen(*[1.0] * GUARDED, seconds=0)
+    group.on_exceeded(4, 10)
+    assert group.explain(TERMS).endswith("have taken more memory in all")
+
+
 def test_programs_that_use_what_they_are_given_teach_nothing() -> None:
     group = LearningGroup("orca")
     for amount in (4, 4, 6, 8):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
@@ -59,16 +59,23 @@ class Terms(NamedTuple):
     worker: float = math.inf
 
 
+NotNegative = Annotated[float, msgspec.Meta(ge=0.0)]
+Gigabytes = Annotated[float, msgspec.Meta(ge=0.0, le=1e303)]
+"""More than a `Memory` can state is not an amount."""
+Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]
+"""Thirty thousand years: what is more is not a time."""
+
+
 class FinishedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run that had enough memory: its peak and its amount in GB, its seconds, its size or 0.
 
     ``first`` is True if it was the first attempt of its task.
     """
 
-    peak: float
-    amount: float
-    seconds: float
-    size: float = 0.0
+    peak: Gigabytes
+    amount: Gigabytes
+    seconds: Seconds
+    size: NotNegative = 0.0
     first: bool = True
 
 
@@ -264,8 +271,8 @@ class LearningGroup:
         if self.guarded:
             return (
                 f"{asks}, its maximum: with less, its runs and their failed attempts have taken "
-                f"more memory in all ({self.spent / self.fixed:.2f} times)"
-            )
+                "more memory in all"
+            ) + (f" ({self.spent / self.fixed:.2f} times)" if self.fixed else "")
         rungs = self.rungs(terms)
         if not rungs:
             return f"{asks}, the share of its cores: no run of it has ended yet{self._then(terms)}"
