@@ -165,6 +165,11 @@ class TestGroups:
                 ValueError,
                 "the size of a problem is a positive number",
             ),
+            (
+                {"group": "opt", "size": 10**400},
+                ValueError,
+                "Memory(size=inf): the size of a problem is a positive number",
+            ),
             ({"group": "opt", "size": math.nan}, ValueError, "the size of a problem is a positive"),
             ({"group": "opt", "size": "12"}, TypeError, "the size of a problem is a number"),
             ({"M": 8, "size": 3}, ValueError, 'as in Memory(32, group="opt", size=120)'),

@@ -118,6 +118,12 @@ def test_while_it_has_cost_more_than_the_maximum_it_asks_for_that() -> None:
     )
 
 
+def test_runs_too_short_to_be_timed_are_explained_all_the_same() -> None:
+    group = seen(*[1.0] * GUARDED, seconds=0)
+    group.on_exceeded(4, 10)
+    assert group.explain(TERMS).endswith("have taken more memory in all")
+
+
 def test_programs_that_use_what_they_are_given_teach_nothing() -> None:
     group = LearningGroup("orca")
     for amount in (4, 4, 6, 8):
@@ -227,6 +233,14 @@ def test_needs_grow_with_size() -> None:
     )
     # Without a size, they count as they are.
     assert group.amount(TERMS) < 1.2 * 16
+
+
+def test_a_need_beyond_all_numbers_is_the_maximum() -> None:
+    group = LearningGroup("opt")
+    for size in (10, 20, 40, 80):
+        group.on_finished(FinishedRun((size / 20) ** 2, 32, 60, size), 32)
+    group.on_exceeded(1e250, 60, size=1e-200)
+    assert group.amount(TERMS._replace(size=1e200)) == 32
 
 
 def test_the_power_by_which_needs_grow_follows_the_last_runs() -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from grain.head.needs.groups import LearnedMemory, MemoryUse, Needs
-from grain.resource import Cores, Memory
+from grain.resource import LAST_ATTEMPT, Cores, Memory, from_data
 from grain_testkit.memory_groups import after
 
 OPT = Memory(group="opt")
+LEAST, MOST = 5e-324, 1.7e308  # of all floats above 0
+SIZES = st.floats(LEAST, MOST)
+AMOUNTS = st.none() | st.floats(1e-6, 1e302)  # GB, as many as `Memory` takes
+TRIED = st.tuples(st.integers(2, LAST_ATTEMPT), SIZES)
 
 
 def test_nothing_known_a_task_asks_for_its_part_of_the_worker_with_most_memory() -> None:
@@ -83,3 +92,54 @@ def test_a_row_names_a_maximum_that_no_worker_has() -> None:
     memory.on_ended(memory.memory, MemoryUse(1.0), 9.0)
     text = needs.row("opt", Memory(500, group="opt")).text
     assert "Its maximum, 500 GB, is more than any worker here has (8)" in text
+
+
+@given(
+    runs=st.lists(st.tuples(st.floats(0.0, 1e3), SIZES, AMOUNTS), max_size=12),
+    asked=st.lists(st.tuples(AMOUNTS, st.none() | SIZES, st.none() | TRIED), max_size=6),
+    workers=st.lists(st.floats(1e-6, 1e302), max_size=2),
+)
+@example(
+    runs=[(0.01 * size**2, size, None) for size in (2.0, 3.0, 4.0, 6.0, 8.0, 10.0)],
+    asked=[(1.0, size, None) for size in (LEAST, 1e200, MOST)],
+    workers=[8.0],
+)
+@example(
+    runs=[(0.01 * size**2, size * LEAST, None) for size in (2.0, 3.0, 4.0, 6.0, 8.0, 10.0)],
+    asked=[(None, MOST, None)],
+    workers=[],
+)
+def test_whatever_a_mission_states_it_gets_an_amount_up_to_the_maximum(
+    runs: list[tuple[float, float, float | None]],
+    asked: list[tuple[float | None, float | None, tuple[int, float] | None]],
+    workers: list[float],
+) -> None:
+    """What raised here would end the scheduler of all."""
+    needs = Needs()
+    needs.on_workers([Cores(8) & Memory(memory) for memory in workers])
+    requests = [Memory(most, group="opt", size=size) for most, size, _ in asked]
+    for request, (_, _, tried) in zip(requests, asked, strict=True):
+        request.tried = tried or request.tried
+    waiting = [LearnedMemory(needs, request, request) for request in requests]
+    for peak, size, most in runs:
+        request = Memory(most, group="opt", size=size)
+        one = LearnedMemory(needs, request, request)
+        one.on_ended(one.memory, MemoryUse(peak, peak > one.amount), 60.0)
+        for memory, other in zip(waiting, requests, strict=True):
+            memory.renew()
+            assert 0 < memory.amount <= needs.maximum(other) * (1 + 1e-9)
+            assert needs.explain(other)
+            assert needs.row("opt", other).text
+
+
+@given(tried=st.tuples(st.integers(), st.floats()))
+def test_an_attempt_that_a_mission_says_it_had_is_refused_or_followed_by_another(
+    tried: tuple[int, float],
+) -> None:
+    needs = Needs()
+    with suppress(ValueError):
+        request = from_data({"Memory": {"group": "opt", "tried": list(tried)}})
+        memory = request.get(Memory)
+        assert isinstance(memory, Memory)
+        assert tried == (1, 0.0) or (1 < tried[0] <= LAST_ATTEMPT and 0 < tried[1] < 1e309)
+        assert 0 < needs.amount(request) <= 1.0

@@ -163,6 +163,10 @@ def test_of_very_many_needs_the_largest_has_a_rung() -> None:
     assert 1 < len(rungs) <= MOST_NEEDS
 
 
+def test_costs_beyond_all_numbers_have_rungs_too() -> None:
+    assert (1e301, 1e302) == ladder([(1e301, 1e9), (1e302, 1e9)], 1.0, 1e302)
+
+
 def test_with_nothing_known_there_is_no_rung() -> None:
     assert ladder([], 4, 32) == ()
 

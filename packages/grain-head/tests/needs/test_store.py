@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from grain.head.needs import store
 from grain.head.needs.group import FinishedRun, Terms
-from grain.head.needs.groups import Needs
+from grain.head.needs.groups import LearnedMemory, MemoryUse, Needs
+from grain.resource import Memory
 from grain_testkit.blocking import call_in_place
 
 if TYPE_CHECKING:
@@ -69,6 +74,110 @@ def test_a_file_that_cannot_be_read_is_put_aside_and_named(
     assert (tmp_path / "needs.json.unreadable").read_bytes() == content
     assert not path.exists()
     assert not needs.groups
+
+
+def stored(**changes: Any) -> bytes:
+    """Return a file with one group of two runs, of which something is changed."""
+    runs = [[0.1, 1.0, 5.0, 3.0, True], [0.2, 1.0, 5.0, 4.0, True]]
+    counts = {"finished": 2, "exceeded": 1, "spent": 12.0, "fixed": 20.0, "obeys": False}
+    return json.dumps(
+        {"version": 1, "groups": [{"name": "opt", "runs": runs, **counts, **changes}]}
+    ).encode()
+
+
+def test_the_file_that_is_changed_below_can_be_read() -> None:
+    (group,) = store.decode(stored())
+    assert ("opt", 2, 1) == (group.name, len(group.runs), group.exceeded)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"finished": 1, "runs": [[*run, True]]}
+        for run in (
+            (-0.1, 1.0, 5.0, 3.0),
+            (1e308, 1.0, 5.0, 3.0),
+            (0.1, -1.0, 5.0, 3.0),
+            (0.1, 1e308, 5.0, 3.0),
+            (0.1, 1.0, -5.0, 3.0),
+            (0.1, 1.0, 1e308, 3.0),
+            (0.1, 1.0, 5.0, -3.0),
+        )
+    ]
+    + [
+        {"name": ""},
+        {"name": " opt"},
+        {"finished": -9},
+        {"finished": 1},
+        {"finished": 900},
+        {"runs": []},
+        {"exceeded": -3},
+        {"spent": -5.0},
+        {"fixed": -5.0},
+    ],
+)
+def test_what_no_scheduler_writes_is_not_believed(changes: dict[str, Any]) -> None:
+    with pytest.raises(store.Unreadable, match="it is damaged"):
+        store.decode(stored(**changes))
+
+
+def test_two_groups_of_one_name_are_not_believed() -> None:
+    content = json.loads(stored())
+    content["groups"] *= 2
+    with pytest.raises(store.Unreadable, match="two groups are named 'opt'"):
+        store.decode(json.dumps(content).encode())
+
+
+@given(
+    runs=st.lists(
+        st.tuples(
+            st.floats(0.0, 1e302),
+            st.floats(1e-6, 1e302),
+            st.floats(5e-324, 1.7e308),
+            st.floats(0.0, 1e9),
+            st.booleans(),
+        ),
+        max_size=80,
+    )
+)
+def test_whatever_was_learned_is_read_again(
+    runs: list[tuple[float, float, float, float, bool]],
+) -> None:
+    needs, now = Needs(), []
+    for peak, most, size, seconds, exceeded in runs:
+        request = Memory(most, group="opt", size=size)
+        memory = LearnedMemory(needs, request, request)
+        memory.on_ended(memory.memory, MemoryUse(peak, exceeded), seconds)
+        now = [needs.groups["opt"]]
+    for old, new in zip(now, store.decode(store.encode(needs)), strict=True):
+        assert (list(old.runs), old.finished, old.exceeded) == (
+            list(new.runs),
+            new.finished,
+            new.exceeded,
+        )
+
+
+@pytest.mark.parametrize("what", ["pipe", "device"])
+def test_what_is_not_a_plain_file_is_put_aside_unread(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "needs.json"
+    if what == "pipe":
+        os.mkfifo(path)  # whoever reads it waits for a writer
+    else:
+        path.symlink_to("/dev/zero")  # which has no end
+    told = store.load(path, Needs())
+    assert told.startswith(f"{path}: it is not a plain file")
+    assert "It is kept as needs.json.unreadable" in told
+
+
+def test_behind_a_link_the_file_is_judged(tmp_path: Path) -> None:
+    path, there, needs = tmp_path / "needs.json", tmp_path / "elsewhere", Needs()
+    there.write_bytes(stored())
+    there.chmod(0o600)
+    path.symlink_to(there)
+    assert "" == store.load(path, needs)
+    assert needs.groups.keys() == {"opt"}
+    there.chmod(0o666)
+    assert "every user may write to" in store.load(path, Needs())
 
 
 def test_a_file_that_anybody_may_write_is_not_believed(tmp_path: Path) -> None:

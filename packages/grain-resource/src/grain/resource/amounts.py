@@ -207,6 +207,9 @@ class Memory(Amount):
         new = cls(**given)
         number, failed = tried
         new.tried = (operator.index(number), float(failed))
+        later = 1 < new.tried[0] <= LAST_ATTEMPT and 0 < new.tried[1] < math.inf
+        if new.tried != FIRST_TRY and not later:
+            raise ValueError(f"Memory(tried={tried!r}): there is no such attempt")
         return new
 
 
@@ -253,16 +256,20 @@ def _units(M: object) -> int:  # noqa: N803 - the user's name for it
 def _size(size: object, group: str | None) -> float:
     if isinstance(size, bool) or not isinstance(size, int | float):
         raise TypeError(f"Memory(size={size!r}): the size of a problem is a number")
-    if not 0 < size < math.inf:
+    try:
+        number = float(size)
+    except OverflowError:  # an int beyond all floats
+        number = math.inf
+    if not 0 < number < math.inf:
         raise ValueError(
-            f"Memory(size={size!r}): the size of a problem is a positive number, as its atoms"
+            f"Memory(size={number:g}): the size of a problem is a positive number, as its atoms"
         )
     if group is None:
         raise ValueError(
             f"Memory(size={size!r}): a size says how the memory of a group grows; name the group, "
             'as in Memory(32, group="opt", size=120)'
         )
-    return float(size)
+    return number
 
 
 def _corrected(given: object) -> str:

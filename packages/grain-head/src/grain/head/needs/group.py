@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
@@ -36,6 +36,7 @@ CALM = 8
 """While amounts stay about the same they are found again less often, down to each eighth time."""
 _LEAST = 0.01
 """GB: no run asks for less, as the smallest program has as much."""
+_LARGEST_RATIO = 1e50  # of two sizes
 _OBEDIENT = 4
 _ALIKE = 1.1
 _DIFFER = 1.5
@@ -58,16 +59,23 @@ class Terms(NamedTuple):
     worker: float = math.inf
 
 
+NotNegative = Annotated[float, msgspec.Meta(ge=0.0)]
+Gigabytes = Annotated[float, msgspec.Meta(ge=0.0, le=1e303)]
+"""More than a `Memory` can state is not an amount."""
+Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]
+"""Thirty thousand years: what is more is not a time."""
+
+
 class FinishedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run that had enough memory: its peak and its amount in GB, its seconds, its size or 0.
 
     ``first`` is True if it was the first attempt of its task.
     """
 
-    peak: float
-    amount: float
-    seconds: float
-    size: float = 0.0
+    peak: Gigabytes
+    amount: Gigabytes
+    seconds: Seconds
+    size: NotNegative = 0.0
     first: bool = True
 
 
@@ -263,15 +271,16 @@ class LearningGroup:
         if self.guarded:
             return (
                 f"{asks}, its maximum: with less, its runs and their failed attempts have taken "
-                f"more memory in all ({self.spent / self.fixed:.2f} times)"
-            )
+                "more memory in all"
+            ) + (f" ({self.spent / self.fixed:.2f} times)" if self.fixed else "")
         rungs = self.rungs(terms)
         if not rungs:
             return f"{asks}, the share of its cores: no run of it has ended yet{self._then(terms)}"
         if not self.runs:
             failed = f"{len(self._failed)} {'tasks' if len(self._failed) > 1 else 'task'}"
             return f"{asks}: {failed} had too little, and none has finished yet{self._then(terms)}"
-        peaks = [run.peak * self._scale(run, terms.size) for run in self.runs]
+        b = self.power if terms.size else 0.0
+        peaks = [run.peak * _scale(run.size, terms.size, b) for run in self.runs]
         enough = sum(peak <= asked for peak in peaks)
         scaled = f" at size {terms.size:g}" if self.power and terms.size else ""
         return f"{asks}{scaled}: {needed(enough, peaks)}{self._then(terms)}"
@@ -299,23 +308,19 @@ class LearningGroup:
         b = self.power if terms.size else 0.0
         if b:
             amounts = [
-                _rounded(HEADROOM * run.peak * _scaled(run.size, terms.size, b))
-                for run in self.runs
+                _rounded(HEADROOM * run.peak * _scale(run.size, terms.size, b)) for run in self.runs
             ]
         else:
             amounts = [_rounded(HEADROOM * peak) for peak in self._peaks]
         seconds = [run.seconds for run in self.runs]
         for run in self._failed:
-            amounts.append(_rounded(run.peak * _scaled(run.size, terms.size, b)))
+            amounts.append(_rounded(run.peak * _scale(run.size, terms.size, b)))
             seconds.append(run.seconds)
         if amounts:
             # The largest need to come is unknown: one imaginary run stands for it.
             amounts.append(DOUBLED * max(amounts))
             seconds.append(sum(seconds) / len(seconds))
         return zip(amounts, seconds, strict=True)
-
-    def _scale(self, run: FinishedRun, size: float) -> float:
-        return _scaled(run.size, size, self.power if size else 0.0)
 
     def _then(self, terms: Terms) -> str:
         later, amount, attempt = [], self.amount(terms), 2
@@ -347,8 +352,10 @@ def _are_near(one: float, other: float, factor: float) -> bool:
     return one <= factor * other and other <= factor * one
 
 
-def _scaled(own: float, other: float, b: float) -> float:
-    return (other / own) ** b if b and own and other else 1.0
+def _scale(own: float, other: float, b: float) -> float:
+    """Return the factor by which needs grow from one size to another."""
+    # Users state any size. A power beyond all floats would raise.
+    return min(other / own, _LARGEST_RATIO) ** b if b and own and other else 1.0
 
 
 def _scale_of(amount: float) -> float:
@@ -359,6 +366,8 @@ def _rounded(amount: float) -> float:
     """Return an amount rounded up to three digits: requests that differ by less are one."""
     if amount <= _LEAST:
         return _LEAST
+    if amount == math.inf:
+        return amount  # it counts as the maximum
     # Most often it is soon found.
     scale = 100.0 if 1 <= amount < 10 else 1000.0 if 0.1 <= amount < 1 else _scale_of(amount)
     # What is above a third digit by a rounding error is that digit.

@@ -72,7 +72,7 @@ def ladder(
     # attempt costs as much as all attempts of another choice.
     count = len(candidates)
     best = [math.inf] * count + [0.0]
-    chosen = [0] * count
+    chosen = list(range(count))  # each itself, as no cost is less than one beyond all floats
     top = count - 1
     for j in range(top, -1, -1):
         least, those = math.inf, left[j]

@@ -2,8 +2,8 @@
 
 It is ``needs.json`` in the directory beside the meeting file; at an address without one, a file of
 the user's state directory. A scheduler reads it as it starts, and writes it again when something
-was learned, whole or not at all. One that cannot be read is put aside and named; nothing else
-depends on it.
+was learned, whole or not at all. One that cannot be read, or that has what no scheduler writes, is
+put aside and named; nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ from collections import deque
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from sys import float_info
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import trio
 
 from grain.edge.address import parse_address
+from grain.eventlog.files import open_plain
 from grain.eventlog.names import state_folder
 from grain.facts.rows import LAST_RUNS
 from grain.files.trust import mistrust, private_folder
 from grain.files.whole import write_whole
-from grain.head.needs.group import FinishedRun, LearningGroup
+from grain.head.needs.group import FinishedRun, LearningGroup, NotNegative
+from grain.resource import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,10 +51,10 @@ class StoredGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     runs: tuple[FinishedRun, ...]
-    finished: int
-    exceeded: int
-    spent: float
-    fixed: float
+    finished: Annotated[int, msgspec.Meta(ge=0)]
+    exceeded: Annotated[int, msgspec.Meta(ge=0)]
+    spent: NotNegative
+    fixed: NotNegative
     obeys: bool
 
 
@@ -88,7 +91,13 @@ def encode(needs: Needs) -> bytes:
     """Return the groups as the content of the file."""
     stored = tuple(
         StoredGroup(
-            one.name, tuple(one.runs), one.finished, one.exceeded, one.spent, one.fixed, one.obeys
+            one.name,
+            tuple(one.runs),
+            one.finished,
+            one.exceeded,
+            min(one.spent, float_info.max),  # JSON has nothing beyond
+            min(one.fixed, float_info.max),
+            one.obeys,
         )
         for one in needs.groups.values()
         if one.finished or one.exceeded
@@ -100,7 +109,7 @@ def decode(data: bytes) -> list[LearningGroup]:
     """Return the groups in the content of a file.
 
     Raises:
-        Unreadable: it is torn, or of another version.
+        Unreadable: it is torn, of another version, or has what no scheduler writes.
     """
     try:
         version = msgspec.json.decode(data, type=_Version).version
@@ -112,6 +121,19 @@ def decode(data: bytes) -> list[LearningGroup]:
         stored = msgspec.json.decode(data, type=StoredNeeds)
     except msgspec.MsgspecError as error:
         raise Unreadable(f"it is damaged ({error})") from None
+    names: set[str] = set()
+    for one in stored.groups:
+        try:
+            Memory(group=one.name)
+        except ValueError as error:
+            raise Unreadable(f"it is damaged ({error})") from None
+        if one.name in names:
+            raise Unreadable(f"it is damaged (two groups are named {one.name!r})")
+        names.add(one.name)
+        if len(one.runs) != min(one.finished, LAST_RUNS):
+            raise Unreadable(
+                f"it is damaged ({one.name!r} has {len(one.runs)} runs of {one.finished})"
+            )
     return [
         LearningGroup(
             one.name,
@@ -133,13 +155,14 @@ def load(path: Path, needs: Needs) -> str:
         Why the file was put aside, and where; "" if it was read, or there is none.
     """
     try:
-        why = mistrust(path, path.lstat())
-        if not why:
-            needs.groups.update((group.name, group) for group in decode(path.read_bytes()))
+        with open_plain(path) as file:  # whatever a link leads to is judged, and not the link
+            why = mistrust(path, os.fstat(file.fileno()))
+            if not why:
+                needs.groups.update((group.name, group) for group in decode(file.read()))
     except FileNotFoundError:
         return ""
     except OSError as error:
-        why = str(error)
+        why = f"{path}: {error.strerror}"
     except Unreadable as error:
         why = f"{path}: {error}"
     if not why:
