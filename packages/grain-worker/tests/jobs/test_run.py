@@ -173,7 +173,9 @@ async def test_a_job_that_stops_softly_before_its_time_limit_ends_as_it_does(
     )
     ended = await ran(queue, number)
     assert ("exit", status) == (ended.how, ended.status)
-    assert ("stopped softly before its time limit" in ended.message) is bool(code)
+    assert ("stopped softly" if code else "warned") + " before its time limit" in ended.message
+    # What is wrong with its output does not hide that.
+    assert with_trouble(ended, "full").message == f"{ended.message}; full"
 
 
 LIMITED = Wish(what="update", jobs=((1, 1),), update=JobUpdate(timeout=0.1))
