@@ -167,6 +167,10 @@ def test_aiida_submits_and_lists_in_json(site: SlurmSite, hq: Callable[..., str]
     assert info["info"]["task_stats"] == {**stats, "waiting": 0, "failed": 1}
     assert info["tasks"][0]["state"] == "failed"
     assert info["tasks"][0]["started_at"].endswith("Z")
+    hq("submit", "true")
+    site.run(2, message="warned before its time limit")
+    [info] = json.loads(hq("job", "info", "2", "--output-mode", "json"))
+    assert ("finished", False) == (info["tasks"][0]["state"], "error" in info["tasks"][0])
 
 
 def test_options_of_the_command_line_go_before_those_of_the_script(

@@ -40,6 +40,16 @@ def test_a_job_that_has_ended_says_how_and_where(jobs: JobCommands) -> None:
     ]
 
 
+def test_a_job_that_is_done_says_that_it_was_warned(jobs: JobCommands) -> None:
+    warned = "warned before its time limit, so it may not be complete"
+    jobs.submit()
+    jobs.end(1, message=warned)
+
+    lines = jobs.done("why", "1").splitlines()
+    assert ("job 1 (opt) is done", f"  it ended so: {warned}") == (lines[0], lines[2])
+    assert warned in jobs.done("jobs")
+
+
 def test_a_job_names_its_earlier_attempts_and_how_they_ended(jobs: JobCommands) -> None:
     jobs.submit()
     for _ in range(MANY):

@@ -17,7 +17,9 @@ from grain.inputs.warning import check_before, parse_warning
         ("out/si.EXIT", ("out/si.EXIT", "")),
         ("STOPCAR=LSTOP = .TRUE.", ("STOPCAR", "LSTOP = .TRUE.")),
         ("SIGTERM", signal.SIGTERM),
-        ("TERM", ("TERM", "")),
+        ("./TERM", ("./TERM", "")),
+        ("STOP", ("STOP", "")),
+        ("TERM=text", ("TERM", "text")),
     ],
 )
 def test_a_file_and_its_text_or_a_signal(text: str, expected: object) -> None:
@@ -27,6 +29,15 @@ def test_a_file_and_its_text_or_a_signal(text: str, expected: object) -> None:
 @pytest.mark.parametrize("text", ["", "=text", "SIGTRUM", "/"])
 def test_what_is_neither_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="the name of a file"):
+        parse_warning(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("TERM", "TERM"), ("KILL", "KILL"), ("USR2@5", "USR2"), ("B:USR2", "USR2")],
+)
+def test_a_signal_that_is_written_otherwise_is_not_the_name_of_a_file(text: str, name: str) -> None:
+    with pytest.raises(InputError, match=f"{text}: for the signal write SIG{name}, .*/{text}"):
         parse_warning(text)
 
 

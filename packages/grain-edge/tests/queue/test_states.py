@@ -67,6 +67,15 @@ def test_attempts_before_the_one_that_a_user_asks_for_do_not_count() -> None:
     assert 2 == next_attempt(job, [too_little(1, 32.0)], asked)
 
 
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_job_that_may_not_run_twice_ends_with_the_memory_that_it_got_first(retries: int) -> None:
+    job, runs = make_job("x", request=LEARNS, requeue=False, retries=retries), [too_little(1, 3.1)]
+    assert "OUT_OF_MEMORY" == task_state(job, runs, NOTHING, now=1.0).state
+    # Its dispatcher does not expect another attempt, either.
+    assert next_memory(job, runs[:0], NOTHING) is None
+    assert 2 == next_attempt(job, runs, Asked(granted=2))
+
+
 def test_a_job_without_a_group_asks_for_what_it_says() -> None:
     for request in ({}, {"Memory": 32}):
         assert next_memory(make_job("x", request=request), [], NOTHING) is None

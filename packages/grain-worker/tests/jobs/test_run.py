@@ -173,7 +173,9 @@ async def test_a_job_that_stops_softly_before_its_time_limit_ends_as_it_does(
     )
     ended = await ran(queue, number)
     assert ("exit", status) == (ended.how, ended.status)
-    assert ("stopped softly before its time limit" in ended.message) is bool(code)
+    assert ("stopped softly" if code else "warned") + " before its time limit" in ended.message
+    # What is wrong with its output does not hide that.
+    assert with_trouble(ended, "full").message == f"{ended.message}; full"
 
 
 LIMITED = Wish(what="update", jobs=((1, 1),), update=JobUpdate(timeout=0.1))
@@ -1274,15 +1276,17 @@ async def test_a_job_that_runs_out_of_memory_says_so(queue: Queue, work: Path) -
     assert ended.message.startswith("killed for want of memory: ")
 
 
+@pytest.mark.parametrize("requeue", [True, False])
 async def test_a_job_of_a_group_notes_the_memory_that_was_too_little(
-    queue: Queue, work: Path
+    queue: Queue, work: Path, requeue: bool
 ) -> None:
-    number = submit(queue, work, "sh", "-c", "kill -9 $$")
+    number = submit(queue, work, "sh", "-c", "kill -9 $$", requeue=requeue)
     with GVAR.scope(Cores(1) & Memory(1e-6, group="opt")):
         end = await run_job(call(queue, number))
     ended = queue.ended(number, None, 1)
     assert ended is not None
     assert ("memory", 1e-6) == (ended.how, ended.amount)
+    assert requeue is ("; with --no-requeue it does not run again" not in ended.message)
     with pytest.raises(JobMemoryError, match="want of memory"):
         end.check()
 

@@ -229,6 +229,8 @@ async def test_the_end_of_the_hard_limit_is_told_for_the_next_attempt(
         ({"warn": "EXIT", "warn_before": "1h"}, "write a number of seconds"),
         ({"warn": 99}, "not the number of a signal"),
         ({"warn": ""}, "not the name of a file"),
+        ({"warn": "TERM"}, "for the signal write 'SIGTERM', .* for a file .*, './TERM'"),
+        ({"warn": "B:USR2@60"}, "for the signal write 'SIGUSR2'"),
         ({"warn": len}, "the name of a file, as in"),
         ({"warn": True}, "the name of a file, as in"),
         ({"warn": "EXIT", "scratch": True}, "state a directory, as in cwd=job"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import PurePath
 
@@ -11,6 +12,23 @@ BEFORE = 60.0
 """Seconds from the warning to the end, where none are stated."""
 
 
+_OTHERWISE = re.compile(r"(?a)(?:B:)?(?:SIG)?([A-Z]+\d?)(?:@\d*)?")  # as for --signal
+
+
+def meant_signal(text: str) -> str:
+    """Return the signal that a text names as ``kill`` or ``--signal`` do, which no file is called.
+
+    It is "" for the name of a file, and for the signal as it is to be written. A program may look
+    for a file STOP, and can handle no such signal.
+
+    >>> meant_signal("B:USR2@60")
+    'SIGUSR2'
+    """
+    match = _OTHERWISE.fullmatch(text)
+    name = f"SIG{match[1]}" if match is not None else ""
+    return name if name in signal.Signals.__members__ and text not in (name, "STOP") else ""
+
+
 def parse_warning(text: str) -> tuple[str, str] | int:
     """Return the name and the text of a file, or the number of a signal.
 
@@ -18,12 +36,18 @@ def parse_warning(text: str) -> tuple[str, str] | int:
     ('STOPCAR', 'LSTOP = .TRUE.')
 
     Raises:
-        InputError: it is neither, or no program can handle that signal.
+        InputError: it is neither, or a signal that is written otherwise, or that no program can
+            handle.
     """
     if text in ("SIGKILL", "SIGSTOP"):
         raise InputError(f"--warn {text}: no program can handle that signal")
     if text in signal.Signals.__members__:
         return int(signal.Signals[text])
+    if meant := meant_signal(text):
+        raise InputError(
+            f"--warn {text}: for the signal write {meant}, and its seconds as --warn-before; for a "
+            f"file of that name, ./{text}"
+        )
     name, _, content = text.partition("=")
     if not PurePath(name).name or "\0" in text or name.startswith("SIG"):
         raise InputError(

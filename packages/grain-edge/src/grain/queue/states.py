@@ -280,10 +280,11 @@ def next_memory(job: Job, runs: Iterable[Run], asked: Asked) -> Memory | None:
     """Return the memory that the next attempt of a task asks for, where its group learns that.
 
     Returns:
-        None for a job without such a group or with alternatives; and after an attempt that had
-        the most, and needed more.
+        None for a job without such a group or with alternatives, or which may not run a second
+        time; and after an attempt that had the most, and needed more.
     """
-    if "'group'" not in repr(job.request):  # most have none, and kinds may be unknown here
+    # Most have no group, and kinds may be unknown here.
+    if not job.requeue or "'group'" not in repr(job.request):
         return None
     from grain.resource import from_data, learned
 

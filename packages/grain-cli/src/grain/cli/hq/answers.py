@@ -59,7 +59,7 @@ def detail(entry: Entry) -> dict[str, Any]:
         if run is not None and run.worker and standing.state != "PENDING":
             one |= {"started_at": _moment(run.began), "worker": run.worker}
             one |= {"finished_at": _moment(run.ended)} if run.how else {}
-            one |= {"error": run.message} if run.message else {}
+            one |= {"error": run.message} if run.message and standing.state != "COMPLETED" else {}
         tasks.append(one)
     return {
         "info": info(entry),

@@ -53,8 +53,9 @@ def missing_interpreter(script: Path) -> str:
 
 
 def receipt(done: Completed, at: float) -> Ended:
-    """Return the receipt of a program that has succeeded."""
-    return Ended(how="exit", at=at, elapsed=done.elapsed, usage=done.usage)
+    """Return the receipt of a program that has succeeded, perhaps after a warning."""
+    message = "warned before its time limit, so it may not be complete" if done.warned else ""
+    return Ended(how="exit", at=at, elapsed=done.elapsed, usage=done.usage, message=message)
 
 
 def is_success(ended: Ended) -> bool:
@@ -89,9 +90,9 @@ def failure_of_attempt(ended: Ended, program: str, line: str = "") -> RunFailure
 
 
 def end_text(ended: Ended) -> str:
-    """Return how a program that ran has ended, without its name; "" if it succeeded."""
+    """Return how a program that ran has ended, without its name; "" for a plain success."""
     if ended.how == "exit":
-        return f"exit status {ended.status}" if ended.status else ""
+        return ended.message or (f"exit status {ended.status}" if ended.status else "")
     return ended.message or signal_name(ended.signal)
 
 

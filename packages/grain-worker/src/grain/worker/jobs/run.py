@@ -496,6 +496,8 @@ class _Runner:
         except ExternalError as error:
             ended = receipt_of_failure(error, self._timeout, _end_at(began, error.elapsed))
             self.line = error.in_short.line
+            if ended.amount and not self._job.requeue:
+                ended = with_trouble(ended, "with --no-requeue it does not run again with more")
             own = ended.how not in ("exit", "signal")  # it says itself what was wrong
             if isinstance(error, ExternalTimeoutError) and error.warned == "worker":
                 return self.returned(softly=True)

@@ -23,6 +23,7 @@ from grain import GVAR
 from grain.files.processes import start_time
 from grain.files.trust import open_output
 from grain.inputs.warning import BEFORE as BEFORE
+from grain.inputs.warning import meant_signal
 from grain.resource import WTime
 from grain.worker.errors import command_line
 from grain.worker.guards.proc import children, send_signal
@@ -112,16 +113,8 @@ class EarlyWarning:
         self.cause: Cause = ""
         self.trouble = ""
         self.limit = 0.0
-        if isinstance(warn, str) and warn in signal.Signals.__members__:
-            warn = signal.Signals[warn]
-        elif isinstance(warn, str) and warn.upper().startswith("SIG"):
-            raise ValueError(f"warn={warn!r}: it is not the name of a signal, such as 'SIGTERM'")
-        if isinstance(warn, int) and not isinstance(warn, bool):
-            if warn not in signal.valid_signals() or warn == 0:
-                raise ValueError(f"warn={warn!r}: it is not the number of a signal")
-            if warn in (signal.SIGKILL, signal.SIGSTOP):
-                raise ValueError(f"warn={warn!r}: no program can handle that signal")
-            self.signal = int(warn)
+        if number := _signal(warn):
+            self.signal = number
         elif inspect.iscoroutinefunction(warn):
             self._function = warn
         else:
@@ -301,6 +294,27 @@ class OrderedWarning(EarlyWarning):
 
 async def _nothing() -> None:
     """Give a warning that the root gives by its function."""
+
+
+def _signal(warn: object) -> int:
+    """Return the number of the signal by which a program is warned; 0 for another way."""
+    if isinstance(warn, str):
+        if warn in signal.Signals.__members__:
+            warn = signal.Signals[warn]
+        elif meant := meant_signal(warn):
+            raise ValueError(
+                f"warn={warn!r}: for the signal write {meant!r}, and its seconds as warn_before; "
+                f"for a file of that name, {'./' + warn!r}"
+            )
+        elif warn.upper().startswith("SIG"):
+            raise ValueError(f"warn={warn!r}: it is not the name of a signal, such as 'SIGTERM'")
+    if not isinstance(warn, int) or isinstance(warn, bool):
+        return 0
+    if warn not in signal.valid_signals() or warn == 0:
+        raise ValueError(f"warn={warn!r}: it is not the number of a signal")
+    if warn in (signal.SIGKILL, signal.SIGSTOP):
+        raise ValueError(f"warn={warn!r}: no program can handle that signal")
+    return int(warn)
 
 
 def _file(warn: object, directory: str | None) -> tuple[Path, str]:
