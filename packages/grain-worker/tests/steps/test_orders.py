@@ -178,8 +178,10 @@ def test_processes_see_devices_by_the_names_of_their_worker(
         ("%s_%n_%N", "/work/5_1_n2"), ("a\\%J", "/work/a%J"), ("", ""),
     ],
 )  # fmt: skip
-def test_names_of_output_files(pattern: str, path: str) -> None:
-    assert path == answered(tasks=2, stdout=pattern)["ranks"][1]["stdout"]
+def test_names_of_files(pattern: str, path: str) -> None:
+    fields: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), pattern)
+    found = answered(tasks=2, **fields)["ranks"][1]
+    assert [path] * 3 == [found[name] for name in fields]
 
 
 def test_a_task_of_an_array_has_the_numbers_of_its_own() -> None:
@@ -190,8 +192,8 @@ def test_a_task_of_an_array_has_the_numbers_of_its_own() -> None:
 
 def test_an_answer_is_plain_data_of_a_form_with_a_number() -> None:
     found = msgspec.json.decode(msgspec.json.encode(answered(tasks=1)))
-    assert (1, 5) == (found["form"], found["step"])
+    assert (2, 5) == (found["form"], found["step"])
     # Other names take another number, as srun may be newer than the worker.
     assert ["form", "job", "ranks", "step", "threads", "variables"] == sorted(found)
-    names = ["cpus", "member", "name", "stderr", "stdout", "threads", "variables"]
+    names = ["cpus", "member", "name", "stderr", "stdin", "stdout", "threads", "variables"]
     assert names == sorted(found["ranks"][0])

@@ -69,7 +69,7 @@ class SrunWords(NamedTuple):
     Attributes:
         directory: where they run; "" for that of srun.
         stdin: "all" if each process gets the standard input of srun; else the number of the only
-            process that does, or the file that each reads.
+            process that does, or the pattern of the file that each reads.
         append: True to append to output files.
         label: True for the number of the process before each line.
         kills: True to end all when one has failed.
@@ -130,7 +130,7 @@ def srun_words(given: Mapping[str, str]) -> SrunWords:
             raise BadUse(f'srun: error: Invalid numeric value "{text}" for --{name}.', 1)
     return SrunWords(
         directory=given.get("chdir", ""),
-        stdin={"none": "/dev/null", "all": "all"}.get(stdin.lower(), stdin),
+        stdin=_file(stdin) or "all",
         append=given.get("open-mode", "t").lower().startswith("a"),
         label="label" in given,
         kills=kills != "0",
@@ -234,6 +234,7 @@ def step_order(
         "distribution": _distribution(given, environment),
         "immediate": "immediate" in given,
         "quiet": "quiet" in given,
+        "stdin": _file(given.get("input", "")),
         "stdout": _file(given.get("output", "")),
         "stderr": _file(given.get("error", "")),
     }

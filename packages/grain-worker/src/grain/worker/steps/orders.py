@@ -25,7 +25,7 @@ _AGAIN = (
 )  # fmt: skip
 
 
-ANSWER = 1
+ANSWER = 2
 """The form of `answer`, to be changed with it: srun may be of another Grain than the worker."""
 
 GPUS = "GRAIN_STEP_GPUS"
@@ -52,7 +52,7 @@ class StepOrder(msgspec.Struct, frozen=True):
         immediate: True to be refused instead of waiting.
         quiet: True not to be told of the waiting.
         limit: seconds after which it is ended; 0 for none.
-        stdout, stderr: patterns of files; "" for none.
+        stdin, stdout, stderr: patterns of files; "" for none.
     """
 
     name: str = ""
@@ -76,6 +76,7 @@ class StepOrder(msgspec.Struct, frozen=True):
     immediate: bool = False
     quiet: bool = False
     limit: float = 0.0
+    stdin: str = ""
     stdout: str = ""
     stderr: str = ""
 
@@ -254,6 +255,7 @@ def answer(
                 "variables": variables,
                 "threads": str(max(len(share.cpus) // share.tasks, 1)),
                 "cpus": cpus if job.bound[share.member] else (),
+                "stdin": _path(order.stdin, order, job, step, rank, node, names[node]),
                 "stdout": _path(order.stdout, order, job, step, rank, node, names[node]),
                 "stderr": _path(order.stderr, order, job, step, rank, node, names[node]),
             }
@@ -289,7 +291,7 @@ def _devices(
 def _path(
     pattern: str, order: StepOrder, job: StepJob, step: int, rank: int, node: int, host: str
 ) -> str:
-    """Return the path of an output file; "" for none.
+    """Return the path of a file of a process; "" for none.
 
     Its pattern is as srun(1) has it, section "filename pattern".
     """
