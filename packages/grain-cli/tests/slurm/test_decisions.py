@@ -206,6 +206,7 @@ def test_what_is_not_written_as_it_should_be_is_bad_use(given: dict[str, str]) -
         ({"output": "o", "error": "e"}, {"stdout": "o", "stderr": "e"}),
         ({"array": "1-2"}, {"stdout": "slurm-%A_%a.out"}),
         ({"array": "1-2", "output": "%j.o"}, {"stdout": "%A%6a.o"}),
+        ({"array": "1-2", "input": "%j.i"}, {"stdin": "%A%6a.i"}),
         ({"dependency": "afternotok:3"}, {"after": (Dependency(jobs=(3,), until="fail"),)}),
     ],
 )
