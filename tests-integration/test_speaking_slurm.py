@@ -236,3 +236,7 @@ async def test_srun_outside_of_a_job_shows_its_output_and_its_status(tool: Tool)
         assert await tool.call("srun", "sh", "-c", "srun cat < out-0") == "x\n"
         assert await tool.call("sh", "-c", "srun cat < out-0") == "x\n"
         assert await tool.call("srun", "-i", "none", "cat", stdin="x") == ""
+        assert await tool.call("srun", "-n2", "-l", "-i", "out-%t", "cat") in (
+            "0: x\n1: x\n", "1: x\n0: x\n",
+        )  # fmt: skip
+        assert await tool.call("srun", "-n2", "-l", "-i", "1", "cat", stdin="x\n") == "1: x\n"

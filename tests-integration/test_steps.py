@@ -159,12 +159,14 @@ async def test_all_processes_that_share_a_file_append_to_it(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "lines"),
     [((), ["0 hello", "1 hello"]), (("--input=1",), ["0", "1 hello"]),
-     (("--input=none",), ["0", "1"]), (("-i", "in"), ["0 file", "1 file"])],
+     (("--input=none",), ["0", "1"]), (("-i", "in"), ["0 file", "1 file"]),
+     (("-i", "%t.in"), ["0 one", "1 two"])],
 )  # fmt: skip
 async def test_standard_input_reaches_every_process(
     tmp_path: Path, words: tuple[str, ...], lines: list[str]
 ) -> None:
-    (tmp_path / "in").write_text("file\n")
+    for name, text in {"in": "file", "0.in": "one", "1.in": "two"}.items():
+        (tmp_path / name).write_text(f"{text}\n")
     async with job_of(tmp_path) as job:
         script = "read x; echo $SLURM_PROCID $x"
         done = await job.srun("-n2", *words, "sh", "-c", script, stdin="hello\n")
@@ -225,6 +227,7 @@ async def test_a_step_ends_at_its_limit(tmp_path: Path) -> None:
         (["-n", "3", "x"], f"{NO_STEP}: More processors requested than permitted", 1),
         (["-N", "2", "x"], "srun: error: Only allocated 1 nodes asked for 2", 1),
         (["-w", "n9", "x"], f"{NO_STEP}: Requested node configuration is not available", 1),
+        (["-x", "n7", "x"], "srun: error: Hostlist is empty!  Can't run job.", 1),
         (["-w", "n[7", "x"], f"{NO_STEP}: Requested node configuration is not available", 1),
         (["--gres=a", "x"], f"{NO_STEP}: Invalid generic resource (gres) specification", 1),
         (["-c", "0", "x"], 'srun: error: Invalid numeric value "0" for --cpus-per-task.', 1),
@@ -366,7 +369,9 @@ async def test_a_step_that_cannot_begin_or_write_has_failed(tmp_path: Path) -> N
             assert "Could not open stdin file" in done.stderr
             assert (1, (1, 1)) == (done.returncode, job.lines[-1].statuses)
         (tmp_path / "data").write_text("kept\n")
-        for reads in ("-i data", "< data", "-l < data"):
+        (tmp_path / "0.data").touch()
+        (tmp_path / "1.data").hardlink_to(tmp_path / "data")
+        for reads in ("-i data", "-i %t.data", "< data", "-l < data"):
             done = await job.run("sh", "-c", f"srun -n2 -o data {reads} cat")
             why = "the program reads it, and that would empty it"
             assert f"srun: error: (Grain) cannot write to {tmp_path}/data: {why}\n" == done.stderr

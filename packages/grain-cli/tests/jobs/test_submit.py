@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.jobs.submit import _INSTEAD, submit
+from grain.queue.patterns import Facts
 from grain.queue.records import ArraySpec, Dependency
 from grain_testkit.states import state, worker
 
@@ -149,9 +150,17 @@ def test_the_command_line_goes_before_directives(jobs: JobCommands) -> None:
 def test_standard_input_goes_along(jobs: JobCommands) -> None:
     jobs.done("submit", "-i", "-", "cat", input="piped\n")
 
-    path = jobs.queue.stdin(jobs.queue.job(1))
+    path = jobs.queue.stdin(jobs.queue.job(1), Facts(1, None, "", "", ""))
     assert path is not None
     assert "piped\n" == path.read_text()
+
+
+def test_each_task_of_an_array_may_read_a_file_of_its_own(jobs: JobCommands) -> None:
+    (jobs.home / "in.7").touch()
+    jobs.done("submit", "-a", "7-8", "-i", "in.%a", "cat")
+    jobs.done("submit", "-i", "%j.in", "cat")  # whose name is not known yet
+
+    assert ("in.%a", "%j.in") == (jobs.queue.job(1).stdin, jobs.queue.job(2).stdin)
 
 
 def inputs(jobs: JobCommands, number: int) -> list[tuple[int, TaskInput]]:
@@ -304,7 +313,8 @@ def test_a_user_who_begins_learns_that_there_are_no_workers(
         (("program",), "program is a program, and you may not execute it: chmod +x program"),
         (("-D", "gone", "true"), "--cwd: there is no directory"),
         (("-D", "text", "true"), "--cwd: there is no directory"),
-        (("-i", "gone", "cat"), "--stdin gone: there is no such file in "),
+        (("-i", "gone", "cat"), "--stdin gone: there is no file /"),
+        (("-i", "gone%a", "-a", "7-8", "cat"), "--stdin gone%a: there is no file /"),
         (("-J", "x" * 201, "true"), "--name: a name has at most 200 characters"),
         (("--priority", "1000000001", "true"), "1000000001 is not in the range"),
         (("--after", "1", "-D", "gone", "true"), "there is no job 1 to wait for"),

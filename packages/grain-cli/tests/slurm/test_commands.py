@@ -243,14 +243,14 @@ def test_a_job_that_asks_for_all_cores_is_listed_with_those_that_it_has(site: Sl
     assert "16\n" == site.out("squeue", "-h", "-o", "%C")
 
 
-def test_of_an_array_each_task_has_its_own_output(site: SlurmSite) -> None:
-    site.submit("-a", "1-9:2%3", "-o", "%x-%j.out", "-e", "%A.%a", "--wrap=x")
+def test_of_an_array_each_task_has_its_own_files(site: SlurmSite) -> None:
+    site.submit("-a", "1-9:2%3", "-o", "%x-%j.out", "-e", "%A.%a", "-i", "in.%a", "--wrap=x")
     site.submit("-a", "1", "--wrap=x")
     job = site.queue.job(1)
     assert job.array == ArraySpec(ranges=((1, 9, 2),), at_once=3)
     assert (job.stdout, job.stderr) == ("%x-%A%6a.out", "%A.%a")
-    listed = site.out("squeue", "-h", "-j", "1_3", "-O", "JobID:10,StdOut:100").split()
-    assert listed == ["1000003", str(site.folder / "wrap-1000003.out")]
+    listed = site.out("squeue", "-h", "-j", "1_3", "-O", "JobID:10,StdOut:200,StdIn:200").split()
+    assert listed == ["1000003", *(str(site.folder / one) for one in ("wrap-1000003.out", "in.3"))]
     assert site.queue.job(2).stdout == "slurm-%A_%a.out"
 
 

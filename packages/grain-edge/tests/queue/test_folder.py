@@ -28,6 +28,7 @@ from grain.queue.folder import (
     queue_folder,
     read_format,
 )
+from grain.queue.patterns import Facts
 from grain.queue.records import (
     ArraySpec,
     Begun,
@@ -199,7 +200,7 @@ def test_a_long_script_and_standard_input_are_files_of_their_own(queue: Queue) -
     job = queue.job(number)
 
     assert "" == job.script
-    path, stdin = queue.script(job), queue.stdin(job)
+    path, stdin = queue.script(job), queue.stdin(job, Facts(number, None, "", "", ""))
     assert path is not None
     assert stdin is not None
     assert script == path.read_text()

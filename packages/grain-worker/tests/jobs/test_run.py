@@ -356,6 +356,23 @@ async def test_a_task_of_an_array_has_its_own_words(queue: Queue, work: Path) ->
     assert (work / "3").read_bytes() == b"\xc3\xbc\xff|\xc3\xbc\xff|"
 
 
+@pytest.mark.parametrize("pattern", ["in.%a", "%3a", "%x", "%A"])
+async def test_names_of_files_to_read_have_symbols(queue: Queue, work: Path, pattern: str) -> None:
+    for name in ("in.2", "002", "cat", "1"):
+        (work / name).write_text(f"{name}\n")
+    one = ArraySpec(ranges=((2, 2, 1),))
+    number = submit(queue, work, "cat", array=one, stdin=pattern, stdout="out", name="cat")
+    await ran(queue, number, 2)
+    expected = {"in.%a": "in.2", "%3a": "002", "%x": "cat", "%A": str(number)}
+    assert f"{expected[pattern]}\n" == (work / "out").read_text()
+
+
+async def test_a_file_that_is_not_there_is_named_without_symbols(queue: Queue, work: Path) -> None:
+    one = ArraySpec(ranges=((2, 2, 1),))
+    number = submit(queue, work, "cat", array=one, stdin="in.%a")
+    assert f"cannot read stdin from {work / 'in.2'}" in (await ran(queue, number, 2)).message
+
+
 async def test_a_task_without_its_input_says_so(queue: Queue, work: Path) -> None:
     number = submit(queue, work, "true", array=ArraySpec(ranges=((1, 2, 1),)))
     job = msgspec.structs.replace(queue.job(number), inputs_blob="0" * 64)

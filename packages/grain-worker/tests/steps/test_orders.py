@@ -47,6 +47,10 @@ def of_ranks(found: dict[str, Any], name: str) -> list[str]:
         ({"tasks_per_node": 1}, [0, 1, 2]),
         ({"hosts": ("n3",), "tasks": 2}, [2, 2]),
         ({"hosts": ("n2", "n3.site"), "tasks": 3}, [1, 1, 2]),
+        ({"excluded": ("n2.site", "n9"), "tasks": 3}, [0, 0, 2]),
+        ({"excluded": ("n1",)}, [1, 2]),
+        ({"hosts": ("n2", "n3"), "excluded": ("n2",), "tasks": 2}, [2, 2]),
+        ({"relative": 1, "excluded": ("n2",), "tasks": 2}, [2, 2]),
         ({"relative": 1, "tasks": 2}, [1, 2]),
         ({"tasks": 9, "overcommit": True}, [0, 0, 0, 1, 1, 1, 2, 2, 2]),
         ({"nodes": 2, "tasks": 2, "each": 4}, [0, 1]),
@@ -69,6 +73,8 @@ def test_processes_stand_on_members(fields: dict[str, Any], members: list[int]) 
             "--relative and --nodes option incompatible with count of allocated nodes (2+2>3)",
         ),
         ({"hosts": ("n9",)}, "Requested node configuration is not available"),
+        ({"excluded": ("n1",), "nodes": 3}, "Only allocated 2 nodes asked for 3"),
+        ({"excluded": ("n1", "n2", "n3")}, "Hostlist is empty!  Can't run job."),
         ({"tasks": 11}, "More processors requested than permitted"),
     ],
 )
@@ -178,8 +184,10 @@ def test_processes_see_devices_by_the_names_of_their_worker(
         ("%s_%n_%N", "/work/5_1_n2"), ("a\\%J", "/work/a%J"), ("", ""),
     ],
 )  # fmt: skip
-def test_names_of_output_files(pattern: str, path: str) -> None:
-    assert path == answered(tasks=2, stdout=pattern)["ranks"][1]["stdout"]
+def test_names_of_files(pattern: str, path: str) -> None:
+    fields: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), pattern)
+    found = answered(tasks=2, **fields)["ranks"][1]
+    assert [path] * 3 == [found[name] for name in fields]
 
 
 def test_a_task_of_an_array_has_the_numbers_of_its_own() -> None:
@@ -190,8 +198,8 @@ def test_a_task_of_an_array_has_the_numbers_of_its_own() -> None:
 
 def test_an_answer_is_plain_data_of_a_form_with_a_number() -> None:
     found = msgspec.json.decode(msgspec.json.encode(answered(tasks=1)))
-    assert (1, 5) == (found["form"], found["step"])
+    assert (2, 5) == (found["form"], found["step"])
     # Other names take another number, as srun may be newer than the worker.
     assert ["form", "job", "ranks", "step", "threads", "variables"] == sorted(found)
-    names = ["cpus", "member", "name", "stderr", "stdout", "threads", "variables"]
+    names = ["cpus", "member", "name", "stderr", "stdin", "stdout", "threads", "variables"]
     assert names == sorted(found["ranks"][0])

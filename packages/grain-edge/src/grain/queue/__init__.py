@@ -22,5 +22,5 @@ Map:
 - ``states``: the state of a task, from what happened and what was asked
 - ``arrays``: arrays as users write them
 - ``selectors``: jobs and tasks as users name them
-- ``patterns``: the names of output files
+- ``patterns``: the names of files that jobs read and write
 """

@@ -7,7 +7,6 @@ import os
 import re
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
@@ -16,6 +15,7 @@ from grain.eventlog.files import open_plain
 from grain.eventlog.names import state_folder
 from grain.files.trust import check_private, private_folder
 from grain.files.whole import FULL
+from grain.queue import patterns
 from grain.queue.arrays import has_task
 from grain.queue.errors import (
     BadInput,
@@ -43,6 +43,7 @@ from grain.queue.sequence import BUCKET, Buckets, Pack, Sequence, read_pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from grain.queue.records import Dependency
 
@@ -386,11 +387,11 @@ class Queue:
         except ValueError as error:
             raise QueueError(f"the input of task {task} cannot be read: {error}") from error
 
-    def stdin(self, job: Job) -> Path | None:
-        """Return the path of a job's standard input; None if it has none."""
+    def stdin(self, job: Job, facts: patterns.Facts) -> Path | None:
+        """Return the path of the standard input of an attempt; None if it has none."""
         if job.stdin_blob:
             return self.folder / "blobs" / job.stdin_blob
-        return Path(job.directory, job.stdin) if job.stdin else None
+        return patterns.path(job.stdin, facts, job.directory) if job.stdin else None
 
     # Reading.
 

@@ -1,4 +1,7 @@
-"""Names of output files, with ``%j`` and others, as "filename pattern" in sbatch(1) has them."""
+"""Names of the files that a job reads and writes, with ``%j`` and others.
+
+They are as "filename pattern" in sbatch(1) has them.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class Facts(NamedTuple):
 
 
 def path(pattern: str, facts: Facts, directory: str, kept: str = "") -> Path:
-    """Return the path of an output file.
+    """Return the path of a file.
 
     Args:
         pattern: with symbols such as ``%j``; a number after ``%`` is the least number of digits, at
@@ -86,7 +89,7 @@ def is_shared(pattern: str, job: Job) -> bool:
     if job.array is None:
         return False
     pair = itertools.islice(task_numbers(job.array), 2)
-    found = [output_of(pattern, job, task) for task in pair]
+    found = [file_of(pattern, job, task) for task in pair]
     return len(found) == 2 and found[0] == found[1]
 
 
@@ -94,29 +97,30 @@ def shared_outputs(job: Job) -> list[SharedOutput]:
     """Return the files to which several tasks of an array write, were all of them on one host."""
     tasks = [] if job.array is None else list(task_numbers(job.array))
     patterns = [pattern for pattern in (job.stdout, job.stderr) if pattern]
-    common = {output_of(one, job, tasks[0]): one for one in patterns if is_shared(one, job)}
+    common = {file_of(one, job, tasks[0]): one for one in patterns if is_shared(one, job)}
     found = [
-        SharedOutput(output_of(one, job, tasks[0], UNKNOWN), (tasks[0], tasks[1]), True)
+        SharedOutput(file_of(one, job, tasks[0], UNKNOWN), (tasks[0], tasks[1]), True)
         for one in common.values()
     ]
     if len(patterns) == 2 and len(tasks) > 1 and not all(is_shared(one, job) for one in patterns):
         printed: dict[Path, int] = {}
         for task in reversed(tasks):
-            printed[output_of(job.stdout, job, task)] = task
+            printed[file_of(job.stdout, job, task)] = task
         for task in tasks:
-            path = output_of(job.stderr, job, task)
+            path = file_of(job.stderr, job, task)
             if path in printed and (path in common or printed[path] != task):
                 other = next(one for one in (printed[path], *tasks[:2]) if one != task)
-                shown = output_of(job.stderr, job, task, UNKNOWN)
+                shown = file_of(job.stderr, job, task, UNKNOWN)
                 found.append(SharedOutput(shown, (other, task), False))
                 break
     return found
 
 
-def output_of(pattern: str, job: Job, task: int, kept: str = "") -> Path:
-    """Return the output of a task, as if the number of its job were 1.
+def file_of(pattern: str, job: Job, task: int | None, kept: str = "") -> Path:
+    """Return a file of a task, as if the number of its job were 1.
 
     Args:
+        task: None for a job that is not an array.
         kept: as of `path`.
     """
     return path(pattern, Facts(1, task, job.name, job.user, ""), job.directory, kept)

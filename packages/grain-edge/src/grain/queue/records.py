@@ -111,7 +111,7 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         script: the text of a script, which a copy of is run; "" for a command.
         script_blob: the digest of a long script, in ``blobs``; "" if it is in `script`.
         script_name: the name under which the user gave the script, for display.
-        stdin: the path of a file for standard input; "" for none.
+        stdin: the pattern of a file for standard input, see `grain.queue.patterns`; "" for none.
         stdin_blob: the digest of what was piped to the submitter; "" for none.
         inputs_blob: the digest of a file with a `TaskInput` in each line, in ``blobs``: task N of
             the array gets line N, counted from 1; "" for none.

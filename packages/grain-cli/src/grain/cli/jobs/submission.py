@@ -25,6 +25,7 @@ from grain.inputs.errors import InputError
 from grain.inputs.warning import BEFORE, check_before, parse_warning
 from grain.queue.arrays import array_text, first_and_last, parse_array
 from grain.queue.errors import BadInput
+from grain.queue.patterns import UNKNOWN, file_of
 from grain.queue.records import ArraySpec, Dependency, Job, first_choice
 from grain.resource import WTime, from_text, to_data, unit_seconds
 
@@ -176,6 +177,8 @@ def _place(text: str, option: str, around: SubmittedFrom) -> str:
 def check_files(job: Job) -> None:
     """Refuse a job that could not begin now, as its directory or its input is not there.
 
+    Of an array the input of the first task is looked for; none whose name depends on what is not
+    known yet.
     Another job may make them for one that begins later.
 
     Raises:
@@ -185,8 +188,10 @@ def check_files(job: Job) -> None:
         return
     if not Path(job.directory).is_dir():
         raise BadSubmission(f"--cwd: there is no directory {job.directory} here")
-    if job.stdin and not Path(job.directory, job.stdin).exists():
-        raise BadSubmission(f"--stdin {job.stdin}: there is no such file in {job.directory}")
+    task = None if job.array is None else first_and_last(job.array)[0]
+    stdin = file_of(job.stdin, job, task, UNKNOWN)
+    if job.stdin and stdin == file_of(job.stdin, job, task) and not stdin.exists():
+        raise BadSubmission(f"--stdin {job.stdin}: there is no file {stdin}")
 
 
 def _request(given: Mapping[str, Any]) -> dict[str, object] | None:

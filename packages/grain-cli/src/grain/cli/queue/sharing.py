@@ -10,7 +10,7 @@ from grain.cli.show import clean
 from grain.files.trust import file_at
 from grain.queue.arrays import count_tasks, task_numbers
 from grain.queue.errors import BadInput
-from grain.queue.patterns import UNKNOWN, is_shared, output_of, shared_outputs
+from grain.queue.patterns import UNKNOWN, file_of, is_shared, shared_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def _check_links(job: Job, array: ArraySpec, entries: Sequence[str]) -> None:
     seen: dict[object, tuple[int, Path]] = {}
     own = [one for one in (job.stdout, job.stderr) if one and not is_shared(one, job)]
     for task in islice(task_numbers(array), _LOOKED_AT) if own else ():
-        for path in (output_of(one, job, task, UNKNOWN) for one in own):
+        for path in (file_of(one, job, task, UNKNOWN) for one in own):
             file = file_at(path)
             other, name = seen.setdefault(file, (task, path))
             if file is not None and other != task and name != path:

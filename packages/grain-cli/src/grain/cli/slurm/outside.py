@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 # Options of the step, which is a command in the job.
 _OF_STEP = (
-    "cpu-bind", "cpus-per-task", "distribution", "error", "gpus-per-task", "kill-on-bad-exit",
-    "label", "mpi", "multi-prog", "ntasks", "open-mode", "output", "overcommit", "unbuffered",
-    "wait",
+    "cpu-bind", "cpus-per-task", "distribution", "error", "gpus-per-task", "input",
+    "kill-on-bad-exit", "label", "mpi", "multi-prog", "ntasks", "open-mode", "output",
+    "overcommit", "unbuffered", "wait",
 )  # fmt: skip
 # All others are of the job, and so is what a task has.
 _NOT_OF_JOB = {*_OF_STEP, "exclusive"} - {
@@ -78,10 +78,12 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
         for one in copies:
             one.go_on()
 
+    how = srun_words(given).stdin
+    reads = how == "all" or how.isdecimal()  # and not a file
     number = 0
     try:
         with _signals_interrupt():
-            queue, number = submit(here, job, b"" if "input" in given else _stdin())
+            queue, number = submit(here, job, _stdin() if reads else b"")
             ended = wait_for(here, queue, number, go_on)
     except (KeyboardInterrupt, NeverBegins, _OutputLost) as error:
         from grain.cli.slurm.scancel import scancel

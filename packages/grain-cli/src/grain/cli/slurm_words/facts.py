@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -249,25 +248,25 @@ class SlurmTask(TaskRow):
         """Return a time as text."""
         return values.moment(at, self.form) if at else none
 
-    def output(self, pattern: str) -> str:
-        """Return the path of an output file."""
+    def file(self, pattern: str) -> str:
+        """Return the path of a file that it reads or writes."""
         facts = patterns.Facts(self.number, self.task, self.job.name, self.job.user, self.node)
         return str(patterns.path(pattern, facts, self.job.directory))
 
     @property
     def stdout(self) -> str:
         """The path of the file for standard output."""
-        return self.output(self.job.stdout)
+        return self.file(self.job.stdout)
 
     @property
     def stderr(self) -> str:
         """The path of the file for standard error."""
-        return self.output(self.job.stderr) if self.job.stderr else self.stdout
+        return self.file(self.job.stderr) if self.job.stderr else self.stdout
 
     @property
     def stdin(self) -> str:
         """The path of the file for standard input."""
-        return posixpath.join(self.job.directory, self.job.stdin or "/dev/null")
+        return self.file(self.job.stdin or "/dev/null")
 
     @property
     def restarts(self) -> int:

@@ -38,6 +38,7 @@ _USUAL = {
     "chdir", "cpus-per-task", "distribution", "error", "exact", "export", "gres", "input", "label",
     "mem", "mem-per-cpu", "mpi", "nodes", "ntasks", "ntasks-per-node", "output", "overlap", "quiet",
 }  # fmt: skip
+_HOSTS = {"nodelist": "hosts", "exclude": "excluded"}
 _MEMORY = {"mem": "memory", "mem-per-cpu": "memory_per_cpu"}
 _GPUS = {
     "gres": "gpus", "gpus-per-node": "gpus", "gpus": "gpus_in_all",
@@ -69,7 +70,7 @@ class SrunWords(NamedTuple):
     Attributes:
         directory: where they run; "" for that of srun.
         stdin: "all" if each process gets the standard input of srun; else the number of the only
-            process that does, or the file that each reads.
+            process that does, or the pattern of the file that each reads.
         append: True to append to output files.
         label: True for the number of the process before each line.
         kills: True to end all when one has failed.
@@ -130,7 +131,7 @@ def srun_words(given: Mapping[str, str]) -> SrunWords:
             raise BadUse(f'srun: error: Invalid numeric value "{text}" for --{name}.', 1)
     return SrunWords(
         directory=given.get("chdir", ""),
-        stdin={"none": "/dev/null", "all": "all"}.get(stdin.lower(), stdin),
+        stdin=_file(stdin) or "all",
         append=given.get("open-mode", "t").lower().startswith("a"),
         label="label" in given,
         kills=kills != "0",
@@ -234,6 +235,7 @@ def step_order(
         "distribution": _distribution(given, environment),
         "immediate": "immediate" in given,
         "quiet": "quiet" in given,
+        "stdin": _file(given.get("input", "")),
         "stdout": _file(given.get("output", "")),
         "stderr": _file(given.get("error", "")),
     }
@@ -260,7 +262,7 @@ def _with_units(given: Mapping[str, str], environment: Mapping[str, str]) -> dic
     job = environment.get("SLURM_JOB_ID", "")
     no_step = f"srun: error: Unable to create step for job {job}"
     found: dict[str, Any] = {}
-    if not given.keys() & {*_MEMORY, *_GPUS, "time", "nodelist"}:
+    if not given.keys() & {*_MEMORY, *_GPUS, "time", *_HOSTS}:
         return found
     from grain.cli.slurm_words import values
 
@@ -269,12 +271,19 @@ def _with_units(given: Mapping[str, str], environment: Mapping[str, str]) -> dic
             found["limit"] = values.time_limit(given["time"])
         except ValueError:
             raise BadUse("srun: error: Invalid --time specification") from None
-    if "nodelist" in given:
-        try:
-            found["hosts"] = values.hosts(given["nodelist"])
-        except BadUse:
-            text = f"{no_step}: Requested node configuration is not available"
-            raise StepRefused(text) from None
+    for option, field in _HOSTS.items():
+        if option in given:
+            try:
+                found[field] = values.hosts(given[option])
+            except BadUse:
+                text = f"{no_step}: Requested node configuration is not available"
+                raise StepRefused(text) from None
+    for host in found.get("excluded", ()):
+        if host in found.get("hosts", ()):
+            raise StepRefused(
+                f"srun: error: Requested node {host} is also in the excluded list.\n"
+                "srun: error: Job not submitted."
+            )
     for option, field in _MEMORY.items():
         if option in given:
             try:

@@ -119,10 +119,14 @@ def submit_options(
     array = _array(given)
     limit = _value(given, "time", values.time_limit, 0.0)
     warned = _value(given, "signal", values.warning, None)
+    has_input = given.get("input", "none").lower() != "none"
+    stdin = _place(given, "input", around) if has_input else None
     stdout = _place(given, "output", around)
     stderr = _place(given, "error", around)
     if array:
-        stdout, stderr = (text and re.sub(_J, _PLAIN, text) for text in (stdout, stderr))
+        stdin, stdout, stderr = (
+            text and re.sub(_J, _PLAIN, text) for text in (stdin, stdout, stderr)
+        )
     hold = "hold" in given or given.get("priority") == "0"
     return said(
         name=given.get("job-name") or None,
@@ -141,9 +145,7 @@ def submit_options(
         priority=-_nice(given) or None,
         requeue=False if "no-requeue" in given else None,
         directory=_place(given, "chdir", around),
-        stdin=None
-        if given.get("input", "none").lower() == "none"
-        else _place(given, "input", around),
+        stdin=stdin,
         stdout=stdout,
         stderr=None if stderr == stdout else stderr,
         append=given.get("open-mode", "t").lower().startswith("a") or None,

@@ -616,7 +616,7 @@ class _Runner:
         if not Path(job.directory).is_dir():  # it is not made again if it was removed
             where = printable(job.directory)
             raise QueueError(f"its directory {where} is not there on {host}")
-        stdin = self._queue.stdin(job)
+        stdin = self._queue.stdin(job, facts)
         source = None if stdin is None or job.append else file_at(stdin)
         changed = [one for one in (out, err) if one and source and source == file_at(one)]
         # No line about it goes into the input, either.

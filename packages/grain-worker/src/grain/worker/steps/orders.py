@@ -25,7 +25,7 @@ _AGAIN = (
 )  # fmt: skip
 
 
-ANSWER = 1
+ANSWER = 2
 """The form of `answer`, to be changed with it: srun may be of another Grain than the worker."""
 
 GPUS = "GRAIN_STEP_GPUS"
@@ -43,6 +43,7 @@ class StepOrder(msgspec.Struct, frozen=True):
         tasks_per_node: at most; 0 for any number.
         each: CPUs of each process; 0 for one.
         hosts: of the members to take; empty for all.
+        excluded: hosts of members that are not to be taken.
         relative: the first member to take.
         exact, overlap, overcommit, memory, memory_per_cpu, gpus_per_task: as of
             `grain.worker.steps.shares.StepWish`.
@@ -52,7 +53,7 @@ class StepOrder(msgspec.Struct, frozen=True):
         immediate: True to be refused instead of waiting.
         quiet: True not to be told of the waiting.
         limit: seconds after which it is ended; 0 for none.
-        stdout, stderr: patterns of files; "" for none.
+        stdin, stdout, stderr: patterns of files; "" for none.
     """
 
     name: str = ""
@@ -63,6 +64,7 @@ class StepOrder(msgspec.Struct, frozen=True):
     tasks_per_node: int = 0
     each: int = 0
     hosts: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     relative: int = 0
     exact: bool = False
     overlap: bool = False
@@ -76,6 +78,7 @@ class StepOrder(msgspec.Struct, frozen=True):
     immediate: bool = False
     quiet: bool = False
     limit: float = 0.0
+    stdin: str = ""
     stdout: str = ""
     stderr: str = ""
 
@@ -143,6 +146,10 @@ def wish_of(order: StepOrder, job: StepJob) -> StepWish:
         chosen = [place for place in chosen if job.names[place] in wanted]
     elif order.relative:
         chosen = chosen[order.relative :]
+    excluded = {host.partition(".")[0] for host in order.excluded}
+    chosen = [place for place in chosen if job.names[place] not in excluded]
+    if excluded and not chosen:
+        raise StepImpossible("Hostlist is empty!  Can't run job.")
     tasks = order.tasks or order.tasks_per_node * (order.nodes or len(chosen))
     nodes = order.nodes or min(len(chosen), tasks or len(chosen))
     if order.relative and not order.hosts and nodes > len(chosen):
@@ -254,6 +261,7 @@ def answer(
                 "variables": variables,
                 "threads": str(max(len(share.cpus) // share.tasks, 1)),
                 "cpus": cpus if job.bound[share.member] else (),
+                "stdin": _path(order.stdin, order, job, step, rank, node, names[node]),
                 "stdout": _path(order.stdout, order, job, step, rank, node, names[node]),
                 "stderr": _path(order.stderr, order, job, step, rank, node, names[node]),
             }
@@ -289,7 +297,7 @@ def _devices(
 def _path(
     pattern: str, order: StepOrder, job: StepJob, step: int, rank: int, node: int, host: str
 ) -> str:
-    """Return the path of an output file; "" for none.
+    """Return the path of a file of a process; "" for none.
 
     Its pattern is as srun(1) has it, section "filename pattern".
     """

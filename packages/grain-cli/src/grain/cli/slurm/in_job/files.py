@@ -37,7 +37,7 @@ class StepFiles:
         self.unwritten = ""
         self._pumps: list[Thread] = []
         self._files: list[int] = []
-        self._input = 0  # what is read
+        self._inputs = [0]  # what is read
 
     def start(self) -> None:
         """Close what the processes have by now, and copy what goes through this process."""
@@ -63,9 +63,8 @@ class StepFiles:
             null = self._opened(os.devnull)
             return [0 if rank == int(how) else null for rank in range(count)]
         if how != "all":
-            opened = [self._opened(how) for _ in range(count)]
-            self._input = opened[0]
-            return opened
+            self._inputs = [self._opened(one["stdin"]) for one in self._ranks[:count]]
+            return self._inputs
         if count == 1 or is_empty(0):
             return [0] * count
         from threading import Thread
@@ -121,10 +120,12 @@ class StepFiles:
         return fd
 
     def _is_input(self, path: str) -> bool:
-        """Return True if an output is the file that is read, as of a job's script."""
+        """Return True if an output is a file that is read, as of a job's script."""
         try:
             there = os.stat(path)  # noqa: PTH116 - as in `step`
-            return stat.S_ISREG(there.st_mode) and os.path.samestat(there, os.fstat(self._input))
+            return stat.S_ISREG(there.st_mode) and any(
+                os.path.samestat(there, os.fstat(fd)) for fd in self._inputs
+            )
         except OSError:
             return False
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 DESK = "GRAIN_STEPS"
 """The variable with the name at which a job's srun asks: see `grain.worker.steps.desk`."""
 
-ANSWER = 1
+ANSWER = 2
 """The form of the desk's answer that this srun reads: `grain.worker.steps.orders.ANSWER`."""
 
 _USAGE = """\
