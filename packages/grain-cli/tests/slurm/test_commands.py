@@ -371,6 +371,26 @@ def test_what_is_asked_for_by_name_and_whole_nodes_are_those_of_the_configuratio
         assert "-n 4" not in words or "4" == site.out("squeue", "-h", "-o", "%C").strip()
 
 
+@pytest.mark.parametrize(
+    ("offered", "words"),
+    [
+        ('worker.res.Token = "fast"', "-C fast"),
+        ('worker.res.Token = {token = "fast"}', "-C fast"),
+        ("head.res.Licences = {vasp = 2}", "-L vasp"),
+        ('head.res.Licences = "vasp:2"', "-L vasp"),
+        ('head.res.Licences = {vasp = {command = "lmstat"}}', "-L vasp"),
+        ('head.res.Licences = {command = "lmstat"}', "-L vasp"),
+        ('worker.res.Host = "auto"', "-w n1"),
+        ("worker.res.Host = {names = 'n1'}", "-w n1"),
+    ],
+)
+def test_a_resource_is_offered_in_each_form_that_the_configuration_may_have(
+    site: SlurmSite, offered: str, words: str
+) -> None:
+    (site.folder / "grain.toml").write_text(offered)
+    assert 1 == site.submit(*words.split(), "--wrap=x")
+
+
 def test_hosts_that_a_job_takes_or_not_are_shown_again(site: SlurmSite) -> None:
     (site.folder / "grain.toml").write_text(OFFERED)
     site.submit("-w", "n7", "-x", "n[1-2]", "--wrap=x")

@@ -11,6 +11,7 @@ from hypothesis import given as over
 from hypothesis import strategies as st
 
 from grain.cli.queue.submission import SubmittedFrom
+from grain.cli.slurm.in_job.step import run_step
 from grain.cli.slurm.reading import exit_status
 from grain.cli.slurm_words import steps
 from grain.cli.slurm_words.facts import SlurmTask
@@ -85,6 +86,11 @@ def gang(count: int, **of: object) -> dict[str, Any]:
         ({"gpus": "2", "ntasks_per_gpu": "2"}, {"Cores": 4, "GPUs": 2}),
         ({"ntasks": "4", "ntasks_per_gpu": "2"}, {"Cores": 4, "GPUs": 2}),
         ({"nodes": "2", "ntasks": "4", "ntasks_per_gpu": "2"}, gang(2, Cores=2, GPUs=1)),
+        # So are nodes and tasks that follow from two numbers of GPUs.
+        ({"gpus": "4", "gpus_per_node": "2"}, gang(2, Cores=1, GPUs=2)),
+        ({"gpus": "4", "gres": "gpu:2", "nodes": "1-3"}, gang(2, Cores=1, GPUs=2)),
+        ({"gpus": "4", "gpus_per_task": "2", "cpus_per_task": "3"}, {"Cores": 6, "GPUs": 4}),
+        ({"gpus_per_socket": "2", "sockets_per_node": "2"}, {"Cores": 1, "GPUs": 4}),
         ({"exclusive": ""}, {"Cores": "all"}),
         ({"exclusive": "", "nodes": "2"}, gang(2, Cores="all")),
         ({"exclusive": "user", "ntasks": "2"}, {"Cores": 2}),
@@ -166,7 +172,7 @@ def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], 
         {"nodes": "x"}, {"nodes": "1-x"}, {"ntasks": "0"}, {"ntasks": "-1"}, {"ntasks": "٣"},
         {"cpus_per_task": "1.5"}, {"gpus": "gpu:x"}, {"gres": "fpga:1"}, {"mem": "much"},
         {"mem_per_gpu": "1G"}, {"ntasks_per_gpu": "2"}, {"gpus": "1", "cpus_per_gpu": "x"},
-        {"gpus": "1", "cpus_per_gpu": "2", "cpus_per_task": "3"},
+        {"gpus": "1", "cpus_per_gpu": "2", "cpus_per_task": "3"}, {"mem": "1", "mem_per_cpu": "1"},
         {"gpus": "1", "ntasks_per_gpu": "2", "ntasks_per_node": "2"},
         {"ntasks": "2", "ntasks_per_gpu": "2", "gpus_per_task": "1"},
         {"nodelist": "n[1-2]", "nodes": "1", "ntasks": "1"},
@@ -177,6 +183,48 @@ def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], 
 def test_what_is_not_written_as_it_should_be_is_bad_use(given: dict[str, str]) -> None:
     with pytest.raises(BadUse):
         made(given)
+
+
+_OTHER_TASKS = (
+    ". Based on --gpus and --gpus-per-task number of requested tasks differ from -n/--ntasks."
+)
+_OTHER_NODES = (
+    ". Based on --gpu and --gres=gpu/--gpus-per-node required nodes (1) doesn't fall between "
+    "min_nodes (2) and max_nodes (2) boundaries."
+)
+_OTHER_SOCKETS = (
+    ". Based on --gres=gpu/--gpus-per-node and --gpus-per-socket required number of sockets "
+    "differ from --sockets-per-node."
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"ntasks": "2", "gpus": "1", "gpus_per_task": "1"}, _OTHER_TASKS),
+        ({"gpus": "3", "gpus_per_task": "2"}, ", --gpus not multiple of --gpus-per-task"),
+        ({"gpus": "3", "gres": "gpu:2"}, ", --gpus is not multiple of --gres=gpu/--gpus-per-node"),
+        ({"gpus": "1", "gpus_per_node": "1", "nodes": "2"}, _OTHER_NODES),
+        (
+            {"gpus_per_node": "3", "gpus_per_task": "2", "ntasks": "2"},
+            ", --gres=gpu/--gpus-per-node not multiple of --gpus-per-task.",
+        ),
+        ({"gpus_per_node": "1", "gpus_per_socket": "1", "sockets_per_node": "2"}, _OTHER_SOCKETS),
+    ],
+)
+def test_numbers_of_gpus_that_contradict_each_other_are_refused_as_by_sbatch(
+    given: dict[str, str], text: str
+) -> None:
+    with pytest.raises(BadUse) as refused:
+        made(given)
+    assert (
+        f"sbatch: error: Failed to validate job spec{text}\n"
+        "sbatch: error: Invalid generic resource (gres) specification"
+    ) == str(refused.value)
+
+
+def test_tasks_that_follow_from_numbers_of_gpus_are_told_to_the_job() -> None:
+    assert "2" == made({"gpus": "4", "gpus_per_task": "2"}).options["ntasks"]
 
 
 @pytest.mark.parametrize(
@@ -498,6 +546,7 @@ def ordered(given: Mapping[str, str], env: Mapping[str, str] = JOB) -> dict[str,
         ({"gres": "none"}, {"gpus": 0}),
         ({"gpus": "3"}, {"gpus_in_all": 3}),
         ({"gpus-per-task": "1"}, {"gpus_per_task": 1}),
+        ({"gpus-per-socket": "2", "sockets-per-node": "2"}, {"gpus": 4}),
         ({"nodelist": "n[2-3]"}, {"hosts": ["n2", "n3"]}),
         ({"exclude": "n[2-3]"}, {"excluded": ["n2", "n3"]}),
         ({"relative": "1"}, {"relative": 1}),
@@ -539,7 +588,7 @@ def test_steps_that_there_are_not(given: dict[str, str]) -> None:
     [
         {"cpus-per-task": "0"}, {"ntasks": "x"}, {"nodes": "0"}, {"nodes": "x"}, {"time": "x"},
         {"mem": "x"}, {"relative": "x"}, {"distribution": "nope"}, {"distribution": "plane"},
-        {"distribution": "arbitrary"},
+        {"distribution": "arbitrary"}, {"gpus-per-socket": "1"},
     ],
 )  # fmt: skip
 def test_values_of_options_of_a_step_that_make_no_sense(given: dict[str, str]) -> None:
@@ -569,6 +618,11 @@ def test_wrong_arguments_of_options_of_a_step_are_refused_as_by_srun(
         ordered(given)
     assert f"srun: error: {text}" == str(refused.value)
     ordered({"cpu-bind": "v,mask_cpu:0x5,a0", "accel-bind": "gv", "exclusive": "user"})
+
+
+def test_of_some_options_of_a_step_only_one_may_be_given() -> None:
+    with pytest.raises(BadUse, match="--mem-per-gpu are mutually exclusive"):
+        run_step(["--mem=1", "--mem-per-cpu=1", "true"], JOB)
 
 
 def test_a_step_has_the_planes_of_its_job() -> None:

@@ -11,7 +11,7 @@ from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, make_job, s
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse, parse
 from grain.cli.slurm_words.numbers import Meant, meant, split_words
-from grain.cli.slurm_words.options import SBATCH, SRUN, directives, merged, of_script
+from grain.cli.slurm_words.options import SBATCH, SRUN, check_pairs, directives, merged, of_script
 from grain.cli.slurm_words.submission import (
     JobRefused,
     NotTranslated,
@@ -125,11 +125,40 @@ def test_wrong_directives() -> None:
         of_script([["-J", "a", "b"]])
 
 
-def test_later_sources_replace_options_of_earlier_ones() -> None:
-    script = [("mem", "1"), ("requeue", ""), ("time", "5")]
-    assert merged([script, [("mem-per-cpu", "2"), ("no-requeue", "")]]) == {
-        "time": "5", "mem-per-cpu": "2", "no-requeue": "",
+def test_the_command_line_replaces_variables_which_replace_the_script() -> None:
+    script = [("mem", "1"), ("requeue", ""), ("time", "5"), ("qos", "a")]
+    variables = [("time", "6"), ("qos", "b")]
+    assert merged([("no-requeue", ""), ("qos", "c")], script, variables) == {
+        "mem": "1", "time": "6", "no-requeue": "", "qos": "c",
     }  # fmt: skip
+
+
+def test_memory_of_a_variable_counts_only_if_no_option_states_any() -> None:
+    cpu, gpu = ("mem-per-cpu", "2"), ("mem-per-gpu", "3")
+    assert merged([], [("time", "5")], [cpu]) == {"time": "5", "mem-per-cpu": "2"}
+    assert merged([gpu], [], [cpu]) == merged([], [gpu], [cpu]) == {"mem-per-gpu": "3"}
+
+
+_ONE_MEMORY = "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."
+_NO_PAIR = "--{} is mutually exclusive with --ntasks-per-gpu and SLURM_NTASKS_PER_GPU"
+
+
+# A real sbatch refuses both, also where one is in the script and the other on the command line.
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("mem mem-per-cpu", _ONE_MEMORY),
+        ("mem-per-gpu mem", _ONE_MEMORY),
+        ("ntasks-per-gpu gpus-per-socket", _NO_PAIR.format("gpus-per-socket")),
+        ("gpus-per-task ntasks-per-gpu", _NO_PAIR.format("gpus-per-task")),
+    ],
+)
+def test_options_of_which_only_one_may_be_given(given: str, text: str) -> None:
+    first, second = given.split()
+    with pytest.raises(BadUse) as refused:
+        check_pairs("srun", merged([(first, "1")], [(second, "1")]))
+    assert (f"srun: fatal: {text}", 1) == (str(refused.value), refused.value.status)
+    check_pairs("srun", {first: "1"})
 
 
 @pytest.mark.parametrize(

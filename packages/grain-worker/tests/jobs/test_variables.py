@@ -202,7 +202,8 @@ RIGHT = {
     "SLURM_CPUS_PER_TASK": "2", "SLURM_DIST_PLANESIZE": "2", "SLURM_DISTRIBUTION": "plane",
     "SLURM_EXPORT_ENV": "ALL,FOO=1", "SLURM_GPU_BIND": "closest", "SLURM_GPU_FREQ": "low",
     "SLURM_GPUS": "a100:2", "SLURM_GPUS_ON_NODE": "2", "SLURM_GPUS_PER_NODE": "2",
-    "SLURM_GPUS_PER_TASK": "1", "SLURM_GTIDS": "0", "SLURM_JOB_ACCOUNT": "chem",
+    "SLURM_GPUS_PER_SOCKET": "3", "SLURM_GPUS_PER_TASK": "1", "SLURM_GTIDS": "0",
+    "SLURM_JOB_ACCOUNT": "chem",
     "SLURM_SHARDS_ON_NODE": "2",
     "SLURM_JOB_GPUS": "4,6", "SLURM_JOB_ID": "12000005", "SLURM_JOB_CPUS_PER_NODE": "4,2",
     "SLURM_JOB_DEPENDENCY": "afterok:9", "SLURM_JOB_NAME": "opt",
@@ -223,10 +224,10 @@ RIGHT = {
 ASKED = {
     "cpus-per-gpu": "2", "cpus-per-task": "2", "distribution": "plane=2", "export": "ALL,FOO=1",
     "gpu-bind": "closest", "gpu-freq": "low", "gpus": "a100:2", "gpus-per-node": "2",
-    "gpus-per-task": "1", "account": "chem", "dependency": "afterok:9", "partition": "long",
-    "qos": "high", "ntasks": "3", "ntasks-per-core": "1", "ntasks-per-gpu": "1",
-    "ntasks-per-node": "2", "ntasks-per-socket": "2", "overcommit": "", "threads-per-core": "1",
-    "submit-dir": "/home/ann/in", "shards": "2",
+    "gpus-per-socket": "3", "gpus-per-task": "1", "account": "chem", "dependency": "afterok:9",
+    "partition": "long", "qos": "high", "ntasks": "3", "ntasks-per-core": "1",
+    "ntasks-per-gpu": "1", "ntasks-per-node": "2", "ntasks-per-socket": "2", "overcommit": "",
+    "threads-per-core": "1", "submit-dir": "/home/ann/in", "shards": "2",
 }  # fmt: skip
 
 

@@ -141,13 +141,13 @@ def check_offered(job: Job, here: Here) -> None:
     known = [config.head.res.get("Licences"), *(one.get("Licences") for one in workers)]
     names = asked.get("Licences", {})
     for name in names if isinstance(names, dict) else ():
-        if not any(isinstance(one, dict) and (name in one or "command" in one) for one in known):
+        if not any(_has_licence(one, name) for one in known):
             raise JobRefused(
                 "Invalid license specification",
                 f"{where} has no {name} under [head.res], as in Licences = {{{name} = 2}}",
             )
     feature = asked.get("Token")
-    if feature is not None and feature not in [one.get("Token") for one in workers]:
+    if feature is not None and feature not in [token(one) for one in workers]:
         raise JobRefused(
             "Invalid feature specification",
             f'no worker of {where} has Token = "{feature}" under [worker.res], or in a [[shape]]',
@@ -166,6 +166,27 @@ def check_offered(job: Job, here: Here) -> None:
             f"with --exclusive, all workers of {where} must have the {least} cores, and some have "
             f"{min(too_small)}",
         )
+
+
+def _has_licence(data: object, name: str) -> bool:
+    """Return True if the configuration states licences of a name, or a command that may do so."""
+    from grain.config import with_counts
+    from grain.resource import Licences, from_data
+
+    if data is None:
+        return False
+    if isinstance(data, dict) and "command" in data:
+        return True
+    stated = from_data({"Licences": with_counts(data, lambda _: 1)}).get(Licences)
+    return stated is not None and name in stated.counts
+
+
+def token(res: Mapping[str, Any]) -> str:
+    """Return the token in plain data of resources, in either form that it may have; "" for none."""
+    from grain.resource import Token, from_data
+
+    found = from_data({"Token": res["Token"]}).get(Token) if "Token" in res else None
+    return "" if found is None else found.token
 
 
 def nodes_of(state: StateAnswer) -> list[SlurmNode]:

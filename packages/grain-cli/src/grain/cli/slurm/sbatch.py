@@ -51,21 +51,15 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
         return SlurmAnswer(_USAGE)
     given = dict(parsed.given)
     arguments: list[str] = []
+    of_file: list[tuple[str, str]] = []
     if "wrap" in given:
         if parsed.rest:
             raise CommandFailed("sbatch: error: Script arguments not permitted with --wrap option")
         script, name = _WRAPPED.format(given["wrap"]), "wrap"
     else:
         script, name, arguments = _read(parsed.rest, here)
-    options = merged(
-        [
-            of_script(directives(script, parsed.rest[0] if parsed.rest else ""))
-            if "wrap" not in given
-            else [],
-            of_environment(here.environment),
-            parsed.given,
-        ]
-    )
+        of_file = of_script(directives(script, parsed.rest[0] if parsed.rest else ""))
+    options = merged(parsed.given, of_file, of_environment(here.environment))
     try:
         job = slurm_job(
             options,

@@ -46,7 +46,7 @@ def srun(words: list[str], here: Here) -> SlurmAnswer:
         os.execve(system, [system, *words], passed)  # noqa: S606 - as the user has typed
     from grain.cli.slurm.outside import submit_and_wait
 
-    return submit_and_wait(merged([parsed.given]), parsed.rest, here)
+    return submit_and_wait(merged(parsed.given), parsed.rest, here)
 
 
 def _system_command(env: Mapping[str, str]) -> str | None:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 # Obeyed, or kept to be shown again. After a comma comes the short name.
 _OF_BOTH = options("""
     account,A= begin,b= chdir,D= comment= cpus-per-gpu= cpus-per-task,c= dependency,d= error,e=
-    export= gpus,G= gpus-per-node= gpus-per-task= gres= hold,H input,i= job-name,J= mem=
-    mem-per-cpu= mem-per-gpu= mincpus= nice=? nodes,N= ntasks,n= ntasks-per-node= ntasks-per-gpu=
-    open-mode= output,o= partition,p= priority= qos,q= quiet,Q time,t= wckey= help,h usage version,V
+    export= gpus,G= gpus-per-node= gpus-per-socket= gpus-per-task= gres= hold,H input,i= job-name,J=
+    mem= mem-per-cpu= mem-per-gpu= mincpus= nice=? nodes,N= ntasks,n= ntasks-per-node=
+    ntasks-per-gpu= open-mode= output,o= partition,p= priority= qos,q= quiet,Q time,t= wckey= help,h
+    usage version,V
 """)
 _OF_SBATCH = options("""
     array,a= no-requeue parsable requeue signal= test-only uid= gid= wait,W wrap= export-file=
@@ -68,22 +69,50 @@ _FLAGS = {
     "SBATCH_WAIT": "wait",
 }
 
-# Of each group, the one that is given last counts.
-_INSTEAD = ({"requeue", "no-requeue"}, {"mem", "mem-per-cpu", "mem-per-gpu"})
+# The one that is given last counts.
+_INSTEAD = {"requeue", "no-requeue"}
+_MEMORY = {"mem", "mem-per-cpu", "mem-per-gpu"}
 
 
-def merged(sources: Sequence[Sequence[tuple[str, str]]]) -> dict[str, str]:
-    """Return options of several sources; those of a later one replace those of earlier ones."""
+def merged(
+    words: Sequence[tuple[str, str]],
+    script: Sequence[tuple[str, str]] = (),
+    variables: Sequence[tuple[str, str]] = (),
+) -> dict[str, str]:
+    """Return the options of a submission, by their long names.
+
+    Those of a command line replace those of variables, which replace those of a script. A variable
+    with an amount of memory counts only if no option states one, of whichever of the three sorts.
+    """
+    if not _MEMORY.isdisjoint(name for name, _ in (*script, *words)):
+        variables = [one for one in variables if one[0] not in _MEMORY]
     result: dict[str, str] = {}
-    for source in sources:
-        for given, value in source:
-            name = _MEANS.get(given, given)
-            for group in _INSTEAD:
-                if name in group:
-                    for other in group:
-                        result.pop(other, None)
-            result[name] = value
+    for given, value in (*script, *variables, *words):
+        name = _MEANS.get(given, given)
+        if name in _INSTEAD:
+            for other in _INSTEAD:
+                result.pop(other, None)
+        result[name] = value
     return result
+
+
+def check_pairs(command: str, given: Mapping[str, str]) -> None:
+    """Refuse options of which only one may be given, as sbatch and srun do by themselves.
+
+    Args:
+        command: its name, for messages.
+        given: options by their long names, without those of srun's variables.
+
+    Raises:
+        BadUse: two of them are given.
+    """
+    if len(_MEMORY & given.keys()) > 1:
+        text = "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."
+        raise BadUse(f"{command}: fatal: {text}", 1)
+    for other in ("gpus-per-task", "gpus-per-socket", "ntasks-per-node"):
+        if {other, "ntasks-per-gpu"} <= given.keys():
+            text = f"--{other} is mutually exclusive with --ntasks-per-gpu and SLURM_NTASKS_PER_GPU"
+            raise BadUse(f"{command}: fatal: {text}", 1)
 
 
 def of_environment(environment: Mapping[str, str]) -> list[tuple[str, str]]:

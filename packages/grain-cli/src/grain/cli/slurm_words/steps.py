@@ -262,7 +262,7 @@ def _with_units(given: Mapping[str, str], environment: Mapping[str, str]) -> dic
     job = environment.get("SLURM_JOB_ID", "")
     no_step = f"srun: error: Unable to create step for job {job}"
     found: dict[str, Any] = {}
-    if not given.keys() & {*_MEMORY, *_GPUS, "time", *_HOSTS}:
+    if not given.keys() & {*_MEMORY, *_GPUS, "gpus-per-socket", "time", *_HOSTS}:
         return found
     from grain.cli.slurm_words import values
 
@@ -314,6 +314,8 @@ def _gpus(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str,
             has = int(environment.get("SLURM_SHARDS_ON_NODE", "0"))
             if values.shards(given[option]) > has:
                 raise ValueError(option)
+    if of_sockets := values.gpus_of_sockets("srun", given):
+        found["gpus"] = of_sockets
     return found
 
 

@@ -6,7 +6,7 @@ import grp
 import math
 import os
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from grain.cli.queue.submission import (
     SubmitOptions,
@@ -18,7 +18,7 @@ from grain.cli.queue.submission import (
 )
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse
-from grain.cli.slurm_words.options import directives, merged, of_script
+from grain.cli.slurm_words.options import check_pairs, directives, merged, of_script
 from grain.cli.slurm_words.values import EXCLUSIVE, SINGLETON
 from grain.queue.arrays import first_and_last, parse_array
 from grain.queue.errors import BadInput
@@ -37,8 +37,8 @@ _SHOWN = (
 # Kept for the variables of the job.
 _TOLD = (
     "cpus-per-gpu", "cpus-per-task", "distribution", "export", "gpu-bind", "gpu-freq", "gpus",
-    "gpus-per-node", "gpus-per-task", "hint", "ntasks-per-core", "ntasks-per-gpu",
-    "ntasks-per-node", "ntasks-per-socket", "overcommit", "threads-per-core",
+    "gpus-per-node", "gpus-per-socket", "gpus-per-task", "hint", "ntasks-per-core",
+    "ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "overcommit", "threads-per-core",
 )  # fmt: skip
 _J = r"(?a)%\d*[jJ]"
 # %j of a task is its plain number, which is that of the job and six digits.
@@ -113,8 +113,9 @@ def submit_options(
         if option in given:
             raise JobRefused(text, reason)
     after = _after(given["dependency"]) if given.get("dependency") else None
-    _check_pairs(given)
+    check_pairs("sbatch", given)
     _check_ignored(given, around)
+    _check_gpus(given)
     nodes, tasks, cores = _cores(given)
     array = _array(given)
     limit = _value(given, "time", values.time_limit, 0.0)
@@ -175,7 +176,7 @@ def options_of_script(
         NotTranslated: there is one that is wrong, or that ``grain submit`` cannot obey.
     """
     try:
-        given = merged([of_script(directives(script, name))])
+        given = merged(of_script(directives(script, name)))
         options = submit_options(
             given, around, gpu_shards() if values.asks_for_shards(given.get("gres", "")) else 0
         )
@@ -207,7 +208,8 @@ def _shown(
     for name in ("mem-per-cpu", "mem-per-gpu"):
         if megabytes := _value(given, name, values.megabytes, 0.0):
             shown[name] = str(int(megabytes))
-    asked = any(name in given for name in ("ntasks", "ntasks-per-node", "ntasks-per-gpu"))
+    asked = any(name in given for name in ("ntasks-per-node", "ntasks-per-gpu"))
+    asked = asked or _tasks(given) > 0
     if nodes > 1 or asked:
         shown["ntasks"] = str(tasks)
     if nodes > 1 and not asked:
@@ -267,6 +269,9 @@ def _asked_nodes(given: Mapping[str, str]) -> int:
     per_node = _count(given, "ntasks-per-node")
     if tasks and per_node:
         nodes = nodes or -(-tasks // per_node)  # at most so many of them on each
+    gpus = _gpus_asked(given)
+    if gpus.in_all and gpus.per_node:
+        nodes = gpus.in_all // gpus.per_node
     return max(nodes, hosts)
 
 
@@ -282,9 +287,16 @@ def nodes_warning(given: Mapping[str, str]) -> str:
     return f"Warning: can't run {tasks} processes on {nodes} nodes, setting nnodes to {tasks}"
 
 
+def _tasks(given: Mapping[str, str]) -> int:
+    """Return the number of tasks that is given, or follows from numbers of GPUs; 0 for none."""
+    gpus = _gpus_asked(given)
+    of_gpus = gpus.in_all // gpus.per_task if gpus.per_task else 0
+    return _count(given, "ntasks") or of_gpus
+
+
 def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
     """Return the number of nodes, that of tasks, in Slurm's sense, and that of cores of a node."""
-    nodes, tasks = _asked_nodes(given), _count(given, "ntasks")
+    nodes, tasks = _asked_nodes(given), _tasks(given)
     per_node = _count(given, "ntasks-per-node")
     if per_gpu := _count(given, "ntasks-per-gpu"):
         tasks = tasks or _gpus(given, nodes or 1, 0) * (nodes or 1) * per_gpu
@@ -432,19 +444,43 @@ def _feature(text: str) -> str:
     return text
 
 
-def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
-    """Return the GPUs of a node, which has so many tasks."""
+class _GPUsAsked(NamedTuple):
+    """Numbers of GPUs as options state them; 0 for one that is not given."""
+
+    in_all: int
+    per_node: int
+    per_task: int
+
+
+def _gpus_asked(given: Mapping[str, str]) -> _GPUsAsked:
+    """Return what options ask for of GPUs.
+
+    Raises:
+        BadUse: a number is none, or that of sockets is lacking.
+    """
     gres = "" if values.asks_for_shards(given.get("gres", "")) else given.get("gres", "")
     try:
-        counts = [
-            values.gpus(gres, gres=True),
-            -(-values.gpus(given["gpus"]) // nodes) if "gpus" in given else 0,
-            values.gpus(given["gpus-per-node"]) if "gpus-per-node" in given else 0,
-            values.gpus(given["gpus-per-task"]) * tasks if "gpus-per-task" in given else 0,
-        ]
+        in_all, per_node, per_task = (
+            values.gpus(given[name]) if name in given else 0
+            for name in ("gpus", "gpus-per-node", "gpus-per-task")
+        )
+        per_node = max(values.gpus(gres, gres=True), per_node)
+        of_sockets = values.gpus_of_sockets("sbatch", given)
     except ValueError:
         raise BadUse(_NO_GRES, 1) from None
-    number = max(counts)
+    if per_node and of_sockets and per_node != of_sockets:
+        raise _not_valid(
+            ". Based on --gres=gpu/--gpus-per-node and --gpus-per-socket required number of "
+            "sockets differ from --sockets-per-node."
+        )
+    per_node = per_node or of_sockets
+    return _GPUsAsked(in_all, per_node, per_task)
+
+
+def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
+    """Return the GPUs of a node, which has so many tasks."""
+    asked = _gpus_asked(given)
+    number = max(-(-asked.in_all // nodes), asked.per_node, asked.per_task * tasks)
     if per_gpu := _count(given, "ntasks-per-gpu"):
         number = number or -(-tasks // per_gpu)
     if not number and "mem-per-gpu" in given:
@@ -452,23 +488,47 @@ def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
     return number
 
 
-def _check_pairs(given: Mapping[str, str]) -> None:
-    """Refuse options of which only one may be given, as sbatch does."""
+def _check_gpus(given: Mapping[str, str]) -> None:
+    """Refuse numbers of GPUs that contradict each other, or those of nodes and tasks.
+
+    Raises:
+        BadUse: they do, in Slurm's words.
+    """
     if {"cpus-per-gpu", "cpus-per-task"} <= given.keys():
         text = "--cpus-per-gpu is mutually exclusive with --cpus-per-task"
-        raise BadUse(f"sbatch: error: {text}", 1)
-    if "ntasks-per-gpu" not in given:
-        return
-    for other in ("ntasks-per-node", "gpus-per-task"):
-        if other in given:
-            text = f"--{other} is mutually exclusive with --ntasks-per-gpu"
-            raise BadUse(f"sbatch: fatal: {text} and SLURM_NTASKS_PER_GPU", 1)
-    if not {"gpus", "gpus-per-node", "gres", "ntasks", "nodes"} & given.keys():
+        raise BadUse(f"sbatch: error: {text}\n{_NO_GRES}", 1)
+    sizes = {"gpus", "gpus-per-node", "gres", "ntasks", "nodes"}
+    if "ntasks-per-gpu" in given and not sizes & given.keys():
         raise BadUse(
             "sbatch: error: gres_job_state_validate: --ntasks-per-tres needs either a GRES GPU "
             f"specification or a node/ntask specification\n{_NO_GRES}",
             1,
         )
+    asked, tasks = _gpus_asked(given), _count(given, "ntasks")
+    if asked.in_all and asked.per_node:
+        if asked.in_all % asked.per_node:
+            raise _not_valid(", --gpus is not multiple of --gres=gpu/--gpus-per-node")
+        needed, least = asked.in_all // asked.per_node, _nodes(given, 0)
+        most = int(given.get("nodes", "").partition("-")[2] or least)
+        if least and not least <= needed <= most:
+            raise _not_valid(
+                f". Based on --gpu and --gres=gpu/--gpus-per-node required nodes ({needed}) "
+                f"doesn't fall between min_nodes ({least}) and max_nodes ({most}) boundaries."
+            )
+    if asked.in_all and asked.per_task:
+        if asked.in_all % asked.per_task:
+            raise _not_valid(", --gpus not multiple of --gpus-per-task")
+        if tasks not in (0, asked.in_all // asked.per_task):
+            raise _not_valid(
+                ". Based on --gpus and --gpus-per-task number of requested tasks differ from "
+                "-n/--ntasks."
+            )
+    if asked.per_node and asked.per_task and asked.per_node % asked.per_task:
+        raise _not_valid(", --gres=gpu/--gpus-per-node not multiple of --gpus-per-task.")
+
+
+def _not_valid(why: str) -> BadUse:
+    return BadUse(f"sbatch: error: Failed to validate job spec{why}\n{_NO_GRES}", 1)
 
 
 def _check_ignored(given: Mapping[str, str], around: SubmittedFrom) -> None:

@@ -314,6 +314,26 @@ def gpus(text: str, *, gres: bool = False) -> int:
     return number
 
 
+def gpus_of_sockets(command: str, given: Mapping[str, str]) -> int:
+    """Return the GPUs of a node by ``--gpus-per-socket``; 0 without that.
+
+    Args:
+        command: its name, for messages.
+        given: options by their long names.
+
+    Raises:
+        BadUse: the number of sockets is lacking.
+        ValueError: a number is not written as it should be.
+    """
+    if "gpus-per-socket" not in given:
+        return 0
+    if "sockets-per-node" not in given:
+        text = "--gpus-per-socket option requires --sockets-per-node specification"
+        wrong = "Invalid generic resource (gres) specification"
+        raise BadUse(f"{command}: error: {text}\n{command}: error: {wrong}", 1)
+    return gpus(given["gpus-per-socket"]) * int(given["sockets-per-node"])
+
+
 def asks_for_shards(text: str) -> bool:
     """Return True for a ``--gres`` that asks for shards of a GPU, however it is written."""
     return "shard" in re.split("[,:]", text)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from grain.cli.slurm.in_job.ends import CANCEL, HEARD, WARNINGS, StepProcesses, say
 from grain.cli.slurm.in_job.files import StepFiles, is_empty
 from grain.cli.slurm_words.grammar import BadUse, parse
-from grain.cli.slurm_words.options import SRUN, merged
+from grain.cli.slurm_words.options import SRUN, check_pairs, merged
 from grain.cli.slurm_words.steps import (
     SrunWords,
     StepRefused,
@@ -104,7 +104,9 @@ def run_step(
         return write_answer("srun: error: (Grain)", fixed) or 0
     if not parsed.rest:
         raise StepRefused("srun: fatal: No command given to execute.")
-    given = with_variables(merged([parsed.given]), environment)
+    given = merged(parsed.given)
+    check_pairs("srun", given)
+    given = with_variables(given, environment)
     how = srun_words(given)
     order, warnings = step_order(
         given,
