@@ -271,6 +271,28 @@ def _with_units(given: Mapping[str, str], environment: Mapping[str, str]) -> dic
             found["limit"] = values.time_limit(given["time"])
         except ValueError:
             raise BadUse("srun: error: Invalid --time specification") from None
+    found |= _hosts(given, no_step)
+    for option, field in _MEMORY.items():
+        if option in given:
+            try:
+                found[field] = values.megabytes(given[option])
+            except ValueError:
+                raise BadUse(f"srun: error: Invalid --{option} specification") from None
+    try:
+        return found | _gpus(given, environment)
+    except ValueError:
+        raise StepRefused(f"{no_step}: Invalid generic resource (gres) specification") from None
+
+
+def _hosts(given: Mapping[str, str], no_step: str) -> dict[str, Any]:
+    """Return the hosts that are wanted, and those that are not.
+
+    Raises:
+        StepRefused: they are not written as they should be, or a host is in both.
+    """
+    from grain.cli.slurm_words import values
+
+    found: dict[str, Any] = {}
     for option, field in _HOSTS.items():
         if option in given:
             try:
@@ -284,16 +306,7 @@ def _with_units(given: Mapping[str, str], environment: Mapping[str, str]) -> dic
                 f"srun: error: Requested node {host} is also in the excluded list.\n"
                 "srun: error: Job not submitted."
             )
-    for option, field in _MEMORY.items():
-        if option in given:
-            try:
-                found[field] = values.megabytes(given[option])
-            except ValueError:
-                raise BadUse(f"srun: error: Invalid --{option} specification") from None
-    try:
-        return found | _gpus(given, environment)
-    except ValueError:
-        raise StepRefused(f"{no_step}: Invalid generic resource (gres) specification") from None
+    return found
 
 
 def _gpus(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, Any]:
