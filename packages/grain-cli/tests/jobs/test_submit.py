@@ -415,6 +415,40 @@ def test_an_output_that_all_tasks_share_is_named_with_their_inputs(jobs: JobComm
         assert "tasks write to" not in done.stderr
 
 
+def test_a_warning_that_all_tasks_of_an_array_get_is_said(jobs: JobCommands) -> None:
+    (jobs.home / "in").write_text("H2O\nCH4\n")
+    warn = ["submit", "--each-line", "in", "-t", "1h", "--warn"]
+    done = jobs.grain(*warn, "EXIT=now", "--", "true")
+    assert 0 == done.exit_code
+    assert done.stderr.startswith(
+        "grain submit: --warn EXIT is one file for all 2 tasks: the warning of task 1 (H2O) stops "
+        "task 2 (CH4), too, if it runs then. With %a in its name, as in EXIT-%a, or "
+    )
+    for words in (["EXIT-%a"], ["SIGTERM"], ["EXIT", "-a", "1-2%1"], ["EXIT", "-a", "2"]):
+        assert "one file" not in jobs.grain(*warn, *words, "--", "true").stderr
+
+
+def test_a_warning_that_another_job_of_the_directory_gets_is_said(jobs: JobCommands) -> None:
+    def said(*words: str) -> str:
+        return jobs.grain("submit", "-J", "opt", "-t", "1h", *words, "--", "true").stderr
+
+    assert "" == said("--warn", "EXIT")
+    assert said("--warn", "EXIT").startswith(
+        "grain submit: --warn EXIT is also the file of job 1 (opt) in this directory: the warning "
+        "of one stops the other, too, if both run. With %j in its name, as in EXIT-%j, each has "
+    )
+    (jobs.home / "b").mkdir()
+    for words in (["EXIT-%j"], ["STOP"], ["EXIT", "-D", "b"], ["EXIT", "--after", "2,1:any"]):
+        assert "is also" not in said("--warn", *words)
+    # Two parts later.
+    assert "" == said("--warn", "x")
+    assert "" == said("--warn", "x", "--after", "7:any")
+    assert "" == said("--warn", "x", "--after", "8:any")
+    for number in range(1, 7):
+        jobs.end(number)
+    assert "" == said("--warn", "EXIT")
+
+
 def test_outputs_that_are_one_file_by_a_link_are_refused(jobs: JobCommands) -> None:
     (jobs.home / "d1").mkdir()
     (jobs.home / "d2").symlink_to("d1")

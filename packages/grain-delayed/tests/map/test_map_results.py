@@ -96,6 +96,17 @@ def test_a_directory_that_two_jobs_share_is_named_once() -> None:
     )
 
 
+@pytest.mark.parametrize(("where", "shared"), [(None, True), ("w/{}", True), ("w/{#}", False)])
+def test_a_warning_that_all_jobs_of_a_directory_get_is_named(
+    where: str | None, shared: bool
+) -> None:
+    found = JobPlaces(None, WorkingDirectory(where), "EXIT")
+    found.add(1, ["x"])
+    found.add(2, ["x"])
+    assert shared is found.can_be_shared
+    assert shared is ("where EXIT, the warning of one, stops the others" in found.remark)
+
+
 @pytest.mark.parametrize("where", [None, "work", "work/{%}", "work/{#}"])
 def test_directories_that_all_share_or_no_two_at_a_time_are_as_the_user_wants(
     where: str | None,

@@ -178,6 +178,19 @@ async def test_a_job_that_stops_softly_before_its_time_limit_ends_as_it_does(
     assert with_trouble(ended, "full").message == f"{ended.message}; full"
 
 
+async def test_the_file_of_a_warning_is_named_by_patterns_as_outputs_are(
+    queue: Queue, work: Path
+) -> None:
+    script = "until [ -e EXIT-1_3.opt ]; do sleep 0.02; done; cat EXIT*"
+    number = submit(
+        queue, work, "sh", "-c", script, warn="EXIT-%A_%a.%x", warn_before=59.0, timeout=60.0,
+        array=ArraySpec(ranges=((3, 3, 1),)), stdout="out",
+    )  # fmt: skip
+    assert "exit" == (await ran(queue, number, 3)).how
+    # So that no other job removes it.
+    assert "grain warns queue:1_3\n" == (work / "out").read_text()
+
+
 LIMITED = Wish(what="update", jobs=((1, 1),), update=JobUpdate(timeout=0.1))
 
 

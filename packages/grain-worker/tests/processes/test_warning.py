@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from grain.worker.external import (
     run_warned,
 )
 from grain.worker.processes.account import RunAccount, WorkerEnd
-from grain.worker.processes.warning import EarlyWarning
+from grain.worker.processes.warning import EarlyWarning, UnusableWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,6 +122,36 @@ async def test_whatever_ends_after_a_warning_of_the_workers_end_has_stopped_soft
     assert ("worker", True) == (caught.value.warned, caught.value.stopped_softly)
     assert code == caught.value.returncode
     assert 1 == ended.warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "age", "blocked"),
+    [
+        ("grain warns queue:1\n", 5.0, True),
+        ("grain warns queue:1\n", 500.0, False),  # its time is over
+        ("grain warns queue:2\n", 5.0, False),  # of an attempt before
+        ("", 5.0, False),
+    ],
+)
+async def test_a_file_that_warns_another_job_stays_and_says_why_this_one_cannot_begin(
+    tmp_path: Path, text: str, age: float, blocked: bool
+) -> None:
+    path = tmp_path / "EXIT"
+    path.write_text(text)
+    os.utime(path, (time.time() - age,) * 2)
+    warning = EarlyWarning("EXIT", 60.0, None, str(tmp_path), owner="queue:2")
+    if blocked:
+        with pytest.raises(UnusableWarning, match=f"{path} warns queue:1 now, .* by %j or %a"):
+            await warning.prepare()
+    else:
+        await warning.prepare()
+    assert blocked is path.exists()
+
+
+async def test_the_end_of_a_program_leaves_the_warning_of_another_one(tmp_path: Path) -> None:
+    script = "until [ -e EXIT ]; do sleep 0.02; done; rm EXIT; echo other > EXIT"
+    await warned(script, tmp_path, timeout=60.0)
+    assert "other\n" == (tmp_path / "EXIT").read_text()
 
 
 async def test_an_async_function_warns_and_its_error_ends_the_program(tmp_path: Path) -> None:

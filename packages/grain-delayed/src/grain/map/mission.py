@@ -171,7 +171,9 @@ class _JobMaker:
         self._results: Results | None = None
         if plan.results is not None and not is_table(plan.results):
             self._results = Results(plan.results, *columns)
-        self.places = JobPlaces(self._results, self._where)
+        # One at a time has none beside it.
+        warned = plan.warn[0] if isinstance(plan.warn, tuple) and plan.at_once != 1 else ""
+        self.places = JobPlaces(self._results, self._where, warned)
         self._tag = None if plan.tag is None else Tag(plan.tag, *columns)
         makers = (self._template, self._where, self._results, self._tag)
         self.uses_slot = any(one.uses_slot for one in makers if one is not None)

@@ -124,16 +124,21 @@ class JobPlaces:
     Args:
         results: the files of jobs; None if they have none.
         where: their directories.
+        warned: the name of the file that warns a job, in its directory; "" for none.
 
     Attributes:
-        remark: a line on the first directory that two jobs share; "" for none.
+        remark: a line on the first directory that two jobs share; "" for none. Where all have one,
+            they share it on purpose, but not the warning.
     """
 
-    def __init__(self, results: Results | None, where: WorkingDirectory) -> None:
+    def __init__(self, results: Results | None, where: WorkingDirectory, warned: str = "") -> None:
         self.remark = ""
+        self._warned = warned
         # With the number of the job in the name each has its own.
         self._results = None if results is None or results.uses_seq else results
-        self._where = None if where.is_one or where.uses_seq or where.uses_slot else where
+        self._where: WorkingDirectory | None = where
+        if (where.is_one and not warned) or where.uses_seq or where.uses_slot:
+            self._where = None
         self._files: dict[object, tuple[int, Sequence[str]]] = {}
         self._directories: dict[str, tuple[int, Sequence[str]]] = {}
 
@@ -164,9 +169,12 @@ class JobPlaces:
             path = self._where.of(seq, record)
             other = self._directories.setdefault(os.path.normpath(path), job)
             if other[0] != seq and not self.remark:
+                why = "files of the same name overwrite each other"
+                if self._warned:
+                    why = f"{self._warned}, the warning of one, stops the others, too"
                 self.remark = (
-                    f"{_both(other, job)} run in one directory, {path}, where files of the same "
-                    "name overwrite each other. {#} is the number of the job"
+                    f"{_both(other, job)} run in one directory, {path}, where {why}. {{#}} is the "
+                    "number of the job, as in --wd 'work/{#}'"
                 )
 
 

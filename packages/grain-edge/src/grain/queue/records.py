@@ -142,7 +142,8 @@ class Job(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         signal_before: so many seconds before `timeout`.
         signal_to: which processes get the warning.
         warn: the file or the signal by which it is asked to stop before it is ended, at `timeout`
-            or with its worker, see `grain.inputs.warning`; "" for none.
+            or with its worker, see `grain.inputs.warning`; "" for none. The name of the file is a
+            pattern, as of an output.
         warn_before: so many seconds before.
         scratch: True for a private directory of the task, which is removed at its end.
         options: what its variables say, or a look-alike shows again: account, partition, comment

@@ -191,7 +191,7 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             read_script,
             submit_options,
         )
-        from grain.cli.queue.sharing import shared_text
+        from grain.cli.queue.sharing import same_warning, shared_text
         from grain.cli.queue.submission import SubmittedFrom, make_job
         from grain.queue.selectors import Selected
 
@@ -217,11 +217,12 @@ def submit(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
             words=words, script=script, script_name=name, columns=inputs.names if inputs else (),
         )  # fmt: skip
         check_files(job)
-        for line in shared_text(job, inputs.entries if inputs else ()).splitlines():
-            click.echo(f"grain submit: {line}", err=True)
+        shared = shared_text(job, inputs.entries if inputs else ())
         filled = inputs.filled(words, job.array, is_script=bool(script)) if inputs else b""
         # Without the option, it may be that of the environment.
         queue = open_queue(own.get("queue_name") or given["queue_name"], make=True)
+        for line in (*shared.splitlines(), *same_warning(job, queue).splitlines()):
+            click.echo(f"grain submit: {line}", err=True)
         number = queue.submit(job, stdin, filled)
         # From here on the job is in the queue, whatever fails.
         if given["as_json"]:

@@ -1,4 +1,4 @@
-"""Outputs that tasks of an array share, in sentences."""
+"""Outputs and files of warnings that several tasks share, in sentences."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from grain.cli.show import clean
 from grain.files.trust import file_at
+from grain.inputs.warning import parse_warning
+from grain.queue import patterns
 from grain.queue.arrays import count_tasks, task_numbers
 from grain.queue.errors import BadInput
-from grain.queue.patterns import UNKNOWN, file_of, is_shared, shared_outputs
+from grain.queue.patterns import UNKNOWN, Facts, file_of, is_shared, shared_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from grain.queue.folder import Queue
     from grain.queue.records import ArraySpec, Job
 
 _LONGEST = 40  # characters of an input
@@ -22,7 +25,9 @@ _LOOKED_AT = 1000  # tasks whose files are looked up on the disk, which may be a
 
 
 def shared_text(job: Job, entries: Sequence[str] = ()) -> str:
-    """Return a line on each file to which all tasks of an array append; "" if there is none.
+    """Return a line on each file that all tasks of an array share; "" if there is none.
+
+    These are outputs, to which all append, and the file of their warning.
 
     Args:
         entries: the inputs, the first one for task 1.
@@ -51,7 +56,53 @@ def shared_text(job: Job, entries: Sequence[str] = ()) -> str:
                 f"{second}: they append to it, and what is in it stays. With %a in its name, as in "
                 f"{clean(own.stem)}-%a{clean(own.suffix)}, each has its own"
             )
+    if (name := _warning_file(job)) and job.array.at_once != 1 and is_shared(name, job):
+        first, second = (_named(task, entries) for task in islice(task_numbers(job.array), 2))
+        lines.append(
+            f"--warn {clean(name)} is one file for all {count_tasks(job.array)} tasks: the warning "
+            f"of {first} stops {second}, too, if it runs then. With %a in its name, as in "
+            f"{clean(name)}-%a, or in that of its directory, each has its own"
+        )
     return "\n".join(lines)
+
+
+def same_warning(job: Job, queue: Queue) -> str:
+    """Return a line on another job that the file of a job's warning stops, too; "" if none does.
+
+    Jobs that this one waits for do not count: the next part of a calculation has the same file.
+    """
+    if not (name := _warning_file(job)) or _warns(job, 1) != _warns(job, 2):
+        return ""
+    from grain.queue.book import Book  # which other submissions need not read
+
+    book = Book.read(queue)
+    before, todo = set[int](), [job]
+    while todo:
+        found = {one for dependency in todo.pop().after for one in dependency.jobs} - before
+        before |= found
+        todo += [entry.job for number in found if (entry := book.find(number)) is not None]
+    for entry in book.entries.values():
+        counts = not entry.is_final and entry.number not in before
+        if counts and entry.job.warn and _warns(entry.job, 1) == _warns(job, 1):
+            return (
+                f"--warn {clean(name)} is also the file of job {entry.number} "
+                f"({clean(entry.job.name)}) in this directory: the warning of one stops the other, "
+                f"too, if both run. With %j in its name, as in {clean(name)}-%j, each has its own"
+            )
+    return ""
+
+
+def _warning_file(job: Job) -> str:
+    """Return the name of the file that warns a job, with its patterns; "" for none."""
+    told = parse_warning(job.warn) if job.warn else 0
+    return told[0] if isinstance(told, tuple) else ""
+
+
+def _warns(job: Job, number: int) -> Path | None:
+    """Return the file that would warn a job if it had this number; None if none does."""
+    name = _warning_file(job)
+    facts = Facts(number, None, job.name, job.user, "")
+    return patterns.path(name, facts, job.directory) if name else None
 
 
 def _check_links(job: Job, array: ArraySpec, entries: Sequence[str]) -> None:

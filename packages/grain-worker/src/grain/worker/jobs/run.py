@@ -363,6 +363,11 @@ class _Runner:
         return self._what.number, self._what.task, self._what.attempt
 
     @property
+    def _facts(self) -> patterns.Facts:
+        job, what = self._job, self._what
+        return patterns.Facts(what.number, what.task, job.name, job.user, this_process().host)
+
+    @property
     def program(self) -> str:
         """The name of the program: for a script that of the job, as the file has a digest."""
         job = self._job
@@ -453,8 +458,7 @@ class _Runner:
         warning = None
         if job.warn:
             try:
-                told, before = parse_warning(job.warn), job.warn_before
-                warning = EarlyWarning(told, before, self._timeout or None, job.directory)
+                warning = self._warning()
             except Exception as error:
                 return _not_started(error)
         scope, start = trio.CancelScope(), trio.current_time()
@@ -483,6 +487,16 @@ class _Runner:
                 return self._own_end
         # A wish has cancelled the nursery before the program ended.
         return self._ended_on_request()
+
+    def _warning(self) -> EarlyWarning:
+        """Return the warning of the program; errors as of `parse_warning` and `EarlyWarning`."""
+        job, told, owner = self._job, parse_warning(self._job.warn), ""
+        if isinstance(told, tuple):
+            name, text = told
+            told = str(patterns.path(name, self._facts, job.directory)), text
+            owner = f"{self._queue.name}:{self._what}"
+        timeout = self._timeout or None
+        return EarlyWarning(told, job.warn_before, timeout, job.directory, owner=owner)
 
     async def _run_program(
         self, call: ProgramCall, warning: EarlyWarning | None, scope: trio.CancelScope
@@ -609,8 +623,7 @@ class _Runner:
                 the task is not there; or what it reads is an output, too.
         """
         job, known, what = self._job, self._known, self._what
-        host = this_process().host
-        facts = patterns.Facts(what.number, what.task, job.name, job.user, host)
+        host, facts = this_process().host, self._facts
         out = patterns.path(job.stdout, facts, job.directory)
         err = patterns.path(job.stderr, facts, job.directory) if job.stderr else None
         if not Path(job.directory).is_dir():  # it is not made again if it was removed

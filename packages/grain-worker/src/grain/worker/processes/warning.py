@@ -13,6 +13,7 @@ import logging
 import math
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -48,7 +49,10 @@ Way = tuple[bytes, str] | int
 EARLIEST = 1.0
 """Seconds that a program has to begin: pw.x removes a file that it finds at its start, and a signal
 would end a program that does not handle it yet."""
+_OWNED = "grain warns "  # begins the text of a file that names its job
+_LATE = 60.0  # seconds by which clocks differ at most, and programs outlive their limit
 _SEND_AGAIN = 0.2  # seconds until a signal that found no program is sent again
+_LONGEST = 1000  # characters of it that are read
 _SENT_FOR = 10.0  # seconds for which it is
 
 _log = logging.getLogger("grain.worker")
@@ -67,6 +71,7 @@ class EarlyWarning:
         timeout: the time limit of the call in seconds; None without one.
         directory: the working directory of the program; None for a private one.
         earliest: seconds that the program has to begin, before which it is not warned.
+        owner: the job that a file without a text names, so that no other one removes it.
 
     Attributes:
         before: how many seconds before the end it is given, at most. Half of a time limit that was
@@ -87,6 +92,8 @@ class EarlyWarning:
         timeout: float | None,
         directory: str | None,
         earliest: float = EARLIEST,
+        *,
+        owner: str = "",
     ) -> None:
         if not isinstance(before, int | float) or isinstance(before, bool):
             raise TypeError(f"warn_before={before!r}: write a number of seconds")
@@ -109,6 +116,7 @@ class EarlyWarning:
         self.signal = 0
         self._path: Path | None = None
         self._text = ""
+        self._written: tuple[int, int, int] | None = None
         self._function: Callable[[], Awaitable[object]] | None = None
         self.cause: Cause = ""
         self.trouble = ""
@@ -118,7 +126,8 @@ class EarlyWarning:
         elif inspect.iscoroutinefunction(warn):
             self._function = warn
         else:
-            self._path, self._text = _file(warn, directory)
+            self._path, text = _file(warn, directory)
+            self._text = text or (f"{_OWNED}{owner}\n" if owner else "")
 
     @property
     def way(self) -> Way:
@@ -136,7 +145,7 @@ class EarlyWarning:
         """Remove the file of a warning that an earlier attempt may have left.
 
         Raises:
-            UnusableWarning: it cannot be made there.
+            UnusableWarning: it cannot be made there, or warns another job just now.
         """
         if self._path is not None:
             await trio.to_thread.run_sync(self._make_room)
@@ -149,12 +158,29 @@ class EarlyWarning:
                 f"it could not be warned: {path.parent}, the directory of the file {path.name}, is "
                 "not there"
             )
+        if other := self._other_owner(path):
+            raise UnusableWarning(
+                f"it could not be warned: {path} warns {other} now, and would stop this one, too; "
+                "give each a file of its own, as by %j or %a in its name, or a directory"
+            )
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise UnusableWarning(
                 f"it could not be warned: {path} is in the way: {error.strerror}"
             ) from error
+
+    def _other_owner(self, path: Path) -> str:
+        """Return the other job that a file warns; "" if it has ended, or none is known."""
+        if not self._text.startswith(_OWNED) or not path.is_file():  # the reader of a pipe waits
+            return ""
+        try:
+            with path.open(errors="replace") as file:
+                text, made = file.read(_LONGEST), os.fstat(file.fileno()).st_mtime
+        except OSError:
+            return ""
+        live = text.startswith(_OWNED) and time.time() < made + self.before + _LATE
+        return text[len(_OWNED) :].strip() if live and text != self._text else ""
 
     async def watch(
         self, request: ProgramRequest, tell: Callable[[Cause], Awaitable[object]] | None = None
@@ -220,7 +246,7 @@ class EarlyWarning:
                 self.cause = cause
                 await self._function()
             elif tell is None and self._path is not None:
-                await trio.to_thread.run_sync(self._write)
+                await trio.to_thread.run_sync(self._write, self._path)
                 self.cause = cause
             elif tell is None:
                 await self._send(request, cause)
@@ -236,10 +262,11 @@ class EarlyWarning:
         self.trouble = f"it could not be warned: {why}"
         _log.warning("%s: %s", _name(request), self.trouble)
 
-    def _write(self) -> None:
+    def _write(self, path: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with os.fdopen(open_output(str(self._path), flags), "w") as file:
+        with os.fdopen(open_output(str(path), flags), "w") as file:
             file.write(self._text)
+        self._written = _version(path)
 
     async def _send(self, request: ProgramRequest, cause: Cause) -> None:
         with trio.move_on_after(_SENT_FOR):
@@ -248,11 +275,18 @@ class EarlyWarning:
             self.cause = cause
 
     async def clear(self) -> None:
-        """Remove the file, if the program has left it: another program would stop at once."""
-        path = self._path
-        if self.cause and path is not None:
-            with trio.CancelScope(shield=True), suppress(OSError):
-                await trio.to_thread.run_sync(lambda: path.unlink(missing_ok=True))
+        """Remove the file, if the program has left it: another program would stop at once.
+
+        One that another program's warning has made since stays.
+        """
+        if self.cause and self._path is not None:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(self._remove, self._path)
+
+    def _remove(self, path: Path) -> None:
+        with suppress(OSError):
+            if self._written in (None, _version(path)):
+                path.unlink(missing_ok=True)
 
 
 class OrderedWarning(EarlyWarning):
@@ -294,6 +328,15 @@ class OrderedWarning(EarlyWarning):
 
 async def _nothing() -> None:
     """Give a warning that the root gives by its function."""
+
+
+def _version(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is made or written again; None if it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def _signal(warn: object) -> int:
