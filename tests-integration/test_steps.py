@@ -489,6 +489,8 @@ async def test_signals_to_srun_do_what_they_do_under_slurm(
         said = (tmp_path / "said").read_text().splitlines()
         assert lines == [re.split(r" AT | \(core", line)[0] for line in said]
         assert status == done.returncode
+        forced = "-Q" in words or "srun: forcing job termination" in lines
+        assert "CANCELLED" * forced == job.lines[-1].state
 
 
 async def test_one_interrupt_shows_the_states_of_processes(tmp_path: Path) -> None:

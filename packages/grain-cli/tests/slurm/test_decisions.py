@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -574,7 +575,7 @@ def test_a_step_takes_the_gpu_of_which_its_job_has_shards() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"mpi": "no"}, {"jobid": "13"}, {"het-group": "1"}, {"gres": "shards:2"},
+        {"mpi": "no"}, {"jobid": "13"}, {"x11": ""}, {"het-group": "1"}, {"gres": "shards:2"},
         {"gpus": "1.5"}, {"exclude": "n[1"}, {"nodelist": "n1", "exclude": "n[1-2]"},
     ],
 )  # fmt: skip
@@ -602,6 +603,10 @@ def test_values_of_options_of_a_step_that_make_no_sense(given: dict[str, str]) -
         ({"accel-bind": "x"}, "Invalid --accel-bind specification"),
         ({"open-mode": "x"}, "Invalid --open-mode specification"),
         ({"exclusive": "x"}, "Invalid --exclusive specification"),
+        ({"uid": "nobody-here"}, "Invalid --uid specification"),
+        ({"gid": "nobody-here"}, "Invalid --gid specification"),
+        ({"send-libs": "x"}, "Invalid --send-libs specification"),
+        ({"resv-ports": "x"}, 'Invalid numeric value "x" for --resv-port.'),
         ({"signal": "nope"}, "Invalid --signal specification"),
         ({"threads": "0"}, 'Invalid numeric value "0" for --threads.'),
         ({"mem-bind": "map_mem:g"}, 'unrecognized --mem-bind argument "g"'),
@@ -617,6 +622,8 @@ def test_wrong_arguments_of_options_of_a_step_are_refused_as_by_srun(
     with pytest.raises(BadUse) as refused:
         ordered(given)
     assert f"srun: error: {text}" == str(refused.value)
+    ordered({"uid": "ann", "gid": str(os.getgid())}, {**JOB, "SLURM_JOB_USER": "ann"})
+    ordered({"send-libs": "no", "bcast-exclude": "NONE", "resv-ports": "2", "bb": "x"})
     ordered({"cpu-bind": "v,mask_cpu:0x5,a0", "accel-bind": "gv", "exclusive": "user"})
 
 

@@ -253,7 +253,14 @@ def test_hosts(site: SlurmSite) -> None:
     found = site.out("scontrol", "show", "hostnames", "n[1-2,07-09],a,x[3]-y")
     assert found.split() == names
     assert site.out("scontrol", "show", "hostnames", SLURM_JOB_NODELIST="n7") == "n7\n"
-    assert site.answer("scontrol", "show", "hostnames", "n[1").status == 1
+    found = site.out("scontrol", "show", "hostnames", "r[1-2]n[08-09,1]x,b")
+    assert found.split() == ["r1n08x", "r1n09x", "r1n1x", "r2n08x", "r2n09x", "r2n1x", "b"]
+
+
+@pytest.mark.parametrize("text", ["n[1", "n[003-001]", "n[]", "n[1-400]m[1-400]", "n[1-2]]"])
+def test_a_list_of_hosts_that_makes_no_sense_is_refused(site: SlurmSite, text: str) -> None:
+    answer = site.answer("scontrol", "show", "hostnames", text)
+    assert ("", f"Invalid hostlist: {text}", 1) == (answer.out, answer.err.strip(), answer.status)
 
 
 def test_the_configuration(site: SlurmSite) -> None:

@@ -22,7 +22,7 @@ HEAD = "PARTITION GRES TIMELIMIT PRIO_TIER CPUS MEMORY"
 def cluster() -> StateAnswer:
     """Return a scheduler's answer: idle, mixed, full, draining and silent hosts."""
     sixteen = {"Cores": [*range(16)], "Memory": 64.0}
-    with_gpus = {"Cores": 8, "Memory": 32.0, "GPUs": ["0", "1"]}
+    with_gpus = {"Cores": 8, "Memory": 32.0, "GPUs": ["0", "1"], "Token": "a100"}
     return state(
         workers=[
             worker("a", host="n1", total=sixteen, free=sixteen),
@@ -51,7 +51,7 @@ def test_workers_of_one_host_are_one_node() -> None:
     nodes = {node.name: node for node in nodes_of(cluster())}
 
     assert SlurmNode("n6", 8, 4, 15258, 0, "mixed") == nodes["n6"]
-    assert SlurmNode("n3", 8, 8, 30517, 2, "allocated") == nodes["n3"]
+    assert SlurmNode("n3", 8, 8, 30517, 2, "allocated", "a100") == nodes["n3"]
     assert "n7" not in nodes
 
 
@@ -61,11 +61,43 @@ def test_a_tool_sees_sizes_and_gpus(busy: SlurmSite) -> None:
     ] == busy.out("sinfo", *TOIL).splitlines()  # fmt: skip
 
 
+def test_tokens_of_workers_are_features(busy: SlurmSite) -> None:
+    expected = {"(null) n[1-2,4-6]", "a100 n3"}
+    for letter in "fb":
+        assert expected == {*busy.out("sinfo", "-h", "-o", f"%{letter} %N").splitlines()}
+    for name, shown in ("n3", "a100"), ("n1", "(null)"):
+        record = busy.out("scontrol", "show", "node", name)
+        assert f"   AvailableFeatures={shown}\n   ActiveFeatures={shown}\n" in record
+
+
+def test_a_host_has_the_features_of_all_its_workers() -> None:
+    of_two = state(workers=[
+        worker(name, host="n1", total={"Cores": 1, "Token": token}, free={})
+        for name, token in (("a", "ssd"), ("b", "a100"), ("c", "ssd"))
+    ])  # fmt: skip
+    assert ["a100,ssd"] == [node.features for node in nodes_of(of_two)]
+
+
+def test_without_workers_the_features_of_the_configuration_are_shown(site: SlurmSite) -> None:
+    (site.folder / "grain.toml").write_text('worker.res.Token = {token = "fast"}\n')
+    assert "fast\n" == site.out("sinfo", "-h", "-o", "%f")
+
+
+def test_hosts_are_listed_by_their_numbers(site: SlurmSite, answering: Any) -> None:
+    (site.folder / "s").mkdir(mode=0o700)
+    url = f"unix://{site.folder}/s/s"
+    (site.folder / "grain.toml").write_text(f'address = "{url}"\n')
+    total = {"Cores": 1}
+    hosts = [worker(name, host=name, total=total, free=total) for name in ("n10", "n9", "n1")]
+    with answering(url, state=state(workers=hosts)):
+        assert "n[1,9-10]\n" == site.out("sinfo", "-h", "-o", "%N")
+
+
 def test_a_person_sees_hosts_by_their_states(busy: SlurmSite) -> None:
     assert [
         "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST",
         "queue*       up   infinite      1   drng n4",
-        "queue*       up   infinite      2    mix n2,n6",
+        "queue*       up   infinite      2    mix n[2,6]",
         "queue*       up   infinite      1  alloc n3",
         "queue*       up   infinite      1   idle n1",
         "queue*       up   infinite      1   unk* n5",

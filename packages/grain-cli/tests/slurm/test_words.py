@@ -9,7 +9,7 @@ import pytest
 
 from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, make_job, said
 from grain.cli.slurm_words import values
-from grain.cli.slurm_words.grammar import BadUse, parse
+from grain.cli.slurm_words.grammar import BadUse, SlurmOption, parse
 from grain.cli.slurm_words.numbers import Meant, meant, split_words
 from grain.cli.slurm_words.options import SBATCH, SRUN, check_pairs, directives, merged, of_script
 from grain.cli.slurm_words.submission import (
@@ -123,6 +123,44 @@ def test_wrong_directives() -> None:
     assert str(caught.value) == 'sbatch: fatal: job.sh: line 2: Unmatched `"` in [ "a]'
     with pytest.raises(BadUse, match=r"^sbatch: error: Invalid directive found in batch script: b"):
         of_script([["-J", "a", "b"]])
+
+
+# The long options by the manuals of 22.05.8, section "Options".
+_OF_BOTH = """
+    account acctg-freq bb bbf begin chdir cluster-constraint clusters comment constraint
+    container contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline
+    delay-boot dependency distribution error exclude exclusive export extra-node-info gid
+    gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags help hint
+    hold input job-name licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu
+    mem-per-gpu mincpus network nice no-kill nodefile nodelist nodes ntasks ntasks-per-core
+    ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output overcommit oversubscribe
+    partition power prefer priority profile propagate qos quiet reboot reservation signal
+    sockets-per-node spread-job switches test-only thread-spec threads-per-core time time-min
+    tmp uid usage use-min-nodes verbose version wait wckey
+"""
+_OF_SBATCH = """
+    array batch export-file get-user-env ignore-pbs kill-on-invalid-dep no-requeue parsable
+    requeue wait-all-nodes wrap
+"""
+_OF_SRUN = """
+    accel-bind bcast bcast-exclude compress cpu-bind disable-status epilog exact het-group
+    immediate jobid kill-on-bad-exit label mpi msg-timeout multi-prog no-allocate overlap
+    preserve-env prolog pty quit-on-interrupt relative resv-ports send-libs slurmd-debug
+    task-epilog task-prolog threads unbuffered x11
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "table", "names"),
+    [("sbatch", SBATCH, _OF_BOTH + _OF_SBATCH), ("srun", SRUN, _OF_BOTH + _OF_SRUN)],
+)
+def test_no_option_of_the_manuals_is_unknown(
+    command: str, table: tuple[SlurmOption, ...], names: str
+) -> None:
+    taken = {option.name: option.takes for option in table}
+    for name in names.split():
+        argument = "=1" if taken[name] == "one" else ""
+        assert [(name, argument[1:])] == parse(command, [f"--{name}{argument}"], table).given
 
 
 def test_the_command_line_replaces_variables_which_replace_the_script() -> None:

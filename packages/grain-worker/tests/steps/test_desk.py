@@ -107,6 +107,14 @@ async def test_what_a_step_uses_is_noted_while_it_runs_and_when_it_ends() -> Non
             sleeper.kill()
 
 
+async def test_a_step_that_srun_has_ended_is_cancelled() -> None:
+    async with site() as job:
+        srun, _ = await job.begun()
+        await srun.send(ended=(-15,), cancelled=True)
+        assert {"noted": True} == await srun.receive()
+        assert ((-15,), "CANCELLED") == (job.lines[-1].statuses, job.lines[-1].state)
+
+
 async def test_a_step_waits_for_room_and_is_told() -> None:
     async with site() as job:
         first, _ = await job.begun(tasks=2)

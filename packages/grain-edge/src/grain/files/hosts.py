@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
+from itertools import product
 
 _MOST_HOSTS = 100_000
-_HOSTS = re.compile(r"([^,\[\]]*)(?:\[([0-9,-]+)\]([^,\[\]]*))?(?:,|$)")
+_HOSTS = re.compile(r"((?:[^,\[\]]+|\[[0-9,-]+\])*)(?:,|$)")
+_PARTS = re.compile(r"\[([0-9,-]+)\]")
 
 
 def host_names(text: str) -> list[str]:
-    """Return the hosts of a list as ``n[1-3,07-09],login``.
+    """Return the hosts of a list as ``n[1-3,07-09],r[1-2]n[1-2],login``.
 
     Raises:
         ValueError: it is not written so, or names very many.
@@ -21,20 +24,26 @@ def host_names(text: str) -> list[str]:
         if match is None or not match[0]:
             raise ValueError(text)
         at = match.end()
-        for part in match[2].split(",") if match[2] else [""]:
-            found += [f"{match[1]}{number}{match[3] or ''}" for number in _numbers(part, text)]
-            if len(found) > _MOST_HOSTS:
-                raise ValueError(text)
+        # Text and numbers in turn.
+        parts = [
+            _numbers(part, text) if place % 2 else [part]
+            for place, part in enumerate(_PARTS.split(match[1]))
+        ]
+        if len(found) + math.prod(map(len, parts)) > _MOST_HOSTS:
+            raise ValueError(text)
+        found += map("".join, product(*parts))
     return [name for name in found if name]
 
 
-def _numbers(part: str, text: str) -> list[str]:
-    if not part:
-        return [""]
-    first, dash, last = part.partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
-        raise ValueError(text)
-    end = int(last or first)
-    if end - int(first) > _MOST_HOSTS:
-        raise ValueError(text)
-    return [str(number).zfill(len(first)) for number in range(int(first), end + 1)]
+def _numbers(ranges: str, text: str) -> list[str]:
+    """Return the numbers of ranges as ``1-3,07-09``."""
+    found: list[str] = []
+    for part in ranges.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(text)
+        end = int(last or first)
+        if not 0 <= end - int(first) <= _MOST_HOSTS - len(found):
+            raise ValueError(text)
+        found += [str(number).zfill(len(first)) for number in range(int(first), end + 1)]
+    return found

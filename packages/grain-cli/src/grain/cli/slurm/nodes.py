@@ -9,7 +9,7 @@ from grain.cli.slurm_words.submission import JobRefused
 from grain.cli.slurm_words.values import EXCLUSIVE, asks_for_shards
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from grain.cli.slurm.here import Here
     from grain.config import Config, Script
@@ -38,6 +38,7 @@ class SlurmNode(NamedTuple):
         memory: MiB of its workers.
         gpus: of its workers.
         state: a key of `SHORT`.
+        features: the tokens of its workers, with commas.
     """
 
     name: str
@@ -46,13 +47,20 @@ class SlurmNode(NamedTuple):
     memory: int
     gpus: int
     state: str
+    features: str = ""
 
     def joined(self, other: SlurmNode) -> SlurmNode:
         """Return a node with what both have, which are workers of one host."""
         cpus, busy = self.cpus + other.cpus, self.busy + other.busy
         one = self.state if self.state == other.state else _use(cpus, busy)
         return SlurmNode(
-            self.name, cpus, busy, self.memory + other.memory, self.gpus + other.gpus, one
+            name=self.name,
+            cpus=cpus,
+            busy=busy,
+            memory=self.memory + other.memory,
+            gpus=self.gpus + other.gpus,
+            state=one,
+            features=_features({*self.features.split(","), *other.features.split(",")}),
         )
 
 
@@ -86,8 +94,8 @@ def node_record(node: SlurmNode, partition: str, *, one_line: bool) -> str:
     lines = [
         f"NodeName={node.name} CoresPerSocket={node.cpus} ",
         f"CPUAlloc={node.busy} CPUEfctv={node.cpus} CPUTot={node.cpus} CPULoad=N/A",
-        "AvailableFeatures=(null)",
-        "ActiveFeatures=(null)",
+        f"AvailableFeatures={node.features or '(null)'}",
+        f"ActiveFeatures={node.features or '(null)'}",
         f"Gres={f'gpu:{node.gpus}' if node.gpus else '(null)'}",
         f"NodeAddr={node.name} NodeHostName={node.name}",
         f"RealMemory={node.memory} AllocMem=N/A FreeMem=N/A Sockets=1 Boards=1",
@@ -137,7 +145,7 @@ def check_offered(job: Job, here: Here) -> None:
         return
     config = _configured(here)
     where = config.source or "grain.toml"
-    workers = [{**config.worker.res, **shape.res} for shape in config.shape] or [config.worker.res]
+    workers = _offers(config)
     known = [config.head.res.get("Licences"), *(one.get("Licences") for one in workers)]
     names = asked.get("Licences", {})
     for name in names if isinstance(names, dict) else ():
@@ -202,7 +210,9 @@ def nodes_of(state: StateAnswer) -> list[SlurmNode]:
         elif worker.state == "away":
             one = "unknown*"
         memory = int(_amount(worker.total.get("Memory")) * 1e9 / _MIB)
-        node = SlurmNode(worker.host, cpus, cpus - free, memory, _count(worker.total, "GPUs"), one)
+        gpus = _count(worker.total, "GPUs")
+        features = token(worker.total)
+        node = SlurmNode(worker.host, cpus, cpus - free, memory, gpus, one, features)
         known = nodes.get(node.name)
         nodes[node.name] = node if known is None else known.joined(node)
     return [nodes[name] for name in sorted(nodes)]
@@ -226,7 +236,17 @@ def expected(config: Config) -> SlurmNode:
         memory=max(int((one.memory or 0.0) * 1e9 / _MIB) for one in scripts),
         gpus=max(gpus),
         state="idle",
+        features=_features({token(res) for res in _offers(config)}),
     )
+
+
+def _offers(config: Config) -> list[dict[str, Any]]:
+    """Return the resources of each sort of worker that a configuration describes."""
+    return [{**config.worker.res, **shape.res} for shape in config.shape] or [config.worker.res]
+
+
+def _features(names: Iterable[str]) -> str:
+    return ",".join(sorted(filter(None, names)))
 
 
 def _use(cpus: int, busy: int) -> str:

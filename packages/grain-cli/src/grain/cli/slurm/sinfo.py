@@ -14,6 +14,7 @@ from grain.cli.slurm.nodes import SHORT, find_nodes, least
 from grain.cli.slurm.reading import read_book
 from grain.cli.slurm_words.formats import by_words, letters, names, same
 from grain.cli.slurm_words.grammar import options, parse
+from grain.resource.figures import hostlist
 
 if TYPE_CHECKING:
     from grain.cli.slurm.here import Here
@@ -77,11 +78,11 @@ _FIELDS: dict[str, Column[_Group]] = by_words({
     "Y cores": Column("CORES", lambda one: one.cpus),
     "Z threads": Column("THREADS", same("1")),
     "a available": Column("AVAIL", same("up")),
-    "b features_act": Column("ACTIVE_FEATURES", same("(null)")),
+    "b features_act": Column("ACTIVE_FEATURES", lambda one: one.features),
     "c cpus": Column("CPUS", lambda one: one.cpus),
     "d disk": Column("TMP_DISK", same("0")),
     "e freemem": Column("FREE_MEM", same("N/A")),
-    "f features": Column("AVAIL_FEATURES", same("(null)")),
+    "f features": Column("AVAIL_FEATURES", lambda one: one.features),
     "g groups": Column("GROUPS", same("all")),
     "comment": Column("COMMENT", same("(null)")),
     "extra": Column("EXTRA", same("(null)")),
@@ -125,7 +126,7 @@ class _Group:
 
     @property
     def names(self) -> str:
-        return ",".join(node.name for node in self.nodes)
+        return hostlist(sorted((node.name for node in self.nodes), key=_by_numbers))
 
     @property
     def state(self) -> str:
@@ -138,12 +139,16 @@ class _Group:
         text = _FIELDS[letter].shown(self).removesuffix("+")
         if text.isdecimal():
             return (float(text), "")
-        return (0.0, re.sub(r"\d+", lambda number: number[0].zfill(9), text))
+        return (0.0, _by_numbers(text))
 
     @property
     def gres(self) -> str:
         gpus = self._sized[0].gpus
         return f"gpu:{gpus}" if gpus else "(null)"
+
+    @property
+    def features(self) -> str:
+        return self._sized[0].features or "(null)"
 
     @property
     def cpus(self) -> str:
@@ -166,6 +171,11 @@ class _Group:
             node.cpus - node.busy for node in self.nodes if node.state in ("unknown*", "drained")
         )
         return f"{busy}/{whole - busy - other}/{other}/{whole}"
+
+
+def _by_numbers(text: str) -> str:
+    """Return what a text is sorted by, so that n2 comes before n10."""
+    return re.sub(r"\d+", lambda number: number[0].zfill(9), text)
 
 
 def sinfo(words: list[str], here: Here) -> SlurmAnswer:
@@ -235,6 +245,7 @@ def _groups(parsed: Parsed, here: Here, queue: str, columns: list[Column[_Group]
         key = (
             node.state if "STATE" in heads else "",
             node.gpus if "GRES" in heads else 0,
+            node.features if heads & {"AVAIL_FEATURES", "ACTIVE_FEATURES"} else "",
             node.name if parsed.has("Node") or heads & {"HOSTNAMES", "NODE_ADDR"} else "",
             (node.cpus, node.memory) if parsed.has("exact") else (),
         )

@@ -18,12 +18,12 @@ _OF_BOTH = options("""
     export= gpus,G= gpus-per-node= gpus-per-socket= gpus-per-task= gres= hold,H input,i= job-name,J=
     mem= mem-per-cpu= mem-per-gpu= mincpus= nice=? nodes,N= ntasks,n= ntasks-per-node=
     ntasks-per-gpu= open-mode= output,o= partition,p= priority= qos,q= quiet,Q time,t= wckey= help,h
-    usage version,V
+    usage version,V bb= bbf= cluster-constraint= gid= uid=
 """)
 _OF_SBATCH = options("""
-    array,a= no-requeue parsable requeue signal= test-only uid= gid= wait,W wrap= export-file=
-    kill-on-invalid-dep= licenses,L= nodelist,w= bb= bbf= container= exclusive=? cluster-constraint=
-    constraint,C= prefer= time-min= deadline= reboot exclude,x= nodefile,F= reservation=
+    array,a= no-requeue parsable requeue signal= test-only wait,W wrap= export-file=
+    kill-on-invalid-dep= licenses,L= nodelist,w= container= exclusive=?
+    constraint,C= prefer= time-min= deadline= reboot exclude,x= nodefile,F= reservation= batch=
 """)
 _OF_SRUN = options("""
     accel-bind= cpu-bind= label,l unbuffered,u mpi= exact whole overlap exclusive=?
@@ -32,7 +32,7 @@ _OF_SRUN = options("""
     het-group= prolog= epilog= task-prolog= task-epilog= slurmd-debug= debugger-test test-only
     bcast=? compress=? msg-timeout= interactive launch-cmd launcher-opts= threads,T= prefer=
     time-min= deadline= reboot requeue no-requeue exclude,x= nodefile,F= reservation=
-    quit-on-interrupt
+    quit-on-interrupt bcast-exclude= resv-ports=? send-libs=? x11=?
 """)
 # Ignored: they choose among things that there is one of, or none; or they say how, and not what.
 _IGNORED = options("""

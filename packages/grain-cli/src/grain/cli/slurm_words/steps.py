@@ -19,6 +19,7 @@ _REFUSED = {
     "no-allocate": "--no-allocate is not supported",
     "container": "containers are not started here: do so in the command",
     "bcast": "--bcast is not supported: use a directory that all nodes share",
+    "x11": "no X11 is forwarded",
 }
 # srun(1), "INPUT ENVIRONMENT VARIABLES". Those of the job come first: options go before them.
 _VARIABLES = {
@@ -206,8 +207,9 @@ def step_order(
             f"srun: error: Invalid MPI type '{given['mpi']}', --mpi=list for acceptable types"
         )
     if not given.keys() <= _USUAL:
-        from grain.cli.slurm_words.values import check_arguments
+        from grain.cli.slurm_words.values import check_arguments, check_owner
 
+        check_owner("srun", given, environment.get("SLURM_JOB_USER", ""))
         # The distribution of a job may be a plane whose size is in another variable.
         check_arguments("srun", {n: v for n, v in given.items() if n != "distribution"})
     numbers = step_numbers(given, environment)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import grp
 import math
-import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -114,7 +112,8 @@ def submit_options(
             raise JobRefused(text, reason)
     after = _after(given["dependency"]) if given.get("dependency") else None
     check_pairs("sbatch", given)
-    _check_ignored(given, around)
+    values.check_arguments("sbatch", given)
+    values.check_owner("sbatch", given, around.user)
     _check_gpus(given)
     nodes, tasks, cores = _cores(given)
     array = _array(given)
@@ -529,27 +528,6 @@ def _check_gpus(given: Mapping[str, str]) -> None:
 
 def _not_valid(why: str) -> BadUse:
     return BadUse(f"sbatch: error: Failed to validate job spec{why}\n{_NO_GRES}", 1)
-
-
-def _check_ignored(given: Mapping[str, str], around: SubmittedFrom) -> None:
-    """Refuse wrong values of options that are ignored, as sbatch does.
-
-    Raises:
-        BadUse: a value is wrong.
-    """
-    values.check_arguments("sbatch", given)
-    for name, own in ("uid", (around.user, str(os.getuid()))), ("gid", _own_group()):
-        if name in given and given[name] not in own:
-            raise BadUse(f"sbatch: error: Invalid --{name} specification", 255)
-
-
-def _own_group() -> tuple[str, ...]:
-    """Return the number of the group of this process, and its name if it has one."""
-    number = os.getgid()
-    try:
-        return str(number), grp.getgrgid(number).gr_name
-    except KeyError:
-        return (str(number),)
 
 
 def _array(given: Mapping[str, str]) -> ArraySpec | None:

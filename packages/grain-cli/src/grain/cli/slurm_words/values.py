@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal as signals
 import time
@@ -62,6 +63,8 @@ _ARGUMENTS = (
     ("gres-flags", "", "(dis|en)(able|force)-binding", 255, _INVALID),
     ("mail-type", ",", rf"\s*({_MAIL})\s*", 255, _INVALID),
     ("no-kill", "", "(off|no)?", 255, _INVALID),
+    ("send-libs", "", "(yes|y|no|n)?", 255, _INVALID),
+    ("resv-ports", "", r"\d*", 1, '{0}: error: Invalid numeric value "{2}" for --resv-port.'),
     ("open-mode", "", "[at].*", 255, _INVALID),
     ("acctg-freq", ",", r"\d*|(task|energy|network|filesystem)=.*", 255, _INVALID + ": {3}"),
     ("priority", "", "(?!-).*", 255, "{0}: error: Priority must be >= 0"),
@@ -422,3 +425,30 @@ def check_arguments(command: str, given: Mapping[str, str]) -> None:
                 read(given[name])
             except ValueError:
                 raise BadUse(_INVALID.format(command, name), 255) from None
+
+
+def check_owner(command: str, given: Mapping[str, str], user: str) -> None:
+    """Refuse another user's ``--uid``, or another group's ``--gid``, as for who is not root.
+
+    Args:
+        command: its name, for messages.
+        given: options by their long names.
+        user: the name of this one.
+
+    Raises:
+        BadUse: it is another one.
+    """
+    for name, own in ("uid", (user, str(os.getuid()))), ("gid", _own_group()):
+        if name in given and given[name] not in own:
+            raise BadUse(_INVALID.format(command, name), 255)
+
+
+def _own_group() -> tuple[str, ...]:
+    """Return the number of the group of this process, and its name if it has one."""
+    import grp
+
+    number = os.getgid()
+    try:
+        return str(number), grp.getgrgid(number).gr_name
+    except KeyError:
+        return (str(number),)

@@ -214,12 +214,12 @@ class StepDesk:
             del self._running[number]
             step.over.set()
             if told is None:  # srun is lost, or the job is over
-                told, step.state = StepTold(ended=(-signal.SIGKILL,)), step.state or "CANCELLED"
+                told = StepTold(ended=(-signal.SIGKILL,), cancelled=True)
             ended = msgspec.structs.replace(
                 step.line,
                 ended=time.time(),
                 statuses=told.ended or (),
-                state=step.state,
+                state=step.state or "CANCELLED" * told.cancelled,
                 cpu=max(told.cpu, step.line.cpu),
                 memory=max(told.memory, step.line.memory),
             )

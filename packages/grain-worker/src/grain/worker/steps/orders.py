@@ -91,12 +91,14 @@ class StepTold(msgspec.Struct, frozen=True):
         ended: exit statuses of all, or negative signals; None as long as they have not.
         cpu: CPU seconds of those on this host.
         memory: the peak of one of these, in GB.
+        cancelled: True if srun has ended the step upon a signal.
     """
 
     started: tuple[int, ...] = ()
     ended: tuple[int, ...] | None = None
     cpu: float = 0.0
     memory: float = 0.0
+    cancelled: bool = False
 
 
 class StepJob(NamedTuple):

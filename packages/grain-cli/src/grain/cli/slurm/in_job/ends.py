@@ -46,6 +46,7 @@ class StepProcesses:
         statuses: of the processes, as of waitpid(2); 0 while one runs.
         cpu: the CPU seconds of all processes that have ended on this host.
         memory: the largest peak of these processes, in GB.
+        cancelled: True if a signal to srun has ended the step.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class StepProcesses:
         self.cpu = self.memory = 0.0
         self._sent = 0  # the last signal that was passed on
         self._interrupted = -math.inf  # when Ctrl-C was pressed last
-        self._aborted = self._said_over = False
+        self.cancelled = self._aborted = self._said_over = False
 
     @property
     def pids(self) -> list[int]:
@@ -131,6 +132,7 @@ class StepProcesses:
         if forced:
             self._inform("forcing job termination")
             self._abort()
+            self.cancelled = True
         self._sent = number
         self._signal(number)
         if not forced:

@@ -320,7 +320,13 @@ class _Step:
         finally:
             # Also for a step that could not begin: the next srun finds the room free.
             codes = [-os.WTERMSIG(s) if os.WIFSIGNALED(s) else s >> 8 for s in statuses]
-            _tell(desk, ended=codes, cpu=processes.cpu, memory=processes.memory)
+            _tell(
+                desk,
+                ended=codes,
+                cpu=processes.cpu,
+                memory=processes.memory,
+                cancelled=processes.cancelled,
+            )
             for line in lines:
                 told = json.loads(line)
                 if "over" in told:
