@@ -227,6 +227,7 @@ async def test_a_step_ends_at_its_limit(tmp_path: Path) -> None:
         (["-n", "3", "x"], f"{NO_STEP}: More processors requested than permitted", 1),
         (["-N", "2", "x"], "srun: error: Only allocated 1 nodes asked for 2", 1),
         (["-w", "n9", "x"], f"{NO_STEP}: Requested node configuration is not available", 1),
+        (["-x", "n7", "x"], "srun: error: Hostlist is empty!  Can't run job.", 1),
         (["-w", "n[7", "x"], f"{NO_STEP}: Requested node configuration is not available", 1),
         (["--gres=a", "x"], f"{NO_STEP}: Invalid generic resource (gres) specification", 1),
         (["-c", "0", "x"], 'srun: error: Invalid numeric value "0" for --cpus-per-task.', 1),

@@ -499,6 +499,7 @@ def ordered(given: Mapping[str, str], env: Mapping[str, str] = JOB) -> dict[str,
         ({"gpus": "3"}, {"gpus_in_all": 3}),
         ({"gpus-per-task": "1"}, {"gpus_per_task": 1}),
         ({"nodelist": "n[2-3]"}, {"hosts": ["n2", "n3"]}),
+        ({"exclude": "n[2-3]"}, {"excluded": ["n2", "n3"]}),
         ({"relative": "1"}, {"relative": 1}),
         ({"distribution": "Cyclic:block"}, {"distribution": "cyclic:block"}),
         ({"distribution": "plane=2"}, {"distribution": "plane=2"}),
@@ -525,7 +526,7 @@ def test_a_step_takes_the_gpu_of_which_its_job_has_shards() -> None:
     "given",
     [
         {"mpi": "no"}, {"jobid": "13"}, {"het-group": "1"}, {"gres": "shards:2"},
-        {"gpus": "1.5"},
+        {"gpus": "1.5"}, {"exclude": "n[1"}, {"nodelist": "n1", "exclude": "n[1-2]"},
     ],
 )  # fmt: skip
 def test_steps_that_there_are_not(given: dict[str, str]) -> None:

@@ -38,6 +38,7 @@ _USUAL = {
     "chdir", "cpus-per-task", "distribution", "error", "exact", "export", "gres", "input", "label",
     "mem", "mem-per-cpu", "mpi", "nodes", "ntasks", "ntasks-per-node", "output", "overlap", "quiet",
 }  # fmt: skip
+_HOSTS = {"nodelist": "hosts", "exclude": "excluded"}
 _MEMORY = {"mem": "memory", "mem-per-cpu": "memory_per_cpu"}
 _GPUS = {
     "gres": "gpus", "gpus-per-node": "gpus", "gpus": "gpus_in_all",
@@ -261,7 +262,7 @@ def _with_units(given: Mapping[str, str], environment: Mapping[str, str]) -> dic
     job = environment.get("SLURM_JOB_ID", "")
     no_step = f"srun: error: Unable to create step for job {job}"
     found: dict[str, Any] = {}
-    if not given.keys() & {*_MEMORY, *_GPUS, "time", "nodelist"}:
+    if not given.keys() & {*_MEMORY, *_GPUS, "time", *_HOSTS}:
         return found
     from grain.cli.slurm_words import values
 
@@ -270,12 +271,18 @@ def _with_units(given: Mapping[str, str], environment: Mapping[str, str]) -> dic
             found["limit"] = values.time_limit(given["time"])
         except ValueError:
             raise BadUse("srun: error: Invalid --time specification") from None
-    if "nodelist" in given:
-        try:
-            found["hosts"] = values.hosts(given["nodelist"])
-        except BadUse:
-            text = f"{no_step}: Requested node configuration is not available"
-            raise StepRefused(text) from None
+    try:
+        found |= {
+            field: values.hosts(given[name]) for name, field in _HOSTS.items() if name in given
+        }
+    except BadUse:
+        text = f"{no_step}: Requested node configuration is not available"
+        raise StepRefused(text) from None
+    if twice := [host for host in found.get("excluded", ()) if host in found.get("hosts", ())]:
+        raise StepRefused(
+            f"srun: error: Requested node {twice[0]} is also in the excluded list.\n"
+            "srun: error: Job not submitted."
+        )
     for option, field in _MEMORY.items():
         if option in given:
             try:

@@ -235,7 +235,7 @@ class StepDesk:
             self._steps[ticket].may_begin.set()
 
     def _refusal(self, text: str) -> str:
-        if text.startswith(("Only allocated", "--relative")):
+        if text.startswith(("Only allocated", "--relative", "Hostlist")):
             return text
         return f"Unable to create step for job {self._job.number}: {text}"
 

@@ -43,6 +43,7 @@ class StepOrder(msgspec.Struct, frozen=True):
         tasks_per_node: at most; 0 for any number.
         each: CPUs of each process; 0 for one.
         hosts: of the members to take; empty for all.
+        excluded: hosts of members that are not to be taken.
         relative: the first member to take.
         exact, overlap, overcommit, memory, memory_per_cpu, gpus_per_task: as of
             `grain.worker.steps.shares.StepWish`.
@@ -63,6 +64,7 @@ class StepOrder(msgspec.Struct, frozen=True):
     tasks_per_node: int = 0
     each: int = 0
     hosts: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     relative: int = 0
     exact: bool = False
     overlap: bool = False
@@ -144,6 +146,10 @@ def wish_of(order: StepOrder, job: StepJob) -> StepWish:
         chosen = [place for place in chosen if job.names[place] in wanted]
     elif order.relative:
         chosen = chosen[order.relative :]
+    excluded = {host.partition(".")[0] for host in order.excluded}
+    chosen = [place for place in chosen if job.names[place] not in excluded]
+    if excluded and not chosen:
+        raise StepImpossible("Hostlist is empty!  Can't run job.")
     tasks = order.tasks or order.tasks_per_node * (order.nodes or len(chosen))
     nodes = order.nodes or min(len(chosen), tasks or len(chosen))
     if order.relative and not order.hosts and nodes > len(chosen):
