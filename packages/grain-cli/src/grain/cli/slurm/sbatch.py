@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from grain.cli.queue.sharing import shared_text
 from grain.cli.queue.submission import SubmittedFrom
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
-from grain.cli.slurm.nodes import check_offered, gpu_shards
+from grain.cli.slurm.nodes import check_offered, gpu_shards, with_hosts_of_files
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
@@ -66,6 +66,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
             parsed.given,
         ]
     )
+    options = with_hosts_of_files("sbatch", options)
     try:
         job = slurm_job(
             options,

@@ -373,6 +373,12 @@ def hosts(text: str) -> list[str]:
         raise BadUse(f"Invalid hostlist: {text}") from None
 
 
+def hosts_of_file(text: str) -> str:
+    """Return the list of hosts in the text of a file, of which ``#`` begins comments."""
+    lines = [line.partition("#")[0] for line in text.split("\n")]
+    return ",".join(" ".join(lines).split())
+
+
 _READ_BY: Mapping[str, Callable[[str], object]] = {
     "delay-boot": time_limit, "distribution": distribution, "mem-per-gpu": megabytes,
     "signal": warning, "time-min": time_limit, "tmp": megabytes,

@@ -105,6 +105,10 @@ def run_step(
     if not parsed.rest:
         raise StepRefused("srun: fatal: No command given to execute.")
     given = with_variables(merged([parsed.given]), environment)
+    if "/" in given.get("nodelist", "") + given.get("exclude", ""):
+        from grain.cli.slurm.nodes import with_hosts_of_files  # which takes its time
+
+        given = with_hosts_of_files("srun", given)
     how = srun_words(given)
     order, warnings = step_order(
         given,
