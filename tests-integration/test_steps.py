@@ -237,7 +237,7 @@ async def test_a_step_ends_at_its_limit(tmp_path: Path) -> None:
         (["no-such-program"], f"{NOT_FOUND}\nsrun: error: n7: task 0: Exited with exit code 2", 2),
         (["--no-such"], f"srun: unrecognized option '--no-such'\n{ADVICE}", 255),
         (["-o", "/no/such", "x"], f"{NO_OUTPUT}: No such file or directory", 1),
-        (["-t", "abc", "x"], "srun: error: Invalid --time specification", 255),
+        (["--test-only", "-t", "abc", "x"], "srun: error: Invalid --time specification", 255),
     ],
 )  # fmt: skip
 async def test_steps_that_cannot_be(
@@ -247,6 +247,12 @@ async def test_steps_that_cannot_be(
     async with job_of(tmp_path) as job:
         done = await job.srun(*words)
         assert ("", text + "\n", status) == (done.stdout, done.stderr, done.returncode)
+
+
+async def test_a_test_runs_nothing(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        done = await job.srun("--test-only", "sh", "-c", "echo run")
+        assert ("", "", 0, []) == (done.stdout, done.stderr, done.returncode, job.lines)
 
 
 async def test_no_step_begins_in_a_job_that_ends(tmp_path: Path) -> None:

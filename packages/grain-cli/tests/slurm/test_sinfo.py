@@ -192,12 +192,15 @@ def test_scontrol_shows_nodes(busy: SlurmSite) -> None:
     ],
 )  # fmt: skip
 def test_a_test_says_where_a_job_would_begin(busy: SlurmSite, words: str, text: str) -> None:
-    found = busy.answer("sbatch", "--test-only", *words.split(), "--wrap=x")
-    assert ("", 0) == (found.out, found.status)
-    starts = f"sbatch: Job 1 to start at D using {text} in partition queue\n"
-    waits = "sbatch: (Grain) it would wait for a worker\n"
-    assert (starts if text else waits) == re.sub(r"at \S+", "at D", found.err, count=1)
-    assert busy.queue.jobs.end() == 1
+    # Of srun, --exclusive is an option of the step.
+    for command in ["sbatch"] if "--exclusive" in words else ["sbatch", "srun"]:
+        job = "--wrap=x" if command == "sbatch" else "x"
+        found = busy.answer(command, "--test-only", *words.split(), job)
+        assert ("", 0) == (found.out, found.status)
+        starts = f"{command}: Job 1 to start at D using {text} in partition queue\n"
+        waits = f"{command}: (Grain) it would wait for a worker\n"
+        assert (starts if text else waits) == re.sub(r"at \S+", "at D", found.err, count=1)
+        assert busy.queue.jobs.end() == 1
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     if warned := nodes_warning(options):
         shared = f"sbatch: {warned}\n{shared}"
     if "test-only" in options:
-        return _tested(here, job, shared)
+        return tested(here, job, shared)
     queue, number = submit(here, job)
     out = f"{number}\n" if "parsable" in options else f"Submitted batch job {number}\n"
     if "quiet" in options:
@@ -110,8 +110,11 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     return SlurmAnswer(out, shared)
 
 
-def _tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
+def tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
     """Answer ``--test-only``: where a job would begin now, or that it would wait.
+
+    Args:
+        shared: lines of warnings.
 
     Raises:
         CommandFailed: no worker is large enough.
@@ -138,13 +141,14 @@ def _tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
     chosen = free[: job.nodes]
     has = {one.name.partition(".")[0] for one in chosen}.intersection(named)
     if len(chosen) < job.nodes or len(has) < min(len(named), job.nodes):
-        return SlurmAnswer(err=f"{shared}sbatch: (Grain) it would wait for a worker\n")
+        return SlurmAnswer(err=f"{shared}{here.command}: (Grain) it would wait for a worker\n")
     used = sum(node.cpus if whole else least for node in chosen)
     queue = open_queue(here)
     number = 1 if queue is None else queue.jobs.end()
     where = f"on nodes {hostlist(sorted(node.name for node in chosen))} in partition "
     where += job.options.get("partition") or here.environment.get("GRAIN_QUEUE") or "queue"
-    text = f"sbatch: Job {number} to start at {moment(time.time())} using {used} processors {where}"
+    text = f"{here.command}: Job {number} to start at {moment(time.time())} "
+    text += f"using {used} processors {where}"
     return SlurmAnswer(err=f"{shared}{text}\n")
 
 

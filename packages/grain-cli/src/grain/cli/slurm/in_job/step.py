@@ -118,6 +118,8 @@ def run_step(
     )
     for line in warnings:
         say(line)
+    if "test-only" in given:  # "no job is actually submitted", and there is no wait to estimate
+        return 0
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, WARNINGS)
     for number in CANCEL:
         if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_DFL:
