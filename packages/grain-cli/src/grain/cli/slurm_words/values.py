@@ -107,6 +107,18 @@ def time_limit(text: str) -> float:
     return float(minutes * 60 + seconds)
 
 
+def node_count(text: str) -> int:
+    """Return a number of nodes, as ``4`` or ``1k`` (1,024) or ``1m``.
+
+    Raises:
+        ValueError: it is not written so.
+    """
+    match = re.fullmatch(r"(?ai)(\d{1,9})([km]?)", text)
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) * {"": 1, "k": 1 << 10, "m": 1 << 20}[match[2].lower()]
+
+
 def nice_value(text: str) -> int:
     """Return how far a job is set back, or, if it is negative, put forward; 100 for no number.
 
