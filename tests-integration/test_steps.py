@@ -34,6 +34,7 @@ IN_JOB = {
 ADVICE = 'Try "srun --help" for more information'
 NO_STEP = "srun: error: Unable to create step for job 12"
 NO_OUTPUT = "srun: error: Could not open stdout file"
+NO_HOSTS = "srun: error: slurm_allocate_resources error opening file"
 NOT_FOUND = "slurmstepd-n7: error: execve(): no-such-program: No such file or directory"
 
 
@@ -228,21 +229,30 @@ async def test_a_step_ends_at_its_limit(tmp_path: Path) -> None:
         (["-N", "2", "x"], "srun: error: Only allocated 1 nodes asked for 2", 1),
         (["-w", "n9", "x"], f"{NO_STEP}: Requested node configuration is not available", 1),
         (["-x", "n7", "x"], "srun: error: Hostlist is empty!  Can't run job.", 1),
+        (["-w", "./no", "x"], f"{NO_HOSTS} ./no, No such file or directory", 1),
+        (["-x", "./hosts", "x"], "srun: error: Hostlist is empty!  Can't run job.", 1),
         (["-w", "n[7", "x"], f"{NO_STEP}: Requested node configuration is not available", 1),
         (["--gres=a", "x"], f"{NO_STEP}: Invalid generic resource (gres) specification", 1),
         (["-c", "0", "x"], 'srun: error: Invalid numeric value "0" for --cpus-per-task.', 1),
         (["no-such-program"], f"{NOT_FOUND}\nsrun: error: n7: task 0: Exited with exit code 2", 2),
         (["--no-such"], f"srun: unrecognized option '--no-such'\n{ADVICE}", 255),
         (["-o", "/no/such", "x"], f"{NO_OUTPUT}: No such file or directory", 1),
-        (["-t", "abc", "x"], "srun: error: Invalid --time specification", 255),
+        (["--test-only", "-t", "abc", "x"], "srun: error: Invalid --time specification", 255),
     ],
 )  # fmt: skip
 async def test_steps_that_cannot_be(
     tmp_path: Path, words: list[str], text: str, status: int
 ) -> None:
+    (tmp_path / "hosts").write_text("n7\n")
     async with job_of(tmp_path) as job:
         done = await job.srun(*words)
         assert ("", text + "\n", status) == (done.stdout, done.stderr, done.returncode)
+
+
+async def test_a_test_runs_nothing(tmp_path: Path) -> None:
+    async with job_of(tmp_path) as job:
+        done = await job.srun("--test-only", "sh", "-c", "echo run")
+        assert ("", "", 0, []) == (done.stdout, done.stderr, done.returncode, job.lines)
 
 
 async def test_no_step_begins_in_a_job_that_ends(tmp_path: Path) -> None:

@@ -119,6 +119,8 @@ def gang(count: int, **of: object) -> dict[str, Any]:
             gang(2, Cores=2, Host={"names": ["n1"], "others": True, "exclude": ["n2"]}),
         ),
         ({"exclude": "n[1-2],gpu"}, {"Cores": 1, "Host": {"exclude": ["n1", "n2", "gpu"]}}),
+        ({"nodes": "1k"}, gang(1024, Cores=1)),
+        ({"nodes": "1-1K"}, {"Cores": 1}),
         ({"exclude": "n1", "nodes": "2"}, gang(2, Cores=1, Host={"exclude": ["n1"]})),
     ],
 )
@@ -145,6 +147,7 @@ def test_what_was_asked_for_is_kept_for_the_variables_of_the_job() -> None:
     ("given", "text"),
     [
         ({"nodes": "0"}, "Node count specification invalid"),
+        ({"nodes": "1M"}, "Requested node configuration is not available"),
         ({"nodes": "10001"}, "Requested node configuration is not available"),
         ({"licenses": "g16:0"}, "Invalid license specification"),
         ({"licenses": "g16", "nodes": "2"}, "Invalid license specification"),
@@ -535,6 +538,7 @@ def ordered(given: Mapping[str, str], env: Mapping[str, str] = JOB) -> dict[str,
     [
         ({}, {"tasks": 6, "nodes": 0, "exact": False, "overlap": False, "name": "true"}),
         ({"ntasks": "2", "nodes": "1-3"}, {"tasks": 2, "nodes": 1}),
+        ({"ntasks": "9000", "nodes": "2K-1m"}, {"tasks": 9000, "nodes": 2048}),
         ({"ntasks-per-node": "3", "nodes": "2"}, {"tasks": 6, "tasks_per_node": 3, "nodes": 2}),
         ({"cpus-per-task": "2"}, {"each": 2, "exact": True}),
         ({"exact": ""}, {"each": 0, "exact": True}),
@@ -587,9 +591,9 @@ def test_steps_that_there_are_not(given: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"cpus-per-task": "0"}, {"ntasks": "x"}, {"nodes": "0"}, {"nodes": "x"}, {"time": "x"},
-        {"mem": "x"}, {"relative": "x"}, {"distribution": "nope"}, {"distribution": "plane"},
-        {"distribution": "arbitrary"}, {"gpus-per-socket": "1"},
+        {"cpus-per-task": "0"}, {"ntasks": "x"}, {"nodes": "0"}, {"nodes": "x"}, {"nodes": "1g"},
+        {"time": "x"}, {"mem": "x"}, {"relative": "x"}, {"distribution": "nope"},
+        {"distribution": "plane"}, {"distribution": "arbitrary"}, {"gpus-per-socket": "1"},
     ],
 )  # fmt: skip
 def test_values_of_options_of_a_step_that_make_no_sense(given: dict[str, str]) -> None:

@@ -224,11 +224,37 @@ def test_scontrol_shows_nodes(busy: SlurmSite) -> None:
     ],
 )  # fmt: skip
 def test_a_test_says_where_a_job_would_begin(busy: SlurmSite, words: str, text: str) -> None:
-    found = busy.answer("sbatch", "--test-only", *words.split(), "--wrap=x")
-    assert ("", 0) == (found.out, found.status)
-    starts = f"sbatch: Job 1 to start at D using {text} in partition queue\n"
-    waits = "sbatch: (Grain) it would wait for a worker\n"
-    assert (starts if text else waits) == re.sub(r"at \S+", "at D", found.err, count=1)
+    # Of srun, --exclusive is an option of the step.
+    for command in ["sbatch"] if "--exclusive" in words else ["sbatch", "srun"]:
+        job = "--wrap=x" if command == "sbatch" else "x"
+        found = busy.answer(command, "--test-only", *words.split(), job)
+        assert ("", 0) == (found.out, found.status)
+        starts = f"{command}: Job 1 to start at D using {text} in partition queue\n"
+        waits = f"{command}: (Grain) it would wait for a worker\n"
+        assert (starts if text else waits) == re.sub(r"at \S+", "at D", found.err, count=1)
+        assert busy.queue.jobs.end() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [("n[2,6]", "n[2,6]"), ("# two\nn2 # and\n\nn6,n2\n", "n[2,6]"), ("n2 n6", "n[2,6]")],
+)
+def test_a_list_of_hosts_with_a_slash_is_a_file(busy: SlurmSite, text: str, nodes: str) -> None:
+    (busy.folder / "hosts").write_text(text)
+    words = ("--test-only", f"--nodelist={busy.folder}/hosts", "--wrap=x")
+    assert f" on nodes {nodes} in " in busy.answer("sbatch", *words).err
+
+
+@pytest.mark.parametrize("option", ["-w", "-x"])
+@pytest.mark.parametrize(("command", "words"), [("sbatch", ["--wrap=x"]), ("srun", ["x"])])
+def test_a_file_without_hosts_is_refused(
+    busy: SlurmSite, option: str, command: str, words: list[str]
+) -> None:
+    found = busy.answer(command, option, "./gone", *words)
+    text = "slurm_allocate_resources error opening file ./gone, No such file or directory"
+    assert ("", f"{command}: error: {text}", 1) == found
+    found = busy.answer(command, option, "/dev/null", *words)
+    assert ("", f"{command}: error: Hostlist is empty!", 1) == found
     assert busy.queue.jobs.end() == 1
 
 

@@ -101,7 +101,7 @@ def test_each_process_knows_its_place() -> None:
         "SLURM_NNODES": "3", "SLURM_STEP_NODELIST": "n[1-3]", "SLURM_STEP_NUM_NODES": "3",
         "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2,1(x2)",
         "SLURM_TASKS_PER_NODE": "2,1(x2)", "SLURM_DISTRIBUTION": "block",
-        "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1",
+        "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1", "SLURM_SRUN_COMM_HOST": "10.0.0.1",
     }  # fmt: skip
     assert expected_of_all.items() <= common.items()
 

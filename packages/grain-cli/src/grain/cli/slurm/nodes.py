@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.cli import show
+from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.submission import JobRefused
-from grain.cli.slurm_words.values import EXCLUSIVE, asks_for_shards
+from grain.cli.slurm_words.values import EXCLUSIVE, asks_for_shards, hosts_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +29,26 @@ SHORT = {
     "drained": "drain",
     "unknown*": "unk*",
 }
+
+
+def with_hosts_of_files(command: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return options; those of ``-w`` and ``-x`` that name a file, by a slash, have its hosts.
+
+    Raises:
+        BadUse: the file cannot be read, or names none.
+    """
+    found = dict(given)
+    for option in ("nodelist", "exclude"):
+        if "/" not in (path := given.get(option, "")):
+            continue
+        try:
+            found[option] = hosts_of_file(Path(path).read_text(errors="surrogateescape"))
+        except OSError as error:
+            why = f"slurm_allocate_resources error opening file {path}, {error.strerror}"
+            raise BadUse(f"{command}: error: {why}", 1) from None
+        if not found[option]:
+            raise BadUse(f"{command}: error: Hostlist is empty!", 1)
+    return found
 
 
 class SlurmNode(NamedTuple):

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from grain.cli.slurm.here import NO_TERMINAL, CommandFailed, SlurmAnswer
-from grain.cli.slurm.nodes import check_offered, gpu_shards
+from grain.cli.slurm.nodes import check_offered, gpu_shards, with_hosts_of_files
 from grain.cli.slurm.reading import NeverBegins, exit_status, wait_for
-from grain.cli.slurm.sbatch import around, submit
+from grain.cli.slurm.sbatch import around, submit, tested
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.steps import StepRefused, refuse, srun_words, step_order
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
@@ -57,7 +57,10 @@ def submit_and_wait(given: Mapping[str, str], command: Sequence[str], here: Here
     """
     if "pty" in given:
         raise CommandFailed(f"srun: error: (Grain) --pty: {NO_TERMINAL}")
+    given = with_hosts_of_files("srun", given)
     job = _job(given, command, here)
+    if "test-only" in given:
+        return tested(here, job, "")
     folder = state_folder(here.environment) / "srun"
     try:
         private_folder(folder)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from grain.cli.queue.sharing import shared_text
 from grain.cli.queue.submission import SubmittedFrom
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
-from grain.cli.slurm.nodes import check_offered, gpu_shards
+from grain.cli.slurm.nodes import check_offered, gpu_shards, with_hosts_of_files
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
 from grain.cli.slurm_words.grammar import parse
 from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
@@ -60,6 +60,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
         script, name, arguments = _read(parsed.rest, here)
         of_file = of_script(directives(script, parsed.rest[0] if parsed.rest else ""))
     options = merged(parsed.given, of_file, of_environment(here.environment))
+    options = with_hosts_of_files("sbatch", options)
     try:
         job = slurm_job(
             options,
@@ -85,7 +86,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     if warned := nodes_warning(options):
         shared = f"sbatch: {warned}\n{shared}"
     if "test-only" in options:
-        return _tested(here, job, shared)
+        return tested(here, job, shared)
     queue, number = submit(here, job)
     out = f"{number}\n" if "parsable" in options else f"Submitted batch job {number}\n"
     if "quiet" in options:
@@ -103,8 +104,11 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     return SlurmAnswer(out, shared)
 
 
-def _tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
+def tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
     """Answer ``--test-only``: where a job would begin now, or that it would wait.
+
+    Args:
+        shared: lines of warnings.
 
     Raises:
         CommandFailed: no worker is large enough.
@@ -131,13 +135,14 @@ def _tested(here: Here, job: Job, shared: str) -> SlurmAnswer:
     chosen = free[: job.nodes]
     has = {one.name.partition(".")[0] for one in chosen}.intersection(named)
     if len(chosen) < job.nodes or len(has) < min(len(named), job.nodes):
-        return SlurmAnswer(err=f"{shared}sbatch: (Grain) it would wait for a worker\n")
+        return SlurmAnswer(err=f"{shared}{here.command}: (Grain) it would wait for a worker\n")
     used = sum(node.cpus if whole else least for node in chosen)
     queue = open_queue(here)
     number = 1 if queue is None else queue.jobs.end()
     where = f"on nodes {hostlist(sorted(node.name for node in chosen))} in partition "
     where += job.options.get("partition") or here.environment.get("GRAIN_QUEUE") or "queue"
-    text = f"sbatch: Job {number} to start at {moment(time.time())} using {used} processors {where}"
+    text = f"{here.command}: Job {number} to start at {moment(time.time())} "
+    text += f"using {used} processors {where}"
     return SlurmAnswer(err=f"{shared}{text}\n")
 
 

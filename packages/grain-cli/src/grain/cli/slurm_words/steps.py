@@ -165,7 +165,12 @@ def step_numbers(given: Mapping[str, str], environment: Mapping[str, str]) -> St
     tasks = _count(given, "ntasks") or _count({"ntasks": of_job}, "ntasks")
     least = given.get("nodes", "").partition("-")[0]
     if least and not least.isdecimal():
-        raise BadUse(f'srun: error: "{given["nodes"]}" is not a valid node count')
+        from grain.cli.slurm_words.values import node_count  # which takes its time
+
+        try:
+            least = str(node_count(least))
+        except ValueError:
+            raise BadUse(f'srun: error: "{given["nodes"]}" is not a valid node count') from None
     if least and not int(least):
         raise BadUse('srun: error: "0" is not a valid node count', 1)
     nodes = int(least or 0)

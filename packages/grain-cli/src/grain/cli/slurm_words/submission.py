@@ -244,21 +244,22 @@ def _nodes(given: Mapping[str, str], hosts: int) -> int:
         hosts: the number of those in ``--nodelist``.
     """
     text = given.get("nodes", "0")
-    least, _, most = text.partition("-")
-    if not least.isdecimal() or not (most or "1").isdecimal():
-        raise BadUse(f'sbatch: error: "{text}" is not a valid node count', 255)
-    if most and int(most) < int(least):
+    first, _, last = text.partition("-")
+    try:
+        least, most = values.node_count(first), values.node_count(last or first)
+    except ValueError:
+        raise BadUse(f'sbatch: error: "{text}" is not a valid node count', 255) from None
+    if most < least:
         text = f"Maximum node count {most} is less than minimum node count {least}"
         raise BadUse(f"sbatch: error: {text}", 255)
-    if int(least) > _MOST_NODES:
+    if least > _MOST_NODES:
         why = f"{_MOST_NODES} nodes are the most"
         raise JobRefused("Requested node configuration is not available", why)
     if text == "0" and "nodes" in given:
         raise JobRefused("Node count specification invalid", "a job needs one node or more")
-    if 0 < int(most or least) < hosts:
-        text = f"invalid number of nodes (-N {hosts}-{int(most or least)})"
-        raise BadUse(f"sbatch: error: {text}", 1)
-    return int(least)
+    if 0 < most < hosts:
+        raise BadUse(f"sbatch: error: invalid number of nodes (-N {hosts}-{most})", 1)
+    return least
 
 
 def _asked_nodes(given: Mapping[str, str]) -> int:

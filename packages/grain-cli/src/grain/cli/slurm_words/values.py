@@ -110,6 +110,18 @@ def time_limit(text: str) -> float:
     return float(minutes * 60 + seconds)
 
 
+def node_count(text: str) -> int:
+    """Return a number of nodes, as ``4`` or ``1k`` (1,024) or ``1m``.
+
+    Raises:
+        ValueError: it is not written so.
+    """
+    match = re.fullmatch(r"(?ai)(\d{1,9})([km]?)", text)
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) * {"": 1, "k": 1 << 10, "m": 1 << 20}[match[2].lower()]
+
+
 def nice_value(text: str) -> int:
     """Return how far a job is set back, or, if it is negative, put forward; 100 for no number.
 
@@ -394,6 +406,12 @@ def hosts(text: str) -> list[str]:
         return host_names(text)
     except ValueError:
         raise BadUse(f"Invalid hostlist: {text}") from None
+
+
+def hosts_of_file(text: str) -> str:
+    """Return the list of hosts in the text of a file, of which ``#`` begins comments."""
+    lines = [line.partition("#")[0] for line in text.split("\n")]
+    return ",".join(" ".join(lines).split())
 
 
 _READ_BY: Mapping[str, Callable[[str], object]] = {

@@ -213,6 +213,7 @@ def answer(
     usual = "block" if wish.tasks > len(shares) else "cyclic"
     facts = {
         "LAUNCH_NODE_IPADDR": job.address,  # srun runs on the first member
+        "SRUN_COMM_HOST": job.address,
         "NNODES": str(len(shares)),
         "NPROCS": str(wish.tasks),
         "NTASKS": str(wish.tasks),

@@ -107,6 +107,10 @@ def run_step(
     given = merged(parsed.given)
     check_pairs("srun", given)
     given = with_variables(given, environment)
+    if "/" in given.get("nodelist", "") + given.get("exclude", ""):
+        from grain.cli.slurm.nodes import with_hosts_of_files  # which takes its time
+
+        given = with_hosts_of_files("srun", given)
     how = srun_words(given)
     order, warnings = step_order(
         given,
@@ -116,6 +120,8 @@ def run_step(
     )
     for line in warnings:
         say(line)
+    if "test-only" in given:  # "no job is actually submitted", and there is no wait to estimate
+        return 0
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, WARNINGS)
     for number in CANCEL:
         if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_DFL:
