@@ -354,15 +354,16 @@ async def test_the_amount_is_enforced_by_itself_where_it_is_learned() -> None:
 async def test_a_worker_may_hold_all_programs_to_what_their_tasks_ask_for(
     enforce: bool | None, held: bool
 ) -> None:
-    """A call may say otherwise; and there is nothing to hold to where nothing was asked for."""
+    """A call may say otherwise. There is nothing to hold to where nothing was asked for, or 0."""
     GVAR.enter(Memory(0.2), "w", RunSettings(enforce=True), RunAccount(Memory(0.2)))
     call = ProgramCall(
         ["true"], "/", {}, None, CAPTURE, CAPTURE, 1.0, False, None, False, enforce=enforce
     )
     assert held is (call.request["most"] is not None)
-    GVAR.enter(ZERO, "w", RunSettings(enforce=True), RunAccount(ZERO))
-    call = ProgramCall(["true"], "/", {}, None, CAPTURE, CAPTURE, 1.0, False, None, False)
-    assert call.request["most"] is None
+    for res in (ZERO, Memory(0)):
+        GVAR.enter(res, "w", RunSettings(enforce=True), RunAccount(res))
+        call = ProgramCall(["true"], "/", {}, None, CAPTURE, CAPTURE, 1.0, False, None, False)
+        assert call.request["most"] is None
 
 
 async def test_it_is_ended_for_its_reason_without_check_too() -> None:

@@ -21,7 +21,10 @@ also after one of these. The supervisor reports by one marshalled tuple, which b
 Its first report, before any program, is `STARTED` with its pid.
 
 To a subreaper: `END`, `HURRY` and `KILL`. It reports as a supervisor does, up to max RSS, and not
-whether the process was told to end.
+whether the process was told to end; then the peak memory in bytes of what it measured last, and
+whether it ended the process as it had more memory than it may have. `MEASURE`, with the KiB that
+the process may have behind it (inf for as many as it gets), begins to measure its memory, with all
+processes below it. `REST` ends that, and is answered by `MEASURED` with the same two figures.
 
 To the fork server, each with a supervisor's number: `FORK`, with the descriptors of its socket and
 of its files for stdout and stderr; `AWAIT`, with a socket for the report `GONE` as soon as that
@@ -36,9 +39,12 @@ import socket
 import struct
 
 RUN, END, HURRY, KILL = b"r", b"e", b"h", b"k"
+MEASURE, REST = b"m", b"s"
+MOST = struct.Struct("=d")
 FORK, AWAIT = b"f", b"a"
 
 STARTED, ENDED, FAILED, STUCK, GONE = "started", "ended", "failed", "stuck", "gone"
+MEASURED = "measured"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
