@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import pickle
 import signal
 import sys
@@ -383,6 +384,40 @@ async def test_a_program_says_that_memory_was_too_little() -> None:
     with pytest.raises(ExternalError) as raised:
         await run_external(["sh", "-c", script], memory_signs=["bad_alloc"])
     assert not isinstance(raised.value, ExternalMemoryError)
+
+
+@pytest.mark.parametrize(
+    "files", [{"stdout": "out"}, {"stderr": "err"}, {"stdout": "both", "stderr": "both"}]
+)
+async def test_it_says_so_in_files_too(tmp_path: Path, files: dict[str, str]) -> None:
+    """What it wrote long before does not count."""
+    to = ">&2" if "stderr" in files else ""
+    lines = "i=0; while [ $i -lt 4000 ]; do echo going on; i=$((i+1)); done"
+    script = f"{{ echo bad_alloc; {lines}; echo 'not enough memory'; }} {to}; exit 3"
+    where: dict[str, Any] = {"cwd": tmp_path, **files}
+    with pytest.raises(ExternalMemoryError, match="failed for want of memory: exit code 3"):
+        await run_external(["sh", "-c", script], memory_signs=["not enough memory"], **where)
+    with pytest.raises(ExternalError) as raised:
+        await run_external(["sh", "-c", script], memory_signs=["bad_alloc"], **where)
+    assert not isinstance(raised.value, ExternalMemoryError)
+
+
+async def test_output_in_a_fifo_is_not_read(tmp_path: Path) -> None:
+    """Its reader gets all of it, and nothing waits."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    script = "echo 'not enough memory'; echo 'not enough memory' >&2; exit 3"
+    with pytest.raises(ExternalError) as raised:
+        await run_external(
+            ["sh", "-c", script],
+            cwd=tmp_path,
+            stdout="pipe",
+            stderr="pipe",
+            memory_signs=["not enough memory"],
+        )
+    assert not isinstance(raised.value, ExternalMemoryError)
+    assert b"not enough memory\n" * 2 == os.read(reader, 1000)
+    os.close(reader)
 
 
 @pytest.mark.parametrize("signs", ["no room", [b"no room"], [""], None, {"no room"}])

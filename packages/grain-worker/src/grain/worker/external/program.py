@@ -402,7 +402,7 @@ class ProgramCall:
         stdout, stderr = self._captured(result)
         killed = self._killed(report)
         tails = self._tails(result, report.tail)
-        last = "\n".join(tails.values())
+        last = "\n".join((*tails.values(), last_lines(report.stdout_tail)))
         evidence = evidence_of_memory(
             *killed,
             other=self._other_killed,

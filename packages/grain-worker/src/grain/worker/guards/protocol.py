@@ -13,8 +13,8 @@ also after one of these. The supervisor reports by one marshalled tuple, which b
 - `ENDED`, wait status, seconds, whether the program ended before it was told to, user and system
   seconds, max RSS in KiB, peak memory in bytes, how that was measured, how the CPU time was, bytes
   read and written, processes that the kernel has killed in its control group for want of memory,
-  whether that group is its own, last bytes of stderr, whether it was ended as it had more memory
-  than it may have
+  whether that group is its own, last bytes of stderr and of stdout, whether it was ended as it had
+  more memory than it may have
 - `FAILED`, the step of the start that failed, its errno, the path concerned: there is no process
 - `STUCK`, pids: these processes survive SIGKILL. The supervisor still waits for them.
 
