@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import pickle
 import signal
 import sys
@@ -354,15 +355,16 @@ async def test_the_amount_is_enforced_by_itself_where_it_is_learned() -> None:
 async def test_a_worker_may_hold_all_programs_to_what_their_tasks_ask_for(
     enforce: bool | None, held: bool
 ) -> None:
-    """A call may say otherwise; and there is nothing to hold to where nothing was asked for."""
+    """A call may say otherwise. There is nothing to hold to where nothing was asked for, or 0."""
     GVAR.enter(Memory(0.2), "w", RunSettings(enforce=True), RunAccount(Memory(0.2)))
     call = ProgramCall(
         ["true"], "/", {}, None, CAPTURE, CAPTURE, 1.0, False, None, False, enforce=enforce
     )
     assert held is (call.request["most"] is not None)
-    GVAR.enter(ZERO, "w", RunSettings(enforce=True), RunAccount(ZERO))
-    call = ProgramCall(["true"], "/", {}, None, CAPTURE, CAPTURE, 1.0, False, None, False)
-    assert call.request["most"] is None
+    for res in (ZERO, Memory(0)):
+        GVAR.enter(res, "w", RunSettings(enforce=True), RunAccount(res))
+        call = ProgramCall(["true"], "/", {}, None, CAPTURE, CAPTURE, 1.0, False, None, False)
+        assert call.request["most"] is None
 
 
 async def test_it_is_ended_for_its_reason_without_check_too() -> None:
@@ -382,6 +384,40 @@ async def test_a_program_says_that_memory_was_too_little() -> None:
     with pytest.raises(ExternalError) as raised:
         await run_external(["sh", "-c", script], memory_signs=["bad_alloc"])
     assert not isinstance(raised.value, ExternalMemoryError)
+
+
+@pytest.mark.parametrize(
+    "files", [{"stdout": "out"}, {"stderr": "err"}, {"stdout": "both", "stderr": "both"}]
+)
+async def test_it_says_so_in_files_too(tmp_path: Path, files: dict[str, str]) -> None:
+    """What it wrote long before does not count."""
+    to = ">&2" if "stderr" in files else ""
+    lines = "i=0; while [ $i -lt 4000 ]; do echo going on; i=$((i+1)); done"
+    script = f"{{ echo bad_alloc; {lines}; echo 'not enough memory'; }} {to}; exit 3"
+    where: dict[str, Any] = {"cwd": tmp_path, **files}
+    with pytest.raises(ExternalMemoryError, match="failed for want of memory: exit code 3"):
+        await run_external(["sh", "-c", script], memory_signs=["not enough memory"], **where)
+    with pytest.raises(ExternalError) as raised:
+        await run_external(["sh", "-c", script], memory_signs=["bad_alloc"], **where)
+    assert not isinstance(raised.value, ExternalMemoryError)
+
+
+async def test_output_in_a_fifo_is_not_read(tmp_path: Path) -> None:
+    """Its reader gets all of it, and nothing waits."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    script = "echo 'not enough memory'; echo 'not enough memory' >&2; exit 3"
+    with pytest.raises(ExternalError) as raised:
+        await run_external(
+            ["sh", "-c", script],
+            cwd=tmp_path,
+            stdout="pipe",
+            stderr="pipe",
+            memory_signs=["not enough memory"],
+        )
+    assert not isinstance(raised.value, ExternalMemoryError)
+    assert b"not enough memory\n" * 2 == os.read(reader, 1000)
+    os.close(reader)
 
 
 @pytest.mark.parametrize("signs", ["no room", [b"no room"], [""], None, {"no room"}])

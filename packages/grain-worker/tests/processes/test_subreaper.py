@@ -9,8 +9,9 @@ import tempfile
 
 import pytest
 import trio
+import trio.testing
 
-from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
+from grain.worker.processes.subreaper_client import Figures, ProcessEnd, SubreaperProcess
 from grain.worker.processes.sweep import Sweep
 
 
@@ -29,14 +30,15 @@ async def process_with_subreaper(
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_a_report_is_read_although_the_subreaper_has_left(ordered: bool) -> None:
     """Also if it left an order unread: then the kernel resets the connection."""
-    report = marshal.dumps(("ended", int(signal.SIGKILL), 1.0, 0.0, 0.0, 1000))
+    report = marshal.dumps(("ended", int(signal.SIGKILL), 1.0, 0.5, 0.25, 1000, 2e9, True))
     process, _, theirs = await process_with_subreaper(report)
 
     if ordered:
         process.end()
     theirs.close()
 
-    assert ProcessEnd(-signal.SIGKILL, 1000 * 1024 / 1e9) == await process.wait()
+    expected = ProcessEnd(-signal.SIGKILL, 1000 * 1024 / 1e9, 0.5, 0.25, Figures(2.0, True))
+    assert expected == await process.wait()
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -48,6 +50,25 @@ async def test_the_end_is_unknown_if_the_subreaper_was_killed(ordered: bool) -> 
     theirs.close()
 
     assert ProcessEnd(None) == await process.wait()
+
+
+async def test_figures_come_before_the_end_and_none_after_it() -> None:
+    figures = marshal.dumps(("measured", 3e9, False))
+    process, _, theirs = await process_with_subreaper()
+    received = []
+
+    async def ask() -> None:
+        received.append(await process.measured())
+        theirs.close()
+        received.append(await process.measured())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        theirs.send(figures)
+        end = await process.wait()
+
+    assert ([Figures(3.0), Figures()], ProcessEnd(None)) == (received, end)
 
 
 async def test_a_process_below_a_subreaper_has_no_blocked_signals() -> None:

@@ -26,8 +26,10 @@ Rules:
 
 1. A process serves one call at a time, and takes a call out of its socket only when it begins it. A
    call that is still there when the process dies goes to another process.
-2. A call that raises or is cancelled returns only when nothing of its process is left.
-3. Tasks that watch a process are shielded and protected from KeyboardInterrupt. They end with their
+2. The process measures each call by itself. After `FIRST` seconds its subreaper looks at it and at
+   all below it, too, and ends what has more than its amount. So brief calls cost no more messages.
+3. A call that raises or is cancelled returns only when nothing of its process is left.
+4. Tasks that watch a process are shielded and protected from KeyboardInterrupt. They end with their
    process, which `end` brings about.
 
 Map:

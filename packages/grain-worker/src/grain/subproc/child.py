@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import select
 import signal
 import socket
@@ -24,6 +25,7 @@ from grain.edge.machine.copies import Origin
 from grain.subproc import wire
 from grain.worker.call import Call, aborted
 from grain.worker.errors import PayloadError
+from grain.worker.guards.meter import BLOCK
 from grain.worker.payload import Payloads
 from grain.worker.processes.child_setup import set_up_child
 
@@ -56,6 +58,7 @@ class CallServer:
         self._targets: dict[bytes, Target] = {}
         self._last_allocation: tuple[bytes, tuple[Any, ...]] = (b"", ())
         self._home = self._cpus = os.sched_getaffinity(0)
+        self._use = ProcessUse()
 
     def serve(self) -> None:
         """Serve calls until the other end of the socket is closed."""
@@ -87,6 +90,7 @@ class CallServer:
     def _answer(self, digest: bytes, arguments: memoryview, allocation: bytes) -> None:
         """Serve a call and send its outcome."""
         name = "this call"
+        self._use.begin()
         try:
             cpus, res, instance, cwd, env = self._allocation(allocation)
             self._bind(cpus)  # before its libraries are loaded, which may look
@@ -100,7 +104,7 @@ class CallServer:
                 result = run(Call(target.fn, args, kwargs))
         pieces = self._payloads.outcome_pieces(result, name)
         with wire.body_of(pieces) as body:
-            wire.send(self._socket, b"", body)
+            wire.send(self._socket, wire.USE.pack(*self._use.end()), body)
 
     def _allocation(self, data: bytes) -> tuple[Any, ...]:
         """Return CPUs and the values of GVAR of a call; successive calls often share them."""
@@ -130,6 +134,50 @@ class CallServer:
             except ProcessLookupError:
                 pass  # it has ended meanwhile
         self._cpus = wanted
+
+
+class ProcessUse:
+    """The use of one call after another, of this process and the children that it has reaped."""
+
+    def __init__(self) -> None:
+        try:
+            self._clear: int | None = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            self._clear = None
+        self._before = [0.0] * 4
+        self._largest = 0.0
+
+    def begin(self) -> None:
+        """Begin with a call."""
+        if self._clear is not None:
+            with suppress(OSError):
+                # The kernel's peak is what this process has now (proc(5)). In ru_maxrss, the
+                # process that started this one counts as well, which is smaller.
+                os.pwrite(self._clear, b"5", 0)
+        self._before, _, self._largest = self._counted()
+
+    def end(self) -> tuple[float, ...]:
+        """Return the use of the call, as `wire.USE` has it."""
+        # Where the kernel cannot begin again, the peak is that of all calls so far.
+        counted, peak, largest = self._counted()
+        if largest > self._largest:
+            peak = max(peak, largest)
+        user, system, read, written = (b - a for a, b in zip(self._before, counted, strict=True))
+        blocks = BLOCK / 1e9
+        return user, system, blocks * read, blocks * written, 1024 / 1e9 * peak
+
+    @staticmethod
+    def _counted() -> tuple[list[float], float, float]:
+        """Return CPU seconds and blocks so far; own peak and the largest child's so far, in KiB."""
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        others = resource.getrusage(resource.RUSAGE_CHILDREN)
+        counted = [
+            own.ru_utime + others.ru_utime,
+            own.ru_stime + others.ru_stime,
+            own.ru_inblock + others.ru_inblock,
+            own.ru_oublock + others.ru_oublock,
+        ]
+        return counted, own.ru_maxrss, others.ru_maxrss
 
 
 def run(call: Call) -> Outcome:

@@ -40,6 +40,8 @@ def subprocify(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         It also raises
 
         - `BrokenSubprocessError` if the process dies, as by a segmentation fault;
+        - `SubprocessMemoryError` if that was for want of memory, or if it had more than its task
+          asked for, where that is enforced;
         - `grain.worker.errors.PayloadError` if the function, an argument, the result or the
           exception cannot travel; the process lives on;
         - `grain.worker.errors.TaskletAborted` if ``fn`` calls `sys.exit`;

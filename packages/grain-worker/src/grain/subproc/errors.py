@@ -43,7 +43,7 @@ class BrokenSubprocessError(TaskletError):
 
 
 class SubprocessMemoryError(BrokenSubprocessError, MemoryError):
-    """The process of a call was killed for want of memory.
+    """The process of a call was killed for want of memory, or ended as it had more than its amount.
 
     The evidence is that of a program, see `grain.worker.processes.out_of_memory`, and stands in the
     reason. In a task of a group that learns its memory, the call is repeated with more.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import weakref
 from contextlib import asynccontextmanager, nullcontext, suppress
 from enum import Enum
@@ -18,7 +19,9 @@ from grain.resource import Resource
 from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError
 from grain.subproc.process import PoolProcess
+from grain.worker.external.program import bound_of, enforces
 from grain.worker.payload import Function, Payloads
+from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import PINNED_BY, USABLE, binding, environment
 
 if TYPE_CHECKING:
@@ -97,36 +100,51 @@ class Pool:
         """Call a function in a process; `grain.subproc.subprocify` has the errors."""
         self._origin.check()
         function = self._function(target)
+        most = bound_of(getattr(GVAR.res, "M", None)) if enforces() else None
         placement = self._placement(GVAR.res, GVAR.instance)
         pieces = self._payloads.argument_pieces(args, kwargs)
         head = wire.CALL + function.digest + wire.LENGTH.pack(wire.size_of(pieces))
         pieces.append(placement.pickled)
         async with self._limiter:
             if wire.size_of(pieces) <= wire.INLINE:
-                answer = await self._serve(function, placement, head, pieces)
+                answer = await self._serve(function, placement, head, pieces, most)
             else:
                 async with body_of(pieces) as body:
-                    answer = await self._serve(function, placement, head, body)
+                    answer = await self._serve(function, placement, head, body, most)
         outcome = self._payloads.load_outcome(await content_of(answer))
         return outcome.unwrap()
 
     async def _serve(
-        self, function: Function, placement: Placement, head: bytes, body: Sequence[Buffer] | int
+        self,
+        function: Function,
+        placement: Placement,
+        head: bytes,
+        body: Sequence[Buffer] | int,
+        most: float | None,
     ) -> bytes | int:
-        """Have a process serve a call, and return the answer."""
+        """Have a process serve a call, and return the answer; the run's account gets its use."""
         while True:
             process, was_idle = await self._take(function.name, placement)
             took_it = True
+            programs = GVAR.account.programs if isinstance(GVAR.account, RunAccount) else None
+            if programs is not None:
+                programs.begin(process, time.monotonic())
             try:
-                answer = await process.call(function, head, body)
-            except ConnectionError:
-                answer, took_it = None, False
-            except BaseException as error:
-                await process.end(hurry=isinstance(error, KeyboardInterrupt))
-                raise
+                try:
+                    answer = await process.call(function, head, body, most)
+                except ConnectionError:
+                    answer, took_it = None, False
+                except BaseException as error:
+                    await process.end(hurry=isinstance(error, KeyboardInterrupt))
+                    raise
+                if answer is None:
+                    await process.end()
+            finally:
+                if programs is not None:
+                    usage = process.usage if took_it else None
+                    programs.end(process, time.monotonic(), usage)
             if answer is not None:
                 break
-            await process.end()
             # Only a process that died while it was idle is replaced: the function may have killed
             # any other, and would kill the next one, too.
             if took_it or not was_idle:

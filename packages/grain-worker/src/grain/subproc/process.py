@@ -6,6 +6,7 @@ without a task that awaits its end. The main task raises it instead, at its next
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import sys
@@ -14,14 +15,16 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain import GVAR
+from grain.eventlog.usage import Usage
 from grain.files.trust import python_command
 from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError, SubprocessMemoryError
 from grain.subproc.output_pipe import OutputPipe
 from grain.worker.errors import CodeReplaced
+from grain.worker.guards.meter import FIRST
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.out_of_memory import evidence_of_memory
-from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
+from grain.worker.processes.subreaper_client import Figures, ProcessEnd, SubreaperProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,6 +46,8 @@ class PoolProcess:
         key: the environment that it was started with, which cannot be changed any more.
         cpus: the CPUs that its last call has bound it to; None for all.
         idle_since: the end of its last call, by trio's clock.
+        usage: what its last call has used; known when `call` has returned an answer, or when
+            nothing of it is left.
         ended: set when nothing of it is left.
     """
 
@@ -57,8 +62,12 @@ class PoolProcess:
         self._socket = process.socket
         self._socket.setblocking(False)
         self._out, self._err = out, err
+        self._serving = False
         self._functions: set[bytes] = set()  # digests of the functions that it has
         self._end = ProcessEnd(None)
+        self.usage = Usage()
+        # Of all calls that were answered: CPU seconds, and the largest peak in GB.
+        self._user = self._system = self._peak = 0.0
 
     @classmethod
     async def start(cls, key: object, env: Mapping[bytes, bytes], grace: float) -> PoolProcess:
@@ -104,6 +113,8 @@ class PoolProcess:
                 nursery.start_soon(self._err.forward)
                 self._end = await self._process.wait()
                 nursery.cancel_scope.cancel()
+        if self._serving:
+            self.usage = self._usage_at_end()
         self._drain()
         self._out.close()
         self._err.close()
@@ -130,24 +141,37 @@ class PoolProcess:
     @trio.lowlevel.enable_ki_protection
     async def leave(self, patience: float) -> None:
         """Let it end by itself, as it is idle; end it after so many seconds."""
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # it is dead already
+        self._shut()
         with trio.CancelScope(shield=True), trio.move_on_after(patience):
             await self.ended.wait()
         await self.end()
 
+    def _shut(self) -> None:
+        """Have it leave when it has served its call."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is dead already
+
     # ---- calls
 
     async def call(
-        self, function: Function, head: bytes, body: Sequence[Buffer] | int
+        self,
+        function: Function,
+        head: bytes,
+        body: Sequence[Buffer] | int,
+        most: float | None = None,
     ) -> bytes | int | None:
         """Have it serve a call.
 
+        Args:
+            most: the KiB that the process and all below it may have before they are ended; None
+                for as many as they get. Looks guard it, so a call of less than `FIRST` seconds may
+                have more.
+
         Returns:
             The outcome, or the descriptor of the file that has it; None if the process died with
-            the call.
+            the call, or is ended as it had more than it may have.
 
         Raises:
             ConnectionError: it was dead before it took the call, which another may serve.
@@ -156,8 +180,46 @@ class PoolProcess:
         """
         self._out.forget()
         self._err.forget()
+        self.usage, self._serving = Usage(), True
         await self._provide(function)
         await self._send(head, body)
+        looked = Figures()
+        answered = None
+        with trio.move_on_after(FIRST) as brief:  # most calls end without a look
+            answered = await self._answer()
+        if brief.cancelled_caught:
+            self._process.measure(most)
+            answered = await self._answer()
+            if answered is not None:
+                with trio.CancelScope(shield=True):  # the descriptor would be lost
+                    looked = await self._process.measured()
+        if answered is None:
+            return None
+        head, answer = answered
+        if looked.exceeded:  # it is about to end, and what it answers after that does not count
+            if isinstance(answer, int):
+                os.close(answer)
+            self._shut()  # or one that survives SIGTERM would wait for a call as long as its grace
+            return None
+        user, system, read, written, peak = wire.USE.unpack_from(head)
+        self._user, self._system = self._user + user, self._system + system
+        self._peak = max(self._peak, peak)
+        self.usage, self._serving = (
+            Usage(
+                user=user,
+                system=system,
+                peak_memory=max(peak, looked.peak),
+                measured_by="polling" if looked.peak else "rusage",
+                read=read,
+                written=written,
+                programs=1,
+            ),
+            False,
+        )
+        return answer
+
+    async def _answer(self) -> tuple[bytes, bytes | int] | None:
+        """Return the head and the body of an answer; None if the process died."""
         while not self.ended.is_set():
             try:
                 await trio.lowlevel.wait_readable(self._socket)
@@ -172,8 +234,22 @@ class PoolProcess:
             if not head:
                 break
             self._drain()
-            return answer
+            return head, answer
         return None
+
+    def _usage_at_end(self) -> Usage:
+        """Return what the call has used with which the process has ended."""
+        end = self._end
+        # The kernel's peak is that of all calls; it is of this one if no earlier one had as much.
+        peak = max(end.measured.peak, end.max_rss if end.max_rss > self._peak else 0.0)
+        return Usage(
+            user=max(end.user - self._user, 0.0),
+            system=max(end.system - self._system, 0.0),
+            peak_memory=peak,
+            measured_by="none" if not peak else "polling" if end.measured.peak else "rusage",
+            programs=1,
+            exit_statuses={} if end.returncode is None else {end.returncode: 1},
+        )
 
     async def _provide(self, function: Function) -> None:
         """Send a function, unless the process has it."""
@@ -221,7 +297,8 @@ class PoolProcess:
         return evidence_of_memory(
             self._end.returncode or 0,
             int(self._end.out_of_memory),
-            self._end.max_rss,
+            self.usage.peak_memory,
             (getattr(GVAR.res, "M", None), None if limit is None else limit / 1e9),
             own_group=False,
+            exceeded=self._end.measured.exceeded,
         )

@@ -9,7 +9,7 @@ descriptor, and a thousand results would use up all that a process may have.
 To the process: `HELLO` with the search path of modules; `FUNCTION` with its digest in the head;
 `FORGET`, of all functions; `CALL` with a function's digest in the head. The body of a `CALL` is the
 arguments, then the allocation, which begins where the head says. Each call has one answer: an
-outcome, with an empty head.
+outcome, with `USE` as its head, which says what the process has used for it.
 
 The channel between a worker's agent and its runner does not serve here: that is for many runs at a
 time, and is asynchronous on both ends. `docs/architecture.md` has the numbers.
@@ -35,6 +35,9 @@ INLINE = 32 * 1024
 """Bytes of a body that travels with its head. Several such messages fit into an empty socket."""
 
 LENGTH = struct.Struct("<Q")
+USE = struct.Struct("<5d")
+"""The use of a call: CPU seconds in user mode and in the kernel, GB read and written, and the peak
+of the memory in GB, of the process itself or of the largest child that it has reaped."""
 _HEAD = 64
 _PIECES = 1000  # writev(2) takes 1024 at once
 

@@ -125,6 +125,14 @@ async def run_program_call(
     raise call.timed_out(f"ended after its time limit of {scope.deadline - began:g} s")
 
 
+def bound_of(memory: float | None) -> float | None:
+    """Return the KiB from which on a program that asked for so many GB is ended; None for never.
+
+    Never for 0 GB: batch systems take these for all the memory that there is.
+    """
+    return largest(memory) * 1e9 / 1024 if memory else None
+
+
 def enforces() -> bool:
     """Return True if programs of the running task are held to its memory unless a call says no."""
     of_worker = getattr(GVAR.surroundings, "enforce", False)
@@ -222,9 +230,7 @@ class ProgramCall:
             "grace": float(grace),
             "scratch": _temporary(variables) if scratch else None,
             "warned": warned,
-            "most": None
-            if not enforce or self.memory is None
-            else largest(self.memory) * 1e9 / 1024,
+            "most": bound_of(self.memory) if enforce else None,
             "shell": of_shell,
             "name": None if name is None else os.fsencode(name),
         }
@@ -396,7 +402,7 @@ class ProgramCall:
         stdout, stderr = self._captured(result)
         killed = self._killed(report)
         tails = self._tails(result, report.tail)
-        last = "\n".join(tails.values())
+        last = "\n".join((*tails.values(), last_lines(report.stdout_tail)))
         evidence = evidence_of_memory(
             *killed,
             other=self._other_killed,

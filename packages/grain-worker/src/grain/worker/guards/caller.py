@@ -7,10 +7,11 @@ import select
 import socket
 
 from .proc import Wakeup
-from .protocol import HURRY, KILL, RUN, RUN_LONGEST, receive, send_report
+from .protocol import HURRY, KILL, MEASURE, REST, RUN, RUN_LONGEST, receive, send_report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -28,10 +29,14 @@ class Caller:
 
     Args:
         pidfd: a descriptor that becomes readable when the caller dies, if there is one.
+
+    Attributes:
+        on_measure: takes a message about measuring, if anything here measures on request.
     """
 
     def __init__(self, fd: int, pidfd: int | None) -> None:
         self.order = Order.RUN
+        self.on_measure: Callable[[bytes], object] | None = None
         self._socket = socket.socket(fileno=fd)
         self._wakeup = Wakeup()
         self._signs = [fd for fd in (self._socket.fileno(), pidfd) if fd is not None]
@@ -51,8 +56,9 @@ class Caller:
     def wait(self, timeout: float | None) -> None:
         """Wait for the end of a child or for an order, for so many milliseconds at most.
 
-        Everything that comes while a program runs is an order to end it: a message, the end of
-        file, or the caller's death. Only the first one counts, and `KILL` after it.
+        Everything that comes while a program runs is an order to end it: a message that is not
+        about measuring, the end of file, or the caller's death. Only the first one counts, and
+        `KILL` after it.
         """
         for fd, _ in self._poll.poll(timeout):
             if fd == self._wakeup.fd:
@@ -63,6 +69,9 @@ class Caller:
             message = b""
             if fd == self._socket.fileno():
                 message, _ = receive(self._socket)
+            if self.on_measure is not None and message[:1] in (MEASURE, REST):
+                self.on_measure(message)
+                continue
             if message == KILL:
                 self.order = Order.KILL
             elif self.order is Order.RUN:

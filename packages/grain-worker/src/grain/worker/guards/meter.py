@@ -1,5 +1,7 @@
 """The memory and the data of a program: what `wait4` does not tell of a tree of processes.
 
+A subreaper has one for the calls of `grain.subproc`, without a control group.
+
 Where the supervisor has a control group with figures of memory, these are taken, see `.group`; and
 where it has one at all, CPU time that `wait4` misses. Points 1 to 3 and 5 are for all others.
 
@@ -125,6 +127,11 @@ class Meter:
         One may have met a moment in which processes were being forked.
         """
         return self._over > 1
+
+    @property
+    def figures(self) -> tuple[float, bool]:
+        """The peak that looks have found, in bytes, and `exceeded`."""
+        return 1024 * self._peak, self.exceeded
 
     @staticmethod
     def is_scarce() -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .protocol import ProgramRequest
 
 TAIL = 16384
-"""Bytes at the end of a file with stderr that travel back."""
+"""Bytes at the end of a file with output that travel back."""
 
 # O_NONBLOCK during open(2): a FIFO without a reader is an error rather than a hang. O_APPEND: what
 # others write into the same file is not overwritten, and one that is emptied meanwhile has no hole.
@@ -264,17 +264,15 @@ class Program:
         there = os.stat(path)
         return stat.S_ISREG(there.st_mode) and os.path.samestat(there, os.fstat(self.opened[0]))
 
-    def error_tail(self) -> bytes:
-        """Return the end of the file that has the program's stderr; nothing if it was captured."""
-        path = self.request["stdout" if self.request["merged"] else "stderr"]
-        if path is None:
-            return b""
-        try:
-            with open(path, "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-                return file.read(TAIL)
-        except OSError:
-            return b""
+    def tails(self) -> tuple[bytes, bytes]:
+        """Return the ends of the files that have the program's stderr and its stdout apart from it.
+
+        Nothing for one that was captured.
+        """
+        request = self.request
+        if request["merged"]:
+            return tail_of(request["stdout"]), b""
+        return tail_of(request["stderr"]), tail_of(request["stdout"])
 
     def close(self) -> None:
         """Close the files and remove the scratch directory; the program has ended."""
@@ -284,6 +282,25 @@ class Program:
         if self.scratch is not None:
             self.scratch.remove()
         self.links.clear()
+
+
+def tail_of(path: bytes | None) -> bytes:
+    """Return the end of a regular file; nothing of any other, such as a FIFO, which others read."""
+    if path is None:
+        return b""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return b""
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return b""
+        return os.pread(fd, TAIL, max(0, status.st_size - TAIL))
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def open_output(path: bytes, flags: int) -> int:

@@ -13,15 +13,18 @@ also after one of these. The supervisor reports by one marshalled tuple, which b
 - `ENDED`, wait status, seconds, whether the program ended before it was told to, user and system
   seconds, max RSS in KiB, peak memory in bytes, how that was measured, how the CPU time was, bytes
   read and written, processes that the kernel has killed in its control group for want of memory,
-  whether that group is its own, last bytes of stderr, whether it was ended as it had more memory
-  than it may have
+  whether that group is its own, last bytes of stderr and of stdout, whether it was ended as it had
+  more memory than it may have
 - `FAILED`, the step of the start that failed, its errno, the path concerned: there is no process
 - `STUCK`, pids: these processes survive SIGKILL. The supervisor still waits for them.
 
 Its first report, before any program, is `STARTED` with its pid.
 
 To a subreaper: `END`, `HURRY` and `KILL`. It reports as a supervisor does, up to max RSS, and not
-whether the process was told to end.
+whether the process was told to end; then the peak memory in bytes of what it measured last, and
+whether it ended the process as it had more memory than it may have. `MEASURE`, with the KiB that
+the process may have behind it (inf for as many as it gets), begins to measure its memory, with all
+processes below it. `REST` ends that, and is answered by `MEASURED` with the same two figures.
 
 To the fork server, each with a supervisor's number: `FORK`, with the descriptors of its socket and
 of its files for stdout and stderr; `AWAIT`, with a socket for the report `GONE` as soon as that
@@ -36,9 +39,12 @@ import socket
 import struct
 
 RUN, END, HURRY, KILL = b"r", b"e", b"h", b"k"
+MEASURE, REST = b"m", b"s"
+MOST = struct.Struct("=d")
 FORK, AWAIT = b"f", b"a"
 
 STARTED, ENDED, FAILED, STUCK, GONE = "started", "ended", "failed", "stuck", "gone"
+MEASURED = "measured"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,12 +11,14 @@ The subreaper of a worker's first runner is forked from the agent instead, and c
 
 from __future__ import annotations
 
+import math
 import os
 import time
 
 from .caller import Caller
+from .meter import FIRST, Budgets, Meter
 from .proc import become_subreaper, pidfd_of_parent
-from .protocol import ENDED
+from .protocol import ENDED, MEASURE, MEASURED, MOST
 from .tree import wait_until_gone
 
 CHILD_SOCKET = 3
@@ -55,5 +57,29 @@ def attend(caller: Caller, pid: int, began: float, grace: float) -> None:
         began: when it began, by the monotonic clock.
         grace: seconds between SIGTERM and SIGKILL for what it leaves behind.
     """
-    status, seconds, _, usage = wait_until_gone(caller, pid, began, grace)
-    caller.report((ENDED, status, seconds, *usage[:3]))
+    meter = CallMeter(caller)
+    status, seconds, _, usage = wait_until_gone(caller, pid, began, grace, meter)
+    caller.report((ENDED, status, seconds, *usage[:3], *meter.figures))
+
+
+class CallMeter(Meter):
+    """The meter of one call after another in a process that outlives them: on request."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__(Budgets())
+        self._caller = caller
+        self.due = math.inf
+        caller.on_measure = self._take
+
+    def _take(self, message: bytes) -> None:
+        now = time.monotonic()
+        if message[:1] == MEASURE:
+            (most,) = MOST.unpack_from(message, 1)
+            # The call has lasted for `FIRST` seconds, so that the first look is due.
+            self.begin(now - FIRST, None if most == math.inf else most)
+            return
+        # What was over its amount in two looks is ended all the same, as the caller now expects.
+        self._caller.report((MEASURED, *self.figures))
+        self.due = math.inf
+        if not self.exceeded:
+            self._over = 0

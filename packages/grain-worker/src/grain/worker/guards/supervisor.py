@@ -101,12 +101,12 @@ class Supervisor:
             )
             # Before the scratch directory is removed: files in memory count.
             measured = self.meter.end(usage, status)
-            tail = program.error_tail() if status else b""
+            tails = program.tails() if status else (b"", b"")
         except CannotStart as failure:
             return failure.report
         finally:
             program.close()
-        return (ENDED, status, seconds, by_itself, *measured, tail, self.meter.exceeded)
+        return (ENDED, status, seconds, by_itself, *measured, *tails, self.meter.exceeded)
 
 
 def bind(cpus: list[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import os
 import signal
 import time
@@ -104,5 +105,7 @@ def wait_until_gone(
 
 
 def until_look(meter: Meter | None, now: float) -> float | None:
-    """Return the milliseconds until the next look is due; None without a meter."""
-    return None if meter is None else 1000 * max(meter.due - now, 0.001)
+    """Return the milliseconds until the next look is due; None if none will be."""
+    if meter is None or meter.due == math.inf:
+        return None
+    return 1000 * max(meter.due - now, 0.001)

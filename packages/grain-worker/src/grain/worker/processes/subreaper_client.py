@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import math
 import os
 import signal
 import socket
@@ -15,12 +16,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import trio
 
 from grain.worker.errors import signal_name
-from grain.worker.guards.protocol import END, HURRY, STUCK
+from grain.worker.guards.protocol import END, HURRY, MEASURE, MEASURED, MOST, REST, STUCK
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.sweep import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+class Figures(NamedTuple):
+    """The figures that a subreaper has measured.
+
+    Attributes:
+        peak: the largest memory at one time of the process and all below it, in GB.
+        exceeded: True if that was more than it may have in two looks, and it is ended therefore.
+    """
+
+    peak: float = 0.0
+    exceeded: bool = False
 
 
 class ProcessEnd(NamedTuple):
@@ -30,6 +43,9 @@ class ProcessEnd(NamedTuple):
         returncode: its exit code, or the negative number of the signal; None if that is unknown, as
             the subreaper was killed.
         max_rss: the largest resident memory of it or of one of its children, in GB.
+        user: CPU seconds in user mode, of all processes.
+        system: the same in the kernel.
+        measured: the figures of what was measured last, see `SubreaperProcess.measure`.
         left: pids of processes that survive SIGKILL.
         out_of_memory: the kernel killed a process of our control group meanwhile, because memory
             ran out.
@@ -37,6 +53,9 @@ class ProcessEnd(NamedTuple):
 
     returncode: int | None
     max_rss: float = 0.0
+    user: float = 0.0
+    system: float = 0.0
+    measured: Figures = Figures()
     left: tuple[int, ...] = ()
     out_of_memory: bool = False
 
@@ -99,6 +118,9 @@ class SubreaperProcess:
         self._control = control
         self._sweep = sweep
         self._oom_kills = read_cgroups().oom_kills
+        self._figures: Figures | None = None
+        self._news = trio.lowlevel.ParkingLot()
+        self._ended = False
         self.socket = channel
 
     @classmethod
@@ -158,6 +180,28 @@ class SubreaperProcess:
         # The process may have stopped the subreaper, which is its parent.
         self._subreaper.send_signal(signal.SIGCONT)
 
+    def measure(self, most: float | None) -> None:
+        """Begin to measure its memory by looks at its processes, until `measured` is called.
+
+        Args:
+            most: the KiB that it may have before it is ended, as `end` ends it; None for no limit.
+        """
+        with suppress(OSError):
+            self._control.send(MEASURE + MOST.pack(math.inf if most is None else most))
+
+    async def measured(self) -> Figures:
+        """End what `measure` began, and return the figures; empty ones if the process is gone.
+
+        `wait` has to run meanwhile.
+        """
+        self._figures = None
+        with suppress(OSError):
+            self._control.send(REST)
+        self._subreaper.send_signal(signal.SIGCONT)  # as for `end`
+        while self._figures is None and not self._ended:
+            await self._news.park()
+        return self._figures or Figures()
+
     async def wait_for_word(self) -> None:
         """Wait until `wait` has something to go by: a report, or the death of the subreaper."""
         await trio.lowlevel.wait_readable(self._control)
@@ -171,10 +215,17 @@ class SubreaperProcess:
         To be called once. Cancellation has everything ended, as `end` does, and does not wait.
         """
         try:
-            await self.wait_for_word()
-            report = self._receive()
+            while True:
+                await self.wait_for_word()
+                report = self._receive()
+                if not report or (words := marshal.loads(report))[0] != MEASURED:  # noqa: S302
+                    break
+                self._figures = figures_of(words)
+                self._news.unpark_all()
         finally:
             self._control.close()
+            self._ended = True
+            self._news.unpark_all()
         end = end_of(report)
         if not end.left:
             await self._subreaper.wait()
@@ -204,5 +255,12 @@ def end_of(data: bytes) -> ProcessEnd:
     report: tuple[Any, ...] = marshal.loads(data)  # noqa: S302 (our child)
     if report[0] == STUCK:
         return ProcessEnd(None, left=tuple(report[1]))
-    _, status, _, _, _, max_rss = report
-    return ProcessEnd(os.waitstatus_to_exitcode(status), max_rss * 1024 / 1e9)
+    _, status, _, user, system, max_rss, *_ = report
+    returncode = os.waitstatus_to_exitcode(status)
+    return ProcessEnd(returncode, max_rss * 1024 / 1e9, user, system, figures_of(report))
+
+
+def figures_of(report: tuple[Any, ...]) -> Figures:
+    """Return the figures of a report, which ends with them."""
+    *_, peak, exceeded = report
+    return Figures(peak / 1e9, exceeded)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from grain.eventlog.usage import CpuMeasuredBy, MeasuredBy
     from grain.worker.guards.protocol import ProgramRequest
 
-_REPORT = 65536  # bytes of a report at most, 16 kB of them a program's stderr
+_REPORT = 65536  # bytes of a report at most, 32 kB of them a program's output
 
 
 class ProgramExit(NamedTuple):
@@ -50,6 +50,7 @@ class ProgramExit(NamedTuple):
             meanwhile, as memory ran out.
         own_group: True if no other program is in that group.
         tail: the last bytes of stderr where that went to a file, if the program failed.
+        stdout_tail: the same of stdout, where that is apart from stderr.
         exceeded: True if it was ended as it had more memory than it may have.
     """
 
@@ -67,6 +68,7 @@ class ProgramExit(NamedTuple):
     oom_kills: int
     own_group: bool
     tail: bytes
+    stdout_tail: bytes
     exceeded: bool
 
 
