@@ -72,6 +72,21 @@ def test_a_request_asks_for_its_part_of_other_workers_when_these_are_here() -> N
     assert 8.0 == memory.amount
 
 
+def test_a_request_knows_if_no_worker_has_more_than_it_gets() -> None:
+    needs = Needs()
+    needs.on_workers([Cores(4) & Memory(8)])
+    memory = LearnedMemory(needs, request := Cores(4) & OPT, OPT)
+    assert (8.0, True) == (memory.amount, memory.memory.last)
+    needs.on_workers([Cores(8) & Memory(16)])
+    assert memory.renew()
+    assert (8.0, False) == (memory.amount, memory.memory.last)
+    assert not memory.renew()
+    needs.on_workers([Cores(4) & Memory(8)])
+    assert memory.renew()
+    assert memory.memory.last
+    assert 8.0 == needs.amount(request)
+
+
 def test_whatever_is_learned_or_forgotten_is_a_change() -> None:
     needs = Needs()
     needs.forget("opt")
