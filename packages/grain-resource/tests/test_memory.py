@@ -177,7 +177,7 @@ class TestGroups:
             ({"group": "opt", "size": math.nan}, ValueError, "the size of a problem is a positive"),
             ({"group": "opt", "size": "12"}, TypeError, "the size of a problem is a number"),
             ({"M": 8, "size": 3}, ValueError, 'as in Memory(32, group="opt", size=120)'),
-            ({"group": ""}, ValueError, "a group is a name, not blank"),
+            ({"group": ""}, ValueError, "a group is a name, without blanks around it"),
             ({"group": 3}, TypeError, "a group is a name, a str"),
             ({"M": -1, "group": "opt"}, ValueError, "cannot be negative"),
         ],

@@ -121,7 +121,9 @@ class Memory(Amount):
                 "it is the memory of the largest worker"
             )
         if group is not None and (not group or group != group.strip()):
-            raise ValueError(f"Memory(group={group!r}): a group is a name, not blank")
+            raise ValueError(
+                f"Memory(group={group!r}): a group is a name, without blanks around it"
+            )
         self._units = self._owned = 0 if M is None else _units(M)
         self._stated = M is not None
         self.group = group
