@@ -135,7 +135,10 @@ class TestGroups:
         assert Memory(group="opt").most == math.inf
 
     def test_an_attempt_gets_an_amount_and_stays_in_the_group(self) -> None:
-        given = Memory(32, group="opt", size=3).given(4.5)
+        given = Memory(32, group="opt", size=3).given(4.5, last=True)
+        back = from_data(to_data(given))
+        assert isinstance(back, Memory)
+        assert (given.last, back.last) == (True, True)
         assert (given.M, given.group, given.size) == (4.5, "opt", 3)
         supply = Memory(8)._supplied()
         assert supply.alloc(given) is given
@@ -153,6 +156,7 @@ class TestGroups:
 
     def test_after_the_most_or_five_attempts_there_is_none(self) -> None:
         assert after(32, 3.1).after(32.0) is None
+        assert after(32, 3.1).after(8.0, last=True) is None
         assert after(32, 1, 2, 3).after(4.0) is not None
         assert after(32, 1, 2, 3, 4).after(5.0) is None
 
@@ -173,7 +177,7 @@ class TestGroups:
             ({"group": "opt", "size": math.nan}, ValueError, "the size of a problem is a positive"),
             ({"group": "opt", "size": "12"}, TypeError, "the size of a problem is a number"),
             ({"M": 8, "size": 3}, ValueError, 'as in Memory(32, group="opt", size=120)'),
-            ({"group": ""}, ValueError, "a group is a name, not blank"),
+            ({"group": ""}, ValueError, "a group is a name, without blanks around it"),
             ({"group": 3}, TypeError, "a group is a name, a str"),
             ({"M": -1, "group": "opt"}, ValueError, "cannot be negative"),
         ],

@@ -74,7 +74,7 @@ def test_runtime_is_in_minutes() -> None:
         ({"nodes": 2, "grain_request": "2 * Cores=4"}, "both are of the kind Cores; state one"),
         ({"mem_mb": "much"}, "mem_mb is 'much': write a number"),
         ({"grain_memory_group": 7}, "a group is a name"),
-        ({"grain_memory_group": " "}, "a group is a name, not blank"),
+        ({"grain_memory_group": " "}, "a group is a name, without blanks around it"),
         ({"runtime": -1}, "runtime is -1: write a number"),
         ({"gpu": True}, "gpu is True: write a number"),
         ({"grain_request": "Apples=1"}, "grain_request: 'Apples=1': .*Apples"),

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 JOB = Job(name="opt", at=0.0, host="h", user="ann", directory="/", command=("true",))
 FAILED = RunFailure("", "opt: exit code 3")
+MOST = 32.0  # GB of the largest worker
 
 
 class Executor:
@@ -97,7 +98,8 @@ class Executor:
         self._last = number
         ended = outcome.capture(answer.check)
         if isinstance(ended, outcome.Error):
-            note_memory(ended.error, answer.amount)  # as the runner does
+            # As the runner does.
+            note_memory(ended.error, answer.amount, last=answer.amount == MOST)
         deliver(ended)
         self.outcomes[number] = "done" if isinstance(ended, outcome.Value) else "failed"
         if number in self.retried:
@@ -205,20 +207,22 @@ async def test_attempts_of_a_job_count_as_one_call_that_is_tried_again(
     assert dict.fromkeys(others, first) == executor.further
 
 
+@pytest.mark.parametrize("stated", [{"M": MOST}, {}])
 async def test_a_job_of_a_group_runs_again_with_more_memory_until_it_has_the_most(
-    queue: Queue, autojump_clock: trio.testing.MockClock
+    queue: Queue, autojump_clock: trio.testing.MockClock, stated: dict[str, float]
 ) -> None:
     """The amounts are those of the scheduler; the last attempt is a failure for good."""
-    amounts = [3.0, 8.0, 32.0]
+    amounts = [3.0, 8.0, MOST]
 
     def answer(what: AttemptCall) -> AttemptEnd:
         amount = amounts[what.attempt - 1]
         queue.begin(1, None, what.attempt, Begun(at=0.0, host="h"))
-        queue.end(1, None, what.attempt, Ended(how="memory", at=1.0, amount=amount))
+        ended = Ended(how="memory", at=1.0, amount=amount, last=amount == MOST)
+        queue.end(1, None, what.attempt, ended)
         return AttemptEnd("ended", failure=FAILED, amount=amount)
 
     executor = Executor(answer)
-    request = {"Cores": 1, "Memory": {"M": 32, "group": "opt"}}
+    request = {"Cores": 1, "Memory": {**stated, "group": "opt"}}
     queue.submit(msgspec.structs.replace(JOB, request=request))
     await run_until(queue, executor, lambda: queue.ended(1, None, 3) is not None)
     asked = [learned(one) for one in executor.requests]

@@ -318,8 +318,12 @@ def test_retried_and_kept(tmp_path: Path) -> None:
     assert 2 == len(COUNTS)
 
 
-async def test_a_leak_ends_after_the_most_with_all_attempts_listed() -> None:
-    """Its group asks for more each time, without any ``retries``."""
+@pytest.mark.parametrize("most", [16, None])
+async def test_a_leak_ends_after_the_most_with_all_attempts_listed(most: float | None) -> None:
+    """Its group asks for more each time, without any ``retries``.
+
+    Without a number, the most is the memory of the largest worker.
+    """
     had: list[float] = []
 
     @delayed
@@ -331,7 +335,7 @@ async def test_a_leak_ends_after_the_most_with_all_attempts_listed() -> None:
 
     async with mission(Cores(4) & Memory(16), config_file=False, cache=False):
         with pytest.raises(MemoryError, match="it leaks") as caught:
-            await (leaks @ (Cores(1) & Memory(16, group="leak")))()
+            await (leaks @ (Cores(1) & Memory(most, group="leak")))()
 
     assert sorted({*had}) == had
     assert (4, 16) == (had[0], had[-1])

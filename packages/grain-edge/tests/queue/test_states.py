@@ -46,6 +46,7 @@ LEARNS = {"Cores": 1, "Memory": {"M": 32, "group": "opt"}}
         ([too_little(1, 3.1), run(2, status=1), run(3, status=1)], "FAILED", (2, 3.1)),
         ([too_little(1, 3.1), run(2, "lost")], "PENDING", (2, 3.1)),
         ([too_little(1, 32.0)], "OUT_OF_MEMORY", None),
+        ([replace(too_little(1, 16.0), last=True)], "OUT_OF_MEMORY", None),
         ([too_little(n, n) for n in range(1, 6)], "OUT_OF_MEMORY", None),
     ],
 )

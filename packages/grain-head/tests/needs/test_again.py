@@ -65,6 +65,10 @@ def test_another_attempt_asks_for_more_of_what_was_too_little(
 @pytest.mark.parametrize(
     ("request_", "error", "why"),
     [
+        (
+            Memory(group="opt"), noted(too_little(16.0), memory_last=True),
+            "It had 16 GB, the most that its group may ask for.",
+        ),
         (OPT, too_little(8.0), "It had 8 GB, the most that its group may ask for."),
         (
             after(Memory(group="opt"), 1, 2, 4, 8), too_little(16.0),

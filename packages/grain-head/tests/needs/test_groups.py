@@ -23,12 +23,18 @@ def test_nothing_known_a_task_asks_for_its_part_of_the_worker_with_most_memory()
     assert 1.0 == needs.amount(OPT)
     assert needs.on_workers([Cores(16) & Memory(64), Cores(32) & Memory(8)])
     assert not needs.on_workers([Cores(32) & Memory(8), Cores(16) & Memory(64)])
+    assert needs.explain(Cores(16) & OPT) == (
+        "opt asks for 64 GB, the share of its cores: no run of it has ended yet"
+    )
     assert [4.0, 16.0, 64.0, 64.0] == [
         needs.amount(request & OPT) for request in (Cores(1), Cores(4), Cores(16), Cores("all"))
     ]
     assert 2.0 == needs.amount(Cores(4) & Memory(2, group="opt"))
     assert needs.on_workers([])
     assert 1.0 == needs.amount(OPT)
+    assert needs.explain(Memory(99, group="opt")) == (
+        "opt asks for 99 GB while no worker is here: no run of it has ended yet"
+    )
 
 
 def test_an_attempt_counts_as_too_little_until_its_task_comes_again() -> None:
@@ -70,6 +76,21 @@ def test_a_request_asks_for_its_part_of_other_workers_when_these_are_here() -> N
     needs.on_workers([Cores(4) & Memory(32)])
     assert memory.renew()
     assert 8.0 == memory.amount
+
+
+def test_a_request_knows_if_no_worker_has_more_than_it_gets() -> None:
+    needs = Needs()
+    needs.on_workers([Cores(4) & Memory(8)])
+    memory = LearnedMemory(needs, request := Cores(4) & OPT, OPT)
+    assert (8.0, True) == (memory.amount, memory.memory.last)
+    needs.on_workers([Cores(8) & Memory(16)])
+    assert memory.renew()
+    assert (8.0, False) == (memory.amount, memory.memory.last)
+    assert not memory.renew()
+    needs.on_workers([Cores(4) & Memory(8)])
+    assert memory.renew()
+    assert memory.memory.last
+    assert 8.0 == needs.amount(request)
 
 
 def test_whatever_is_learned_or_forgotten_is_a_change() -> None:

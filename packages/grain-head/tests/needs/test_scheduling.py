@@ -118,7 +118,7 @@ def test_what_is_forgotten_is_learned_anew() -> None:
     assert scheduler.needs.groups["opt"].finished == 9
     scheduler.forget_needs(["opt"])
     check_scheduler(scheduler, dispatched=1e6)
-    assert queue.alternatives[0].space.get(Memory) == Memory(8, group="opt")
+    assert queue.alternatives[0].space.get(Memory) == Memory(group="opt").given(8, last=True)
 
 
 def filled(requests: list[Resource]) -> tuple[Scheduler, list[int]]:

@@ -14,6 +14,7 @@ from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import LearnedAmount, ProgramState, RunReport, decode_report
 from grain.resource import Cores, WTime
 from grain.worker.agent.listener import RunnerDeath
+from grain.worker.errors import noted_last
 from grain.worker.messages import (
     AGENT,
     LANE,
@@ -611,7 +612,7 @@ def test_the_report_on_runs_that_a_crash_has_ended_has_their_times() -> None:
     assert RunReport(started=998.0, ended=1000.0, host="host", worker="w") == report
 
 
-OF_GROUP = {"Cores": 1, "Memory": {"M": 4, "group": "opt"}}
+OF_GROUP = {"Cores": 1, "Memory": {"M": 4, "group": "opt", "last": True}}
 
 
 @pytest.mark.parametrize(
@@ -650,6 +651,7 @@ def test_a_run_whose_runner_was_killed_for_want_of_memory_had_too_little(
         with pytest.raises(MemoryError, match="out of memory .* it asked for 4 GB") as caught:
             error.unwrap()
         assert 4 == caught.value.memory_request  # type: ignore[attr-defined]
+        assert noted_last(caught.value)
 
 
 def test_a_report_that_is_no_bytes_does_not_travel() -> None:

@@ -1311,11 +1311,11 @@ async def test_a_job_of_a_group_notes_the_memory_that_was_too_little(
     queue: Queue, work: Path, requeue: bool
 ) -> None:
     number = submit(queue, work, "sh", "-c", "kill -9 $$", requeue=requeue)
-    with GVAR.scope(Cores(1) & Memory(1e-6, group="opt")):
+    with GVAR.scope(Cores(1) & Memory(group="opt").given(1e-6, last=True)):
         end = await run_job(call(queue, number))
     ended = queue.ended(number, None, 1)
     assert ended is not None
-    assert ("memory", 1e-6) == (ended.how, ended.amount)
+    assert ("memory", 1e-6, True) == (ended.how, ended.amount, ended.last)
     assert requeue is ("; with --no-requeue it does not run again" not in ended.message)
     with pytest.raises(JobMemoryError, match="want of memory"):
         end.check()

@@ -22,6 +22,7 @@ from grain.queue.errors import QueueError
 from grain.queue.states import FINAL, next_memory
 from grain.resource import Cores, ResourceError, WTime, from_data
 from grain.worker import Call
+from grain.worker.errors import noted_last
 from grain.worker.jobs.run import GRACE, AttemptCall, JobError, JobFunction, JobMemoryError, NotRun
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class DispatchLoop:
         """Return True if another attempt follows one that needed more memory than it had."""
         memory = self._memory.get(start)
         amount = getattr(error, "memory_request", 0.0)
-        return bool(memory and amount and memory.after(amount))
+        return bool(memory and amount and memory.after(amount, last=noted_last(error)))
 
     def _function(self, name: str) -> JobFunction:
         """Return the function that runs jobs of a name; the last ones of many have one name."""

@@ -413,6 +413,7 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         by: who has cancelled it.
         usage: what it has used; None if that is not known.
         amount: of ``"memory"``, the GB that the attempt had, where its group learns them; else 0.
+        last: True if that was the most that any worker had.
         interruption: of ``"returned"`` and ``"lost"``, for what the worker has ended it.
     """
 
@@ -425,6 +426,7 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     by: str = ""
     usage: Usage | None = None
     amount: float = 0.0
+    last: bool = False
     interruption: Interruption = ""
 
 

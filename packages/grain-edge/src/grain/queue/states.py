@@ -79,7 +79,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
         cpu: CPU seconds.
         others: the hosts of the other workers of a job on several.
         cpus: the number of CPUs that it has there; 0 if it asked for none.
-        amount, interruption: as of `records.Ended`.
+        amount, last, interruption: as of `records.Ended`.
     """
 
     attempt: int
@@ -98,6 +98,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     others: tuple[str, ...] = ()
     cpus: int = 0
     amount: float = 0.0
+    last: bool = False
     interruption: Interruption = ""
 
     @property
@@ -169,6 +170,7 @@ def run_of(attempt: int, begun: Begun, ended: Ended | None) -> Run:
         others=begun.others,
         cpus=begun.cpus,
         amount=ended.amount,
+        last=ended.last,
         interruption=ended.interruption,
     )
 
@@ -293,7 +295,7 @@ def next_memory(job: Job, runs: Iterable[Run], asked: Asked) -> Memory | None:
     for run in runs:
         # From the attempt on that a user has asked for: the ladder begins again there.
         if memory is not None and run.amount and run.attempt >= asked.granted:
-            memory = memory.after(run.amount)
+            memory = memory.after(run.amount, last=run.last)
     return memory
 
 

@@ -84,6 +84,7 @@ class Memory(Amount):
         size: the size, or None.
         tried: for a further attempt: the number of the attempt to come, and the GB that were too
             little; (1, 0.0) for the first.
+        last: of what an attempt of a group has got: True if no worker had more, or none may have.
 
     Raises:
         ValueError: M is negative, infinite or not a number, or 0 in a group; the size is not
@@ -92,13 +93,14 @@ class Memory(Amount):
             neither M nor a group.
     """
 
-    __slots__ = ("_stated", "group", "size", "tried")
+    __slots__ = ("_stated", "group", "last", "size", "tried")
     _kind = "Memory"
     _exports = ("M", "m")
     # Slots that only requests of a group set.
     group: str | None
     size: float | None
     tried: tuple[int, float]
+    last: bool
     _stated: bool
 
     @with_usage(lambda _: "the memory in GB, as in Memory(8), or Memory(8, group='opt')")
@@ -119,17 +121,21 @@ class Memory(Amount):
                 "it is the memory of the largest worker"
             )
         if group is not None and (not group or group != group.strip()):
-            raise ValueError(f"Memory(group={group!r}): a group is a name, not blank")
+            raise ValueError(
+                f"Memory(group={group!r}): a group is a name, without blanks around it"
+            )
         self._units = self._owned = 0 if M is None else _units(M)
         self._stated = M is not None
         self.group = group
         self.size = None if size is None else _size(size, group)
         self.tried = FIRST_TRY
+        self.last = False
 
     @classmethod
     def _of_units(cls, units: int) -> Self:
         new = super()._of_units(units)
         new._stated, new.group, new.size, new.tried = True, None, None, FIRST_TRY
+        new.last = False
         return new
 
     @property
@@ -145,19 +151,24 @@ class Memory(Amount):
         """The GB that no attempt goes beyond; infinite for a group without an amount."""
         return float(self.M) if self._stated else math.inf
 
-    def given(self, amount: float) -> Memory:
+    def given(self, amount: float, *, last: bool = False) -> Memory:
         """Return what an attempt of this request gets: an amount in GB, still of its group."""
         new = Memory(amount, group=self.group, size=self.size)
         new.tried = self.tried
+        new.last = last
         return new
 
-    def after(self, failed: float) -> Memory | None:
+    def after(self, failed: float, *, last: bool = False) -> Memory | None:
         """Return the request of the next attempt, after one for which some GB were too little.
+
+        Args:
+            failed: what it had, in GB.
+            last: as of what it had.
 
         Returns:
             None if that was the most that an attempt gets, or the last of the attempts.
         """
-        if failed >= self.most or self.tried[0] >= LAST_ATTEMPT:
+        if last or failed >= self.most or self.tried[0] >= LAST_ATTEMPT:
             return None
         new = copy.copy(self)
         new.tried = (self.tried[0] + 1, failed)
@@ -188,6 +199,8 @@ class Memory(Amount):
             data["size"] = self.size
         if self.tried != FIRST_TRY:
             data["tried"] = list(self.tried)
+        if self.last:
+            data["last"] = True
         return data
 
     @classmethod
@@ -203,8 +216,9 @@ class Memory(Amount):
                 )
             return cls(data)
         given = dict(data)
-        tried = given.pop("tried", FIRST_TRY)
+        tried, last = given.pop("tried", FIRST_TRY), given.pop("last", False)
         new = cls(**given)
+        new.last = bool(last)
         number, failed = tried
         new.tried = (operator.index(number), float(failed))
         later = 1 < new.tried[0] <= LAST_ATTEMPT and 0 < new.tried[1] < math.inf

@@ -79,8 +79,10 @@ class WTime(Resource):
     ) -> None:
         if T is None and (group is None or softT is not None or countdown):
             raise ValueError('WTime needs a limit T, as in WTime(T="2:00:00"), or a group')
-        if group is not None and (not isinstance(group, str) or not group):
-            raise ValueError(f"WTime(group={group!r}): a group is a name, a non-empty str")
+        if group is not None and not isinstance(group, str):
+            raise ValueError(f"WTime(group={group!r}): a group is a name, a str")
+        if group is not None and (not group or group != group.strip()):
+            raise ValueError(f"WTime(group={group!r}): a group is a name, without blanks around it")
         if learn not in ("first", "recent"):
             raise ValueError(f"WTime(learn={learn!r}): limits follow the 'first' or 'recent' runs")
         if learn != "first" and group is None:

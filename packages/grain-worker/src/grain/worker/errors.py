@@ -368,13 +368,26 @@ def how_failed(error: BaseException) -> Literal["memory", "stopped", "time", "fa
     return "time" if any(isinstance(one, trio.TooSlowError) for one in behind) else "failed"
 
 
-def note_memory(error: BaseException, amount: float) -> None:
-    """Tell exceptions that say that memory was too little how much it was, in GB."""
+def note_memory(error: BaseException, amount: float, *, last: bool = False) -> None:
+    """Tell exceptions that say that memory was too little how much it was.
+
+    Args:
+        error: one of them, or a group.
+        amount: in GB.
+        last: as of `Memory`.
+    """
     if isinstance(error, BaseExceptionGroup):
         for one in error.exceptions:
-            note_memory(one, amount)
-    elif isinstance(error, MemoryError) and not isinstance(error, ExternalMemoryError):
-        error.memory_request = amount  # type: ignore[attr-defined]
+            note_memory(one, amount, last=last)
+    elif isinstance(error, MemoryError):
+        error.memory_last = last  # type: ignore[attr-defined]
+        if not isinstance(error, ExternalMemoryError):
+            error.memory_request = amount  # type: ignore[attr-defined]
+
+
+def noted_last(error: BaseException) -> bool:
+    """Return True if the memory that was too little was noted as the most that there is."""
+    return getattr(error, "memory_last", False) is True
 
 
 def signal_name(returncode: int | None) -> str | None:

@@ -8,6 +8,7 @@ import trio
 
 from grain.head.collapse import flattened
 from grain.resource import ZERO, Gang, Resource, WTime, learned
+from grain.worker.errors import noted_last
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +37,8 @@ def larger(request: Resource, error: BaseException) -> Larger | str | None:
         failed = _noted(errors, MemoryError, "memory_request")
         if not failed:
             return None
-        next_ = memory.after(failed)
+        last = any(isinstance(one, MemoryError) and noted_last(one) for one in errors)
+        next_ = memory.after(failed, last=last)
         if next_ is None:
             return f"It had {failed:.3g} GB, the most that its group may ask for."
         return Larger(replaced(request, next_), f"more memory than {failed:.3g} GB")

@@ -275,7 +275,9 @@ class LearningGroup:
             ) + (f" ({self.spent / self.fixed:.2f} times)" if self.fixed else "")
         rungs = self.rungs(terms)
         if not rungs:
-            return f"{asks}, the share of its cores: no run of it has ended yet{self._then(terms)}"
+            nowhere = terms.worker == math.inf and terms.share == terms.maximum
+            why = " while no worker is here" if nowhere else ", the share of its cores"
+            return f"{asks}{why}: no run of it has ended yet{self._then(terms)}"
         if not self.runs:
             failed = f"{len(self._failed)} {'tasks' if len(self._failed) > 1 else 'task'}"
             return f"{asks}: {failed} had too little, and none has finished yet{self._then(terms)}"

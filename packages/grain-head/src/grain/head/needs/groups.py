@@ -159,6 +159,7 @@ class LearnedMemory:
         self._size = memory.size or 0.0
         self._after = memory.tried[1]
         self.amount = self._asked = -1.0
+        self.memory = memory
         self._workers: tuple[float, float] | None = None
         self.renew()
 
@@ -176,11 +177,12 @@ class LearnedMemory:
             self._terms = needs.terms(self._request)
             self._maximum = self._terms.maximum
         asked = _next(self._learning, self._terms, self._stated)
-        if asked == self._asked:  # most often
+        last = asked >= self._maximum
+        if asked == self._asked and last is self.memory.last:  # most often
             return False
         self._asked = asked
-        memory = self._stated.given(asked)
-        if self.amount == memory.M:
+        memory = self._stated.given(asked, last=last)
+        if self.amount == memory.M and last is self.memory.last:
             return False
         self.amount = float(memory.M)
         self.memory = memory

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import outcome
 
-from grain.worker.errors import RunnerMemoryError
+from grain.worker.errors import RunnerMemoryError, note_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +36,13 @@ class RunnerDeath:
         """True if the kernel has killed it, as memory ran out."""
         return self.end.out_of_memory and self.end.returncode == -signal.SIGKILL
 
-    def memory_outcome(self, amount: float) -> Payload:
-        """Return the outcome of a run that died with it, and had so many GB."""
+    def memory_outcome(self, amount: float, last: bool) -> Payload:
+        """Return the outcome of a run that died with it; arguments as of `note_memory`."""
         from grain.worker.payload import Payloads  # the agent needs it seldom
 
-        return Payloads(self.host).dump_outcome(outcome.Error(RunnerMemoryError(str(self), amount)))
+        error = RunnerMemoryError(str(self), amount)
+        note_memory(error, amount, last=last)
+        return Payloads(self.host).dump_outcome(outcome.Error(error))
 
     def __str__(self) -> str:
         return f"the runner on {self.host} {self.end.describe(self.blocked)}"

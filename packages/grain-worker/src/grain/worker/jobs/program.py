@@ -170,7 +170,7 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
         at: Unix seconds.
     """
     how: How = "signal"
-    amount = 0.0
+    amount, last = 0.0, False
     # Without the command, which every list of jobs shows beside it.
     status, number, message = 0, int(signal.SIGKILL), error.reason.partition("\n")[0]
     if isinstance(error, ExternalTimeoutError) and error.stopped_softly:
@@ -182,7 +182,8 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
             message = "; ".join([f"ended at its time limit of {limit:g} s", *trouble])
     elif isinstance(error, ExternalMemoryError):
         how = "memory"
-        amount = error.memory_request or 0.0 if learned(GVAR.res) is not None else 0.0
+        if (memory := learned(GVAR.res)) is not None:
+            amount, last = error.memory_request or 0.0, memory.last
     elif isinstance(error, ExternalStartError):
         # The exit code of a shell that cannot find a program (POSIX.1-2017, 2.8.2).
         how, status, number = "start", 127, 0
@@ -199,4 +200,5 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
         message=message,
         usage=error.usage,
         amount=amount,
+        last=last,
     )

@@ -603,7 +603,7 @@ class _Execution(Generic[Arriving, Departing]):
             short = account.short
             memory = account.res.get(Memory) if lost is not None else None
             if isinstance(memory, Memory) and lost is not None:
-                note_memory(lost, memory.M)
+                note_memory(lost, memory.M, last=memory.last)
             report = self._translation.encode_report(account, ended)
         if self._on_ended is not None:
             self._on_ended(attempt)

@@ -371,7 +371,7 @@ class WorkerSession:
         attempts: Collection[Attempt] | None = None,
         wall: float = 0.0,
         *,
-        out_of_memory: Callable[[float], Payload] | None = None,
+        out_of_memory: Callable[[float, bool], Payload] | None = None,
     ) -> None:
         """Take the death of a runner's process, and of all that ran in it.
 
@@ -379,8 +379,8 @@ class WorkerSession:
             attempts: the runs that it had; None for all, where no other runner has started yet.
             wall: the same time in Unix seconds; 0 if it is not asked when they began.
             out_of_memory: if the kernel has killed it for want of memory, makes the outcome of a
-                run with so many GB. A run whose group learns, and beside which none ran, has that
-                and asks for more.
+                run with so many GB, and True if no worker had more. A run whose group learns, and
+                beside which none ran, has that and asks for more.
         """
         lost = self.runs.keys() if attempts is None else self.runs.keys() & set(attempts)
         alone = len(lost) == 1
@@ -395,7 +395,8 @@ class WorkerSession:
             # Lasting missions, as jobs are, have receipts, by which a crash is followed.
             told = status == "crashed" and alone and not lasts(run.lease.mission)
             if told and out_of_memory and learned is not None:
-                status, payload = "error", out_of_memory(learned.amount)
+                last = run.lease.res["Memory"].get("last", False)
+                status, payload = "error", out_of_memory(learned.amount, last)
             report: Report = b""
             if wall:
                 # What its programs have used died with the runner.
