@@ -307,6 +307,19 @@ def restarted_by_the_cut_of_another_transport(case: MadeUp) -> None:
     case.events.append(case.event("cut", "tcp", "", 105.0, 150.0))
 
 
+def restarted_by_a_cut_that_no_gang_minds(case: MadeUp) -> None:
+    case.gang()
+    case.again(129.0)
+    case.events.append(case.event("cut", "tcp", "", 105.0, 124.0))
+
+
+def restarted_without_a_gang_by_a_cut_of_less_than_a_grace_period(case: MadeUp) -> None:
+    case.drop("start", "m0", 3)
+    case.run("m0", 3, 100.0, "tcp-1", end=False)
+    case.again(129.0)
+    case.events.append(case.event("cut", "tcp", "", 101.0, 122.0))
+
+
 def restarted_by_a_stopped_runner(case: MadeUp) -> None:
     case.again(160.0)
     case.events.append(case.event("stop", "runner", "unix-1", 105.0, 150.0))
@@ -547,6 +560,8 @@ CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
     (restarted_over_files_by_gnaws_death, ["restarted"]),
     (restarted_by_a_short_cut, ["restarted"]),
     (restarted_by_the_cut_of_another_transport, ["restarted"]),
+    (restarted_by_a_cut_that_no_gang_minds, ["restarted"]),
+    (restarted_without_a_gang_by_a_cut_of_less_than_a_grace_period, ["restarted"]),
     (restarted_by_a_stopped_runner, ["restarted"]),
     (restarted_by_a_busy_gnaw, ["restarted"]),
     (restarted_by_a_bridge_that_was_away_for_a_moment, ["restarted"]),
@@ -698,6 +713,12 @@ def a_gang_whose_member_was_away(case: MadeUp) -> None:
     case.events.append(case.event("cut", "tcp", "", 105.0, 150.0))
 
 
+def a_gang_whose_member_was_cut_off_for_less_than_a_grace_period(case: MadeUp) -> None:
+    case.gang()
+    case.again(129.0)
+    case.events.append(case.event("cut", "tcp", "", 101.0, 122.0))
+
+
 def a_gang_whose_workers_do_not_reach_each_other(case: MadeUp) -> None:
     case.gang()
     case.drop("resolved", "m0", 3)
@@ -707,6 +728,7 @@ def a_gang_whose_workers_do_not_reach_each_other(case: MadeUp) -> None:
 EXCUSES = [
     a_gang_whose_member_was_killed,
     a_gang_whose_member_was_away,
+    a_gang_whose_member_was_cut_off_for_less_than_a_grace_period,
     a_gang_whose_workers_do_not_reach_each_other,
     a_job_that_was_cancelled_as_it_began,
     a_killed_runner,

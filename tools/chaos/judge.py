@@ -42,6 +42,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from grain.worker.gang.messages import SILENCE
 from tools.chaos.books import BEGINS, ENDS, MEMBER, QUEUE, expected
 
 if TYPE_CHECKING:
@@ -253,6 +254,9 @@ class Causes:
     def away(self, start: Mapping[str, Any], before: float) -> str:
         """Return "worker" or "mission" if that was away for a grace period, or "".
 
+        Members of a gang speak to each other, past Gnaw: a host that is cut off is lost to them
+        sooner (`SILENCE`), however Gnaw is.
+
         Args:
             start: the line of the start of a run.
             before: when the task began again.
@@ -261,6 +265,8 @@ class Causes:
         for worker in workers_of(start):
             transport = self._transports.get(worker, "unix")
             if self._longest(worker, transport, start["at"], before) >= self._grace:
+                return "worker"
+            if "gang" in start and self._was_cut(transport, start["at"], before):
                 return "worker"
         if self._longest(mission, "unix", start["at"], before) >= self._grace:
             return "mission"
@@ -282,6 +288,14 @@ class Causes:
             for one in self._events
             if self._keeps_away(one, worker, transport)
             or (one.kind == "stop" and one.owner in {worker, start["mission"]})
+        )
+
+    def _was_cut(self, transport: str, since: float, until: float) -> bool:
+        """Return True if the host of a transport was cut off for long enough to lose a gang."""
+        return any(
+            min(one.until, until) - max(one.at, since) >= SILENCE
+            for one in self._events
+            if one.kind == "cut" and one.target == transport
         )
 
     def _longest(self, owner: str, transport: str, since: float, until: float) -> float:
