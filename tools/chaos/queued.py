@@ -58,14 +58,23 @@ class QueuedJobs:
             if not code:
                 self._cancelled[number] = time.monotonic()
 
-    async def until_over(self) -> None:
-        """Wait until all jobs are final. Whoever lists them has them taken care of."""
+    async def until_over(self, on_end: Callable[[], object]) -> None:
+        """Wait until all jobs are final. Whoever lists them has them taken care of.
+
+        Args:
+            on_end: called when some have become final. On a slow machine hundreds wait at the end,
+                and many of them for the few pairs of workers that reach each other.
+        """
+        over = 0
         while self._cancelled:
             code, printed = await self._type(["jobs", "--json", "all"])
             if not code:
                 self._states = {one["job"]: one["state"] for one in json.loads(printed)}
-                if all(self._states.get(number) in OVER for number in self._cancelled):
+                before, over = over, sum(self._states.get(n) in OVER for n in self._cancelled)
+                if over == len(self._cancelled):
                     return
+                if over > before:
+                    on_end()
             await trio.sleep(3.0)
 
     async def stop(self) -> None:

@@ -53,7 +53,8 @@ class Session:
         place: where its processes live.
         schedule: what is to happen.
         grace: seconds for which Gnaw waits for absent peers.
-        settle: seconds after the last fault in which missions have to end.
+        settle: seconds after the last fault, or the last end of a job, in which missions and the
+            next job have to end.
     """
 
     def __init__(
@@ -278,8 +279,12 @@ class Session:
                 schedule.cancel_scope.cancel()  # what had no room yet
             # No fault lasts any longer; what is under way has its time.
             self._start_mission(LAST)
-            with trio.move_on_after(self._settle):
-                await self._jobs.until_over()
+            with trio.move_on_after(self._settle) as scope:
+
+                def go_on() -> None:
+                    scope.deadline = trio.current_time() + self._settle
+
+                await self._jobs.until_over(go_on)
                 while self._detached.live or any(  # noqa: ASYNC110
                     process.poll() is None for _, process in self._missions
                 ):
