@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.map import MapError, RequestError, ResultLogError
-from grain.map.command import _sentence
+from grain.map.errors import sentence_of
 from grain.map.failures import FailureGroups
 from grain.map.halting import Halt, Tally, parse_halt
 from grain.map.inputs.requests import parse_jobs, parse_request, parse_supply
@@ -377,4 +377,4 @@ def test_a_log_without_a_torn_line_is_not_touched_by_its_opening(
 
 def test_a_full_disk_is_named_with_what_to_do() -> None:
     error = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "log")
-    assert "log: Disk quota exceeded; make room there" == _sentence(error)
+    assert "log: Disk quota exceeded; make room there" == sentence_of(error)

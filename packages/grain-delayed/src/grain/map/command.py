@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grain.map.errors import MapError, RequestError
+from grain.map.errors import MapError, RequestError, sentence_of
 from grain.map.halting import INTERRUPTED, NEVER, TROUBLE, Tally, parse_halt
 from grain.map.inputs.words import STDIN, take_apart
 from grain.map.refused import instead_of
@@ -200,7 +200,7 @@ def map_command(
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         ctx.exit(TROUBLE)
     except Exception as error:
-        sentence = _sentence(error)
+        sentence = sentence_of(error)
         if sentence is None:
             raise
         raise _Trouble(sentence) from None
@@ -469,26 +469,3 @@ def _place(option: str, text: str | None) -> str | None:
         return None if text is None else expand_place(text, with_home(os.environ))
     except Unfit as error:
         raise MapError(f"{option} {text}: {error}") from None
-
-
-def _sentence(error: Exception) -> str | None:
-    """Return the message for an error that the user can act upon; None for any other."""
-    from grain.config import ConfigError
-    from grain.edge.errors import EdgeError
-    from grain.files.whole import FULL
-    from grain.inputs.errors import InputsError
-    from grain.resource import Infeasible, ResourceError
-
-    if isinstance(error, OSError) and error.strerror:
-        name = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        advice = "; make room there" if error.errno in FULL else ""
-        return f"{name}{error.strerror}{advice}"
-    if isinstance(error, Infeasible):
-        # What follows these words is advice for a program, which calls run().
-        problem, advice, _ = str(error).partition(": ask for less")
-        return f"{problem}{advice} by -r, or give more by --local" if advice else problem
-    if isinstance(error, EdgeError):
-        return f"{error}\nTo run only on this machine, without a scheduler, add -j N."
-    if isinstance(error, (MapError, InputsError, ConfigError, ResourceError, OSError)):
-        return str(error)
-    return None
