@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grain.edge.mission_ids import lasting_id
-from grain.head.messages import Crashed, Resolved, Started, Synced
+from grain.head.messages import Crashed, Resolved, Retract, Started, Synced
 from grain.worker.messages import InventoryRun, Lease, Revoke, RunEnded, RunOver
 from grain_testkit.hub_harness import HubHarness, held
 
@@ -77,6 +77,17 @@ def test_a_new_head_gives_the_resources_of_a_run_that_is_over_to_the_next_task(
     harness.lose(worker)
     harness.wait(70)
     assert 1 in [one.task for one in harness.sent(mission, Crashed)]
+
+
+def test_a_run_that_is_over_and_that_nobody_wants_is_told_to_end(harness: HubHarness) -> None:
+    """It may wait for a disk that is full."""
+    mission = harness.mission(M)
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    harness.send(mission, Retract((1,)))
+    worker = harness.worker("w", 1, (InventoryRun(M, 1, (9, 1), {"Cores": [0]}, 5.0, over=True),))
+
+    assert [(9, 1)] == [one.attempt for one in harness.sent(worker, Revoke)]
 
 
 def test_a_suspect_waits_for_a_run_that_is_over(harness: HubHarness) -> None:

@@ -433,7 +433,7 @@ class Runs:
         unwanted = unwanted or (task is not None and never_began(task.crashes, held.attempt))
         lease.task = None if unwanted else task
         if unwanted or task is None:
-            if not ended:
+            if not held.ended:
                 self._dismiss(lease, task)
         elif task.lease is None:
             if task.awaits not in ("", ITS_MISSION, ITS_SEATS, worker.id):
