@@ -78,6 +78,8 @@ class Laws:
         self.retracted: dict[tuple[HeadProcess, str, int], SimulatedMission] = {}
         # When workers drained as heads know, by the clocks for people of these.
         self.drained: dict[tuple[HeadProcess, object], float] = {}
+        # The head by whose clock a crash has its time; its mission tells it to later ones.
+        self.crashed: dict[tuple[Attempt, float], HeadProcess] = {}
         self.reported: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]] = {}
         self.attempts: dict[tuple[str, int], list[Attempt]] = {}
         # The runs whose outcomes are over: their workers may forget them, or would be told so if
@@ -298,7 +300,8 @@ class Laws:
             worker = self.begun[attempt].worker
             # The message may be late: a mission that was away gets it when it is back.
             drained = self.drained.get((head, worker), math.inf)
-            self.demand("a drain is no crash", message.crash.at < drained, message)
+            if self.crashed.setdefault((attempt, message.crash.at), head) is head:
+                self.demand("a drain is no crash", message.crash.at < drained, message)
 
     def on_disconnected(self, head: HeadProcess, wire: Wire) -> None:
         """Check that a peer that was disconnected is detached."""
