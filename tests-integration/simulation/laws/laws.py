@@ -135,7 +135,12 @@ class Laws:
         elif isinstance(message, Crashed):
             assert isinstance(wire.peer, SimulatedMission)
             self.check_blame(head, wire, message)
-        elif isinstance(message, Retracted) and isinstance(wire.peer, SimulatedMission):
+        elif (
+            isinstance(message, Retracted)
+            and isinstance(wire.peer, SimulatedMission)
+            # A process of a lasting mission may yet submit, and retract, what another one had.
+            and message.task in wire.peer.story.submitted
+        ):
             self.retracted[head, wire.peer.session.id, message.task] = wire.peer
 
     def on_leased(self, head: HeadProcess, wire: Wire, lease: Lease) -> None:
