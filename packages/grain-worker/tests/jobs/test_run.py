@@ -181,7 +181,7 @@ async def test_a_job_that_stops_softly_before_its_time_limit_ends_as_it_does(
 async def test_the_file_of_a_warning_is_named_by_patterns_as_outputs_are(
     queue: Queue, work: Path
 ) -> None:
-    script = "until [ -e EXIT-1_3.opt ]; do sleep 0.02; done; cat EXIT*"
+    script = "until [ -s EXIT-1_3.opt ]; do sleep 0.02; done; cat EXIT*"
     number = submit(
         queue, work, "sh", "-c", script, warn="EXIT-%A_%a.%x", warn_before=59.0, timeout=60.0,
         array=ArraySpec(ranges=((3, 3, 1),)), stdout="out",
