@@ -68,7 +68,9 @@ async def test_a_brief_call_tells_its_own_peak() -> None:
         await fill(200_000_000)
         large = account.usage
         assert 0.2 < large.peak_memory < 0.4
-        assert ("rusage", 1) == (large.measured_by, large.programs)
+        assert 1 == large.programs
+        # On a busy machine it takes so long that the subreaper looks at it.
+        assert large.measured_by in {"rusage", "polling"}
         account = run_with(ZERO)
         await fill(1000)
     assert 0.005 < account.usage.peak_memory < 0.15
