@@ -148,8 +148,16 @@ async def test_a_file_that_warns_another_job_stays_and_says_why_this_one_cannot_
     assert blocked is path.exists()
 
 
+async def test_a_program_finds_all_of_a_warning_or_nothing(tmp_path: Path) -> None:
+    """It may look at any moment, as a code does that reads its STOPCAR in each step."""
+    text = "x" * 30_000_000
+    look = "until [ -e EXIT ]; do :; done; wc -c < EXIT"
+    done = await warned(look, tmp_path, ("EXIT", text), timeout=60.0)
+    assert f"{len(text)}\n" == done.stdout_text
+
+
 async def test_the_end_of_a_program_leaves_the_warning_of_another_one(tmp_path: Path) -> None:
-    script = "until [ -e EXIT ]; do sleep 0.02; done; rm EXIT; echo other > EXIT"
+    script = "until [ -e EXIT ]; do :; done; rm EXIT; echo other > EXIT"
     await warned(script, tmp_path, timeout=60.0)
     assert "other\n" == (tmp_path / "EXIT").read_text()
 

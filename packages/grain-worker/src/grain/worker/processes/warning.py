@@ -22,7 +22,7 @@ import trio
 
 from grain import GVAR
 from grain.files.processes import start_time
-from grain.files.trust import open_output
+from grain.files.whole import whole_file
 from grain.inputs.warning import BEFORE as BEFORE
 from grain.inputs.warning import meant_signal
 from grain.resource import WTime
@@ -52,7 +52,7 @@ would end a program that does not handle it yet."""
 _OWNED = "grain warns "  # begins the text of a file that names its job
 _LATE = 60.0  # seconds by which clocks differ at most, and programs outlive their limit
 _SEND_AGAIN = 0.2  # seconds until a signal that found no program is sent again
-_LONGEST = 1000  # characters of it that are read
+_LONGEST = 1000  # bytes of it that are read
 _SENT_FOR = 10.0  # seconds for which it is
 
 _log = logging.getLogger("grain.worker")
@@ -116,7 +116,6 @@ class EarlyWarning:
         self.signal = 0
         self._path: Path | None = None
         self._text = ""
-        self._written: tuple[int, int, int] | None = None
         self._function: Callable[[], Awaitable[object]] | None = None
         self.cause: Cause = ""
         self.trouble = ""
@@ -172,11 +171,11 @@ class EarlyWarning:
 
     def _other_owner(self, path: Path) -> str:
         """Return the other job that a file warns; "" if it has ended, or none is known."""
-        if not self._text.startswith(_OWNED) or not path.is_file():  # the reader of a pipe waits
+        if not self._text.startswith(_OWNED):
             return ""
         try:
-            with path.open(errors="replace") as file:
-                text, made = file.read(_LONGEST), os.fstat(file.fileno()).st_mtime
+            text = _beginning(path, _LONGEST).decode(errors="replace")
+            made = path.stat().st_mtime
         except OSError:
             return ""
         live = text.startswith(_OWNED) and time.time() < made + self.before + _LATE
@@ -263,10 +262,9 @@ class EarlyWarning:
         _log.warning("%s: %s", _name(request), self.trouble)
 
     def _write(self, path: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with os.fdopen(open_output(str(path), flags), "w") as file:
-            file.write(self._text)
-        self._written = _version(path)
+        # A program that looks just now finds all of the text, or no file.
+        with whole_file(path, mode=None) as file:
+            file.write(self._text.encode(errors="surrogateescape"))
 
     async def _send(self, request: ProgramRequest, cause: Cause) -> None:
         with trio.move_on_after(_SENT_FOR):
@@ -277,7 +275,7 @@ class EarlyWarning:
     async def clear(self) -> None:
         """Remove the file, if the program has left it: another program would stop at once.
 
-        One that another program's warning has made since stays.
+        One with another text stays: it is not of this warning.
         """
         if self.cause and self._path is not None:
             with trio.CancelScope(shield=True):
@@ -285,8 +283,9 @@ class EarlyWarning:
 
     def _remove(self, path: Path) -> None:
         with suppress(OSError):
-            if self._written in (None, _version(path)):
-                path.unlink(missing_ok=True)
+            own = self._text.encode(errors="surrogateescape")
+            if _beginning(path, len(own) + 1) == own:
+                path.unlink()
 
 
 class OrderedWarning(EarlyWarning):
@@ -330,13 +329,16 @@ async def _nothing() -> None:
     """Give a warning that the root gives by its function."""
 
 
-def _version(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file is made or written again; None if it is not there."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_mtime_ns
+def _beginning(path: Path, most: int) -> bytes:
+    """Return the first bytes of a file, so many at most; none of what is not a plain file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if not path.is_file():  # the reader of a pipe would wait
+        return b""
+    with path.open("rb") as file:
+        return file.read(most)
 
 
 def _signal(warn: object) -> int:
