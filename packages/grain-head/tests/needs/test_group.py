@@ -203,7 +203,7 @@ def test_needs_that_change_are_found_at_once_however_long_they_have_stayed(peak:
         group.amount(TERMS)
     assert group._calm == CALM
     found = [group.on_finished(FinishedRun(peak, 4, 100), 32) for _ in range(LAST_RUNS + SELDOM)]
-    # Of those that need less, the last runs have to be all before the largest of them is another.
+    # The largest need becomes smaller only when the last run with the old one leaves the window.
     assert found.index(True) < (SELDOM if peak > 1 else LAST_RUNS + SELDOM)
 
 

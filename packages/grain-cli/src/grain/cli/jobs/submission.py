@@ -191,7 +191,7 @@ def check_files(job: Job) -> None:
     task = None if job.array is None else first_and_last(job.array)[0]
     stdin = file_of(job.stdin, job, task, UNKNOWN)
     if job.stdin and stdin == file_of(job.stdin, job, task) and not stdin.exists():
-        raise BadSubmission(f"--stdin {job.stdin}: there is no file {stdin}")
+        raise BadSubmission(f"--stdin {job.stdin}: {stdin} does not exist")
 
 
 def _request(given: Mapping[str, Any]) -> dict[str, object] | None:

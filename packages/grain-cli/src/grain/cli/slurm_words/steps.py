@@ -292,7 +292,7 @@ def _with_units(given: Mapping[str, str], environment: Mapping[str, str]) -> dic
 
 
 def _hosts(given: Mapping[str, str], no_step: str) -> dict[str, Any]:
-    """Return the hosts that are wanted, and those that are not.
+    """Return the hosts of ``-w`` and those of ``-x``, as `StepOrder` names them.
 
     Raises:
         StepRefused: they are not written as they should be, or a host is in both.

@@ -52,10 +52,10 @@ def ladder(
         share: GB of a worker that belong to the cores of the task.
         maximum: no rung is above it. The last rung covers all needs, not necessarily the maximum.
         worker: GB of a worker; infinite to count each amount as it is.
-        before: the first rung so far, in GB; 0 if there is none. It stays if it costs no more than
-            the one that would take its place, and is not much larger: `NEAR` times at most.
+        before: the first rung so far, in GB; 0 if there is none. It stays if no other costs less,
+            and it is at most `NEAR` times as large as the new one.
     """
-    taken: defaultdict[float, float] = defaultdict(float)  # the seconds of those that need it
+    taken: defaultdict[float, float] = defaultdict(float)  # seconds of runs, by their need
     for need, seconds in needs:
         taken[maximum if need > maximum else need] += seconds  # noqa: FURB136 - a call is slower
     if not taken:

@@ -120,7 +120,7 @@ def run_step(
     )
     for line in warnings:
         say(line)
-    if "test-only" in given:  # "no job is actually submitted", and there is no wait to estimate
+    if "test-only" in given:  # srun(1): no job is submitted. A step has no start to predict.
         return 0
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, WARNINGS)
     for number in CANCEL:
