@@ -136,7 +136,7 @@ def gpu_shards(given: Mapping[str, str], here: Here) -> int:
     Raises:
         JobRefused: the configuration makes no sense.
     """
-    asked = asks_for_shards(given.get("gres", ""))
+    asked = asks_for_shards(given)
     return _configured(here).worker.gpu_shards if asked else 0
 
 

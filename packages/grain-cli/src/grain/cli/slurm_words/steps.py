@@ -328,7 +328,7 @@ def _gpus(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str,
     for option, field in _GPUS.items():
         if option not in given:
             continue
-        if option != "gres" or not values.asks_for_shards(given[option]):
+        if option != "gres" or not values.asks_for_shards(given):
             found[field] = values.gpus(given[option], gres=option == "gres")
         elif "SLURM_JOB_ID" in environment:
             has = int(environment.get("SLURM_SHARDS_ON_NODE", "0"))

@@ -177,7 +177,7 @@ def options_of_script(
     try:
         given = merged(of_script(directives(script, name)))
         options = submit_options(
-            given, around, gpu_shards() if values.asks_for_shards(given.get("gres", "")) else 0
+            given, around, gpu_shards() if values.asks_for_shards(given) else 0
         )
     except BadUse as error:
         text = str(error).splitlines()[0]
@@ -213,7 +213,7 @@ def _shown(
         shown["ntasks"] = str(tasks)
     if nodes > 1 and not asked:
         shown["ntasks-implied"] = "yes"
-    if values.asks_for_shards(given.get("gres", "")):
+    if values.asks_for_shards(given):
         shown["shards"] = str(values.shards(given["gres"]))
     shown["submit-dir"] = around.directory
     return shown
@@ -320,7 +320,7 @@ def _part_of_gpu(given: Mapping[str, str], gpu_shards: int) -> float:
         BadUse: the number is not written as it should be.
         JobRefused: a GPU has no shards, or not so many.
     """
-    if not values.asks_for_shards(given.get("gres", "")):
+    if not values.asks_for_shards(given):
         return 0
     try:
         number = values.shards(given["gres"])
@@ -458,7 +458,7 @@ def _gpus_asked(given: Mapping[str, str]) -> _GPUsAsked:
     Raises:
         BadUse: a number is none, or that of sockets is lacking.
     """
-    gres = "" if values.asks_for_shards(given.get("gres", "")) else given.get("gres", "")
+    gres = "" if values.asks_for_shards(given) else given.get("gres", "")
     try:
         in_all, per_node, per_task = (
             values.gpus(given[name]) if name in given else 0

@@ -349,9 +349,9 @@ def gpus_of_sockets(command: str, given: Mapping[str, str]) -> int:
     return gpus(given["gpus-per-socket"]) * int(given["sockets-per-node"])
 
 
-def asks_for_shards(text: str) -> bool:
-    """Return True for a ``--gres`` that asks for shards of a GPU, however it is written."""
-    return "shard" in re.split("[,:]", text)
+def asks_for_shards(given: Mapping[str, str]) -> bool:
+    """Return True for options with a ``--gres`` for shards of a GPU, however it is written."""
+    return "shard" in re.split("[,:]", given.get("gres", ""))
 
 
 def shards(text: str) -> int:
