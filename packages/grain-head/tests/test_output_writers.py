@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grain.eventlog.usage import RunReport, Usage
-from grain.head.base import OutputWriters
+from grain.head.output_writers import OutputWriters
 
 
 def report(began: float, ended: float, *paths: str, host: str = "n1") -> RunReport:

@@ -18,6 +18,7 @@ Map:
 - ``executor``: `GrainExecutor`, with a local worker only
 - ``validation``: the check of what peers state
 - ``events``: what others can see of an executor
+- ``output_writers``: two tasks whose programs write to one file at the same time
 - ``run_log``: what happens to the tasks of a mission, for its event log
 - ``log_words``: requests, amounts and texts, as they stand in it
 - ``errors``: the errors of executors
