@@ -224,8 +224,7 @@ def test_scontrol_shows_nodes(busy: SlurmSite) -> None:
     ],
 )  # fmt: skip
 def test_a_test_says_where_a_job_would_begin(busy: SlurmSite, words: str, text: str) -> None:
-    # Of srun, --exclusive is an option of the step.
-    for command in ["sbatch"] if "--exclusive" in words else ["sbatch", "srun"]:
+    for command in ["sbatch", "srun"]:
         job = "--wrap=x" if command == "sbatch" else "x"
         found = busy.answer(command, "--test-only", *words.split(), job)
         assert ("", 0) == (found.out, found.status)
