@@ -625,6 +625,7 @@ def test_a_change_names_a_function_and_what_it_asks_for() -> None:
     for text, message in [
         ("other:Memory=4", "there are: chem:opt, fn"),
         ("fn", "write a function and what it asks for"),
+        ("fn:" + "* " * 1000 + "!", "write a function and what it asks for"),  # and at once
         ("fn:Memory=x", "Memory"),
         ("fn:2 * 2 * Cores=1", "write one number, as in 4"),
         ("fn:2.5 * Cores=1", "the number of workers is a whole number"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from grain.whatif.workload import Stay, Workload
 
 _CHANGE = re.compile(
-    r"(?P<function>.+?):(?P<request>\s*(?:[^:=(*]*\*\s*)*\(?[A-Za-z_]\w*\s*[=(].*)", re.DOTALL
+    r"(?P<function>.+?):(?P<request>\s*(?:[^:=(*]*\*)*\s*\(?[A-Za-z_]\w*\s*[=(].*)", re.DOTALL
 )
 _COUNTS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 _MOST_COUNTS = 64
