@@ -563,8 +563,7 @@ class _Runner:
         if self._trouble is None:
             # Once: the disk of the output may be that of the queue, so that this receipt is made
             # only when there is room again, and the trouble could not be seen any more.
-            failed = ended.how != "exit" or ended.status != 0
-            self._trouble = output_trouble(self._outputs, failed=failed)
+            self._trouble = output_trouble(self._outputs, failed=not is_success(ended))
         ended = with_trouble(ended, self._trouble)
         self._queue.end(*self._key, ended)
         return ended
