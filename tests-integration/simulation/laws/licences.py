@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from grain.head.scheduler.state import serving_gang
 from grain.resource import Licences
 from grain.worker.messages import Lease
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.head.hub.state import Link
-    from grain.head.scheduler.state import Alternative, Reservation, Task, TaskQueue
+    from grain.head.scheduler.state import Alternative, Reservation, Task, TaskQueue, WorkerAccount
     from grain.resource import Resource
     from simulation.heads import HeadProcess
     from simulation.setting import Setting
@@ -65,7 +66,8 @@ class KeptLicences:
             demand(law, not any(taken[name] for name in lacks), (queue, behind, before))
             if any(one.queue is queue for one in takers):
                 continue  # its oldest task had what was kept
-            # Its reservation ends where it lacks licences; or where its worker is for another.
+            # Its reservation ends where it lacks licences; or where its worker is for another, or
+            # too few could be members of its gang, as one of them was lost.
             lost = (one for one in self._reservations if one.queue is queue and queue.closed)
             reserved = [one for one in lost if self._would_be_reserved(one)]
             for name, n in _asked(reserved[0].by).items() if reserved else ():
@@ -77,10 +79,13 @@ class KeptLicences:
         }
 
     def _would_be_reserved(self, reservation: Reservation) -> bool:
-        """Return True if nothing is reserved in its place, and the worker takes tasks."""
-        worker = reservation.worker
-        here = self._head.hub.scheduler.workers.get(worker.id) is worker and not worker.draining
-        return here and worker.reservation in (None, reservation)
+        """Return True if its task can run there, and nothing is reserved in its place."""
+        scheduler, worker, by = self._head.hub.scheduler, reservation.worker, reservation.by
+        here = scheduler.workers.get(worker.id) is worker and not worker.draining
+        if not here or worker.reservation not in (None, reservation):
+            return False
+        able = serving_gang(by, scheduler.workers.values(), self._head.now).values()
+        return any(len(scheduler.apart.members(by, one, _itself, one)) == by.count for one in able)
 
     def _started(self, mail: Iterable[tuple[Link, Mail]]) -> Iterable[Task]:
         """Yield the tasks that the scheduler has just started, with the seats of gangs."""
@@ -91,6 +96,10 @@ class KeptLicences:
                     lease = hub.workers.links[link].leases[message.attempt]
                     if lease.scheduler_id is not None:
                         yield hub.scheduler.tasks[lease.scheduler_id]
+
+
+def _itself(worker: WorkerAccount) -> WorkerAccount:
+    return worker
 
 
 def _rank(task: Task) -> tuple[int, int]:
