@@ -17,7 +17,7 @@ import trio
 from grain.edge.invitation import accept, invite
 from grain.files.trust import python_command
 from grain.worker.launch.launcher import _Launch, _Start, _starts, _written
-from grain.worker.launch.part import CODEC, SignalReceived
+from grain.worker.launch.part import CODEC, NodePart, SignalReceived
 from grain.worker.launch.starter import StartOrder
 from grain_testkit.local_processes import process_folders
 
@@ -282,6 +282,23 @@ async def test_a_worker_that_connects_later_gets_the_signals_that_came_before() 
                 signals = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
                 assert [SignalReceived(number) for number in signals] == found
         nursery.cancel_scope.cancel()
+
+
+async def test_a_worker_that_lost_its_script_connects_again_and_gets_each_signal_once() -> None:
+    ours = _Launch()
+    numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+    with trio.open_signal_receiver(*numbers) as signals:
+        async with invite(CODEC) as door, trio.open_nursery() as nursery:
+            nursery.start_soon(NodePart(door.invitation, "", 0).obey)
+            for number in numbers:
+                async with trio.open_nursery() as serving:
+                    serving.start_soon(ours.serve, door)
+                    while not ours._channels:
+                        await trio.sleep(0.01)
+                    ours.on_signal(number)
+                    assert number == await anext(signals)
+                    serving.cancel_scope.cancel()  # the connection is lost
+            nursery.cancel_scope.cancel()
 
 
 async def heard(visit: Visit) -> list[object]:

@@ -6,8 +6,8 @@ Professional, Torque's pbsdsh, Grid Engine's ``qrsh -inherit``. It ends when all
 
 None of these launchers is fit to pass signals on. srun kills all tasks at once when it gets
 SIGTERM; the others do not pass any. So each worker connects to the launching process, by an
-invitation (`grain.edge.invitation`), and gets the signals of the job from there. If it cannot
-connect, it works all the same. The end of the one ends nothing of the others.
+invitation (`grain.edge.invitation`), and gets the signals of the job from there. While it cannot
+connect, it works all the same, and tries again. The end of the one ends nothing of the others.
 
 Only srun passes the environment on, and others give no secure way for it: a command line can be
 read by all users of a node. They pass the path of a file, which only this user may read.

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 PART = "GRAIN_NODE"
 """The variable of a worker with its part, as JSON; the worker removes it, as it has a key."""
 
+_PAUSE = 2.0
+"""Seconds until a worker connects to the process in its job's script again."""
+
 _log = logging.getLogger("grain.worker")
 
 
@@ -91,17 +94,33 @@ class NodePart(NamedTuple):
         os.close(fd)
 
     async def obey(self) -> None:
-        """Pass on to this process what signals the script of the job gets, until that is over."""
-        try:
-            async with accept(self.invitation, CODEC) as visit:
-                while True:
-                    for message, _ in await visit.channel.receive():
-                        assert isinstance(message, SignalReceived)
-                        os.kill(os.getpid(), message.number)
-        except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as error:
-            # Those that the batch system sends to this process itself still come.
-            why = str(error) or "it has ended"
-            _log.info("no signals come from the script of the job any more: %s", why)
+        """Pass on to this process the signals that the script of the job gets, until cancelled.
+
+        A connection that does not come about, as on a host that is too busy, or that is lost, is
+        tried again.
+        """
+        got, said = 0, ""
+        while True:
+            try:
+                async with accept(self.invitation, CODEC) as visit:
+                    # The launching process tells each connection all signals from the first.
+                    known = got
+                    while True:
+                        for message, _ in await visit.channel.receive():
+                            said = ""
+                            assert isinstance(message, SignalReceived)
+                            if known:
+                                known -= 1
+                                continue
+                            got += 1
+                            os.kill(os.getpid(), message.number)
+            except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as error:
+                # Those that the batch system sends to this process itself still come.
+                why = str(error) or "it has ended, or the connection is lost"
+                if why != said:
+                    _log.info("no signals come from the script of the job at present: %s", why)
+                    said = why
+            await trio.sleep(_PAUSE)
 
 
 def worker_name(name: str, part: NodePart) -> str:
