@@ -1155,29 +1155,42 @@ async def test_a_program_with_limits_can_be_ended_and_leaves_nothing(
     assert "cancelled" == ended.how
 
 
+async def warned(
+    queue: Queue, work: Path, clock: trio.testing.MockClock, script: str, **fields: Any
+) -> Ended:
+    """Run a script that is to be warned half a minute before its limit, once it is `there`."""
+    clock.rate = 1.0
+    number = submit(
+        queue, work, script=script, script_name="run.sh", timeout=600.0, signal_before=30.0,
+        stdout="out", **fields,
+    )  # fmt: skip
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_job, call(queue, number))
+        await begun_at(work / "there")
+        clock.jump(575)
+    ended = queue.ended(number, None, 1)
+    assert ended is not None
+    return ended
+
+
 async def test_a_script_can_trap_the_warning_before_its_time_limit(
-    queue: Queue, work: Path
+    queue: Queue, work: Path, mock_clock: trio.testing.MockClock
 ) -> None:
     # The step, a program of the script, would die of the signal.
-    script = "#!/bin/sh\ntrap 'echo warned; exit 5' USR2\nsleep 1000 & wait\n"
-    number = submit(
-        queue, work, script=script, script_name="run.sh", timeout=600.0,
-        signal=signal.SIGUSR2, signal_before=599.5, signal_to="script",
-    )  # fmt: skip
-    ended = await ran(queue, number)
+    script = "#!/bin/sh\ntrap 'echo warned; exit 5' USR2\necho x >there\nsleep 1000 & wait\n"
+    fields = {"signal": signal.SIGUSR2, "signal_to": "script"}
+    ended = await warned(queue, work, mock_clock, script, **fields)
     assert (ended.how, ended.status) == ("exit", 5)
-    assert (work / f"job-{number}.out").read_text() == "warned\n"
+    assert (work / "out").read_text() == "warned\n"
 
 
-async def test_a_warning_for_steps_spares_the_script(queue: Queue, work: Path) -> None:
-    script = "#!/bin/sh\nsleep 1000\necho step $?\n"
-    number = submit(
-        queue, work, script=script, script_name="run.sh", timeout=600.0,
-        signal=signal.SIGUSR1, signal_before=599.5,
-    )  # fmt: skip
-    ended = await ran(queue, number)
+async def test_a_warning_for_steps_spares_the_script(
+    queue: Queue, work: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    script = "#!/bin/sh\nsleep 1000 & echo x >there; wait $!\necho step $?\n"
+    ended = await warned(queue, work, mock_clock, script, signal=signal.SIGUSR1)
     assert (ended.how, ended.status) == ("exit", 0)
-    assert (work / f"job-{number}.out").read_text().endswith(f"step {128 + signal.SIGUSR1}\n")
+    assert (work / "out").read_text().endswith(f"step {128 + signal.SIGUSR1}\n")
 
 
 async def test_a_warning_that_comes_before_the_program_is_sent_when_it_is_there(
