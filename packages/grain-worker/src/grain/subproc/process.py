@@ -51,6 +51,7 @@ class PoolProcess:
         key: the environment that it was started with, which cannot be changed any more.
         cpus: the CPUs that its last call has bound it to; None for all.
         idle_since: the end of its last call, by trio's clock.
+        context: that of the caller of its last call.
         usage: what its last call has used; known when `call` has returned an answer, or when
             nothing of it is left.
         ended: set when nothing of it is left.
@@ -72,7 +73,7 @@ class PoolProcess:
             self._printed.register(pipe, select.POLLIN)
         self._serving = False
         self._began = 0.0  # its last call, by trio's clock
-        self._context = contextvars.copy_context()  # of that call's caller
+        self.context = contextvars.copy_context()
         self._measured = False  # its subreaper looks at that call
         self._calls = trio.lowlevel.ParkingLot()
         self._functions: set[bytes] = set()  # digests of the functions that it has
@@ -147,6 +148,11 @@ class PoolProcess:
             await self.ended.wait()
         self._socket.close()
 
+    @property
+    def top(self) -> int:
+        """The pid of its subreaper."""
+        return self._process.subreaper
+
     def kill(self) -> None:
         """Have it ended soon, without waiting for that."""
         self._process.end(hurry=True)
@@ -185,9 +191,9 @@ class PoolProcess:
 
         When this raises anything, the process has to be ended.
         """
-        self._context = contextvars.copy_context()
-        self._out.forget(self._context)
-        self._err.forget(self._context)
+        self.context = contextvars.copy_context()
+        self._out.forget(self.context)
+        self._err.forget(self.context)
         self.usage, self._serving = _NOTHING, True
         self._began, self._measured = trio.current_time(), False
         if self._calls:
@@ -237,7 +243,7 @@ class PoolProcess:
                 await trio.sleep_until(due)
             else:
                 self._measured = True
-                self._process.measure(self._context.run(bound_of_run))
+                self._process.measure(self.context.run(bound_of_run))
 
     async def _answer(self) -> tuple[bytes, bytes | int] | None:
         """Return the head and the body of an answer; None if the process died."""
