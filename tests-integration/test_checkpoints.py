@@ -238,6 +238,29 @@ async def oxygen(folder: str) -> tuple[int, str, str]:
     return GVAR.attempt, GVAR.instance, Path(folder, output).read_text()
 
 
+METHANOL = """6
+
+C 0 0 0
+O 0 0 1.42
+H 1.0 0 -0.4
+H -0.5 0.9 -0.4
+H -0.5 -0.9 -0.4
+H 0.9 0 1.7
+"""
+
+
+async def methanol(folder: str) -> tuple[int, str, str]:
+    """Run xtb, which no warning stops; return the attempt, the worker, and what it printed."""
+    structures = Path(folder, "xtbopt.log")
+    again = structures.exists()
+    lines = structures.read_text().splitlines() if again else METHANOL.splitlines()
+    Path(folder, "begin.xyz").write_text("\n".join([*lines[-8:], ""]))  # the last structure
+    output = f"{GVAR.attempt}.out"
+    stays = "" if again else "; touch begun; sleep 1000"
+    await run_external(["sh", "-c", f"xtb begin.xyz --opt{stays}"], cwd=folder, stdout=output)
+    return GVAR.attempt, GVAR.instance, Path(folder, output).read_text()
+
+
 @asynccontextmanager
 async def scheduled(
     meeting: Path,
@@ -422,3 +445,22 @@ async def test_nwchem_goes_on_from_what_it_has_stored_when_its_worker_was_killed
     # At the geometry of the last step, and with its orbitals.
     assert energies[0][0] - 1e-3 > energies[0][-1] == pytest.approx(energies[1][0], abs=1e-6)
     assert "Loading old vectors" in printed
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("xtb") is None, reason="xtb is not installed")
+async def test_xtb_goes_on_from_what_it_has_stored_when_its_worker_was_killed(
+    tmp_path: Path,
+) -> None:
+    work = tmp_path / "methanol"
+    work.mkdir()
+    call = Call(methanol, (str(work),), {})
+    printed = await interrupted(tmp_path / "edge", call, (work / "begun").exists, kill)
+    first = (work / "1.out").read_text()
+    energies = [
+        [float(energy) for energy in re.findall(r":: total energy +(-\d+\.\d+)", text)]
+        for text in (first, printed)
+    ]
+    assert energies[0][0] - 1e-4 > energies[0][-1] == pytest.approx(energies[1][0], abs=1e-6)
+    assert "taken from xtbrestart" not in first
+    assert "taken from xtbrestart" in printed

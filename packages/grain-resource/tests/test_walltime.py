@@ -347,6 +347,22 @@ class TestGroups:
             limits.soft
         )
 
+    def test_by_recent_runs_the_limits_follow_the_last_64(self) -> None:
+        times = RunTimes()
+        completed = [times.record("opt", t, "recent") for t in (9.0, *self.RUNS)]
+        assert [False] * 8 + [True] == completed
+        assert pytest.approx((1.1 * 90, 3 * 90)) == times.limits("opt", "recent")
+        assert times.limits("opt") is None
+
+        assert times.record("opt", 5000, "recent")
+        assert pytest.approx((5500, 15000)) == times.limits("opt", "recent")
+        for _ in range(63):
+            times.record("opt", 20, "recent")
+        assert pytest.approx((22, 15000)) == times.limits("opt", "recent")
+        times.record("opt", 20, "recent")
+        assert pytest.approx((22, 60)) == times.limits("opt", "recent")
+        assert not times.record("opt", 20, "recent")
+
     def test_each_group_has_its_own_estimate(self) -> None:
         """Each group has its own estimate, and each source of run times its own groups."""
         times = RunTimes()

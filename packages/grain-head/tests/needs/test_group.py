@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from grain.facts.needs import FinishedRun
 from grain.facts.rows import LAST_RUNS
 from grain.head.needs.group import (
     CALM,
     PART,
     SELDOM,
-    FinishedRun,
     LearningGroup,
     Terms,
     _rounded,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.head.needs.group import FinishedRun, LearningGroup
+from grain.facts.needs import FinishedRun
+from grain.head.needs.group import LearningGroup
 from grain.head.needs.groups import MemoryUse
 from grain.head.scheduler.explain import explain
 from grain.head.scheduler.scheduler import Scheduler

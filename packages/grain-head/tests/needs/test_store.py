@@ -12,8 +12,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grain.edge.address import parse_address
+from grain.facts import needs as kept_needs
+from grain.facts.needs import FinishedRun
 from grain.head.needs import store
-from grain.head.needs.group import FinishedRun, Terms
+from grain.head.needs.group import Terms
 from grain.head.needs.groups import LearnedMemory, MemoryUse, Needs
 from grain.resource import Memory
 from grain_testkit.blocking import call_in_place
@@ -86,7 +89,7 @@ def stored(**changes: Any) -> bytes:
 
 
 def test_the_file_that_is_changed_below_can_be_read() -> None:
-    (group,) = store.decode(stored())
+    (group,) = kept_needs.decode(stored())
     assert ("opt", 2, 1) == (group.name, len(group.runs), group.exceeded)
 
 
@@ -117,15 +120,15 @@ def test_the_file_that_is_changed_below_can_be_read() -> None:
     ],
 )
 def test_what_no_scheduler_writes_is_not_believed(changes: dict[str, Any]) -> None:
-    with pytest.raises(store.Unreadable, match="it is damaged"):
-        store.decode(stored(**changes))
+    with pytest.raises(kept_needs.Unreadable, match="it is damaged"):
+        kept_needs.decode(stored(**changes))
 
 
 def test_two_groups_of_one_name_are_not_believed() -> None:
     content = json.loads(stored())
     content["groups"] *= 2
-    with pytest.raises(store.Unreadable, match="two groups are named 'opt'"):
-        store.decode(json.dumps(content).encode())
+    with pytest.raises(kept_needs.Unreadable, match="two groups are named 'opt'"):
+        kept_needs.decode(json.dumps(content).encode())
 
 
 @given(
@@ -149,7 +152,7 @@ def test_whatever_was_learned_is_read_again(
         memory = LearnedMemory(needs, request, request)
         memory.on_ended(memory.memory, MemoryUse(peak, exceeded), seconds)
         now = [needs.groups["opt"]]
-    for old, new in zip(now, store.decode(store.encode(needs)), strict=True):
+    for old, new in zip(now, kept_needs.decode(store.encode(needs)), strict=True):
         assert (list(old.runs), old.finished, old.exceeded) == (
             list(new.runs),
             new.finished,
@@ -200,11 +203,16 @@ def test_what_cannot_be_read_is_put_aside_and_not_written_over(tmp_path: Path) -
 def test_it_is_beside_the_meeting_file_or_in_the_users_state_directory(tmp_path: Path) -> None:
     """The key of a bridge may change, and is no part of the name."""
     env = {"XDG_STATE_HOME": str(tmp_path)}
-    beside = store.path_of(f"edge://{tmp_path}/meeting", env)
+
+    def path_of(address: str) -> Path | None:
+        where = parse_address(address)
+        return kept_needs.path_of(where.edge, str(where), env)
+
+    beside = path_of(f"edge://{tmp_path}/meeting")
     assert Path(f"{tmp_path}/meeting.d/needs.json") == beside
     key, other = "a" * 43, "b" * 43
-    bridges = [store.path_of(f"bridge://{one}@host:4711", env) for one in (key, other)]
-    unix = store.path_of("unix:///run/me/grain", env)
+    bridges = [path_of(f"bridge://{one}@host:4711") for one in (key, other)]
+    unix = path_of("unix:///run/me/grain")
     assert bridges[0] == bridges[1] != unix
     for path in (bridges[0], unix):
         assert path is not None

@@ -13,8 +13,9 @@ import pytest
 import trio
 
 from grain import GVAR
-from grain.resource import Cores, Supply
+from grain.resource import Cores, Memory, Supply
 from grain.subproc import subprocify
+from grain.worker.errors import ExternalMemoryError
 from grain.worker.external import run_external
 from grain_testkit.pool_scope import pool
 
@@ -92,6 +93,24 @@ async def test_open_mpi_has_a_slot_for_each_core_of_the_task_and_no_more(launche
     one = Cores(USABLE[-1:])
     assert USABLE[-1:] == list(map(int, await ranks_of(one, f"{launcher} {SHOW}")))
     assert ["slots"] == await ranks_of(one, f"{launcher} -n 2 {SHOW} 2>&1 | grep -om1 slots")
+
+
+RANK = """
+import os, time
+if "1" in (os.environ.get("OMPI_COMM_WORLD_RANK"), os.environ.get("PMI_RANK")):
+    kept = b"x" * 400_000_000
+time.sleep(600)
+"""
+
+
+async def test_a_rank_with_more_than_the_amount_of_its_task_is_ended_with_all_others(
+    launcher: str,
+) -> None:
+    words = [launcher, "-n", "2", sys.executable, "-c", RANK]
+    ended = pytest.raises(ExternalMemoryError, match=r"of 0\.3 and was ended")
+    with GVAR.scope(Cores(USABLE) & Memory(0.3)), ended as raised:
+        await run_external(words, enforce=True)
+    assert 0.4 < raised.value.used < 0.6
 
 
 @subprocify

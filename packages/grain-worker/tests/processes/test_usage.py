@@ -149,6 +149,15 @@ async def test_polling_finds_the_memory_of_the_whole_tree_and_counts_shared_page
     assert least * MB <= done.peak_memory * 1e9 <= most * MB
 
 
+async def test_addresses_without_memory_do_not_count() -> None:
+    """As of a program with OMP_STACKSIZE=1G and many threads, which uses a few MB of them."""
+    code = "kept = mmap.mmap(-1, 16 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)\n"
+    code += "wait_for_look()\n" * 3
+    with GVAR.scope(Memory(0.2)):
+        done = await run_external([sys.executable, "-c", LOOKED + code], enforce=True)
+    assert done.peak_memory < 0.1
+
+
 async def test_files_in_a_scratch_directory_in_memory_count(tmp_path: Path) -> None:
     code = """
 below = os.environ["TMPDIR"] + "/below"

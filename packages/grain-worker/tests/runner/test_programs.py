@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,15 +11,16 @@ import trio
 
 from grain.edge.channel import memory_channels
 from grain.resource import ZERO, Cores, Memory
+from grain.subproc import subprocify
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.external import run_external
 from grain.worker.messages import Cancel, Ended, Inspect, Inspected, StartRun
 from grain.worker.node.shortage import MemoryRoom
 from grain.worker.processes.environment import USABLE
-from grain.worker.processes.fork_server_client import ForkServerClient
 from grain.worker.runner.programs import CLOSE
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from grain.edge.channel import MemoryChannel
@@ -136,33 +138,45 @@ async def eats(size: float, ready: Path) -> None:
     await run_external([sys.executable, "-S", "-c", EATS.format(size, str(ready))])
 
 
-async def test_where_the_node_is_short_the_run_most_over_its_share_is_ended(tmp_path: Path) -> None:
+@subprocify
+def held(size: float, ready: Path) -> None:
+    """A function in a process that has so many bytes."""
+    kept = bytearray(int(size))
+    ready.touch()
+    time.sleep(1000)
+    del kept
+
+
+@pytest.mark.parametrize(("tasklet", "share"), [(eats, 0.05), (held, 0.1)])
+async def test_where_the_node_is_short_the_run_most_over_its_share_is_ended(
+    tasklet: Callable[[float, Path], Awaitable[None]], share: float, tmp_path: Path
+) -> None:
     """And reported as a crash; those within their amounts go on, however much they have."""
     rooms = [MemoryRoom(1.0, 1.0)]
     head: MemoryChannel[Any, Any]
     theirs: MemoryChannel[Any, Any]
     head, theirs = memory_channels()
-    sizes = {1: (150, Memory(0.5)), 2: (60, Cores([0])), 3: (100, Cores([0])), 4: (5, Cores([0]))}
+    sizes = {1: (200, Memory(0.5)), 2: (100, Cores([0])), 3: (150, Cores([0])), 4: (5, Cores([0]))}
     async with trio.open_nursery() as nursery:
         nursery.start_soon(
             Runner("w", theirs, MemoryTranslation(), rooms=lambda: list(rooms)).serve
         )
         for number, (size, res) in sizes.items():
-            work = Call(eats, (size * 1e6, tmp_path / str(number)), {})
+            work = Call(tasklet, (size * 1e6, tmp_path / str(number)), {})
             await head.send([(StartRun((1, number), res), work)])
         with trio.fail_after(60):
             while len(list(tmp_path.iterdir())) < len(sizes):
                 await trio.sleep(0.01)
             for most_over in (3, 2):
-                # Its cores have 0.05 GB or less: one of at least two CPUs.
-                rooms[:] = [MemoryRoom(0.05 * len(USABLE), 0.0)]
+                # Its cores have the share or less: one of at least two CPUs.
+                rooms[:] = [MemoryRoom(share * len(USABLE), 0.0)]
                 [(ended, _)] = await head.receive()
                 rooms[:] = [MemoryRoom(1.0, 1.0)]
                 assert isinstance(ended, Ended)
                 assert ((1, most_over), "cancelled") == (ended.attempt, ended.status)
                 assert "short" == ended.interruption
                 assert ended.crash.startswith("ended as its node was short of memory: it had 0.")
-            rooms[:] = [MemoryRoom(0.05 * len(USABLE), 0.0)]
-            await trio.sleep(3 * CLOSE)
-            assert 2 == len(ForkServerClient.programs_of_this_run())
+            rooms[:] = [MemoryRoom(share * len(USABLE), 0.0)]
+            with trio.move_on_after(3 * CLOSE):
+                pytest.fail(f"{await head.receive()}")
         nursery.cancel_scope.cancel()

@@ -15,6 +15,7 @@ import trio
 from grain import GVAR
 from grain.resource import ZERO, Memory, Resource
 from grain.subproc import BrokenSubprocessError, SubprocessMemoryError, subprocify
+from grain.subproc.child import ProcessUse
 from grain.worker.call import RunSettings
 from grain.worker.processes.account import RunAccount
 from grain_testkit.pool_scope import pool, process_id
@@ -74,6 +75,22 @@ async def test_a_brief_call_tells_its_own_peak() -> None:
         account = run_with(ZERO)
         await fill(1000)
     assert 0.005 < account.usage.peak_memory < 0.15
+
+
+@pytest.mark.parametrize(("idle", "counts"), [(0.0, True), (1.0, False)])
+def test_threads_that_a_call_has_left_count_for_no_call_long_after_it(
+    idle: float, counts: bool
+) -> None:
+    """For the next one if it comes soon: to count again at its beginning would take it longer."""
+    use = ProcessUse()
+    use.begin(1.0)
+    use.end()
+    until = time.process_time() + 0.3
+    while time.process_time() < until:
+        pass
+    use.begin(idle)
+    user, system, *_ = use.end()
+    assert (user + system > 0.2) is counts
 
 
 async def test_calls_add_up_their_cpu_time_and_keep_the_largest_peak() -> None:

@@ -15,4 +15,5 @@ Map:
 - ``totals``: what runs add up to, by function and outcome; failures by cause.
 - ``amounts``: amounts, counted: their sum, their bounds, their quantiles.
 - ``clocks``: by how much workers' clocks differ from the writer's.
+- ``needs``: the file that keeps what groups of tasks have learned.
 """

@@ -38,6 +38,10 @@ class OutputPipe:
         # That of the call that prints, by which a worker's log names its task.
         self._context = contextvars.copy_context()
 
+    def fileno(self) -> int:
+        """Return the descriptor of the end here; -1 when it is closed."""
+        return self._ours
+
     def close_theirs(self) -> None:
         """Close the descriptor that the process now has a copy of, or the pipe would not end."""
         os.close(self.theirs)
@@ -80,10 +84,10 @@ class OutputPipe:
         except (OSError, ValueError):
             pass  # closed: no call's fault; a print of this process will raise the same
 
-    def forget(self) -> None:
-        """Begin the tail again, as another call begins: the caller's."""
+    def forget(self, context: contextvars.Context) -> None:
+        """Begin the tail again, as another call begins, whose caller has this context."""
         self._tail = b""
-        self._context = contextvars.copy_context()
+        self._context = context
 
     def tail(self) -> str:
         """Return the last lines since `forget`."""

@@ -19,7 +19,6 @@ from grain.resource import Resource
 from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError
 from grain.subproc.process import PoolProcess
-from grain.worker.external.program import bound_of, enforces
 from grain.worker.payload import Function, Payloads
 from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import PINNED_BY, USABLE, binding, environment
@@ -100,27 +99,21 @@ class Pool:
         """Call a function in a process; `grain.subproc.subprocify` has the errors."""
         self._origin.check()
         function = self._function(target)
-        most = bound_of(getattr(GVAR.res, "M", None)) if enforces() else None
         placement = self._placement(GVAR.res, GVAR.instance)
         pieces = self._payloads.argument_pieces(args, kwargs)
         head = wire.CALL + function.digest + wire.LENGTH.pack(wire.size_of(pieces))
         pieces.append(placement.pickled)
         async with self._limiter:
             if wire.size_of(pieces) <= wire.INLINE:
-                answer = await self._serve(function, placement, head, pieces, most)
+                answer = await self._serve(function, placement, head, pieces)
             else:
                 async with body_of(pieces) as body:
-                    answer = await self._serve(function, placement, head, body, most)
+                    answer = await self._serve(function, placement, head, body)
         outcome = self._payloads.load_outcome(await content_of(answer))
         return outcome.unwrap()
 
     async def _serve(
-        self,
-        function: Function,
-        placement: Placement,
-        head: bytes,
-        body: Sequence[Buffer] | int,
-        most: float | None,
+        self, function: Function, placement: Placement, head: bytes, body: Sequence[Buffer] | int
     ) -> bytes | int:
         """Have a process serve a call, and return the answer; the run's account gets its use."""
         while True:
@@ -131,7 +124,7 @@ class Pool:
                 programs.begin(process, time.monotonic())
             try:
                 try:
-                    answer = await process.call(function, head, body, most)
+                    answer = await process.call(function, head, body)
                 except ConnectionError:
                     answer, took_it = None, False
                 except BaseException as error:

@@ -6,8 +6,10 @@ without a task that awaits its end. The main task raises it instead, at its next
 
 from __future__ import annotations
 
+import contextvars
 import os
 import pickle
+import select
 import socket
 import sys
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError, SubprocessMemoryError
 from grain.subproc.output_pipe import OutputPipe
 from grain.worker.errors import CodeReplaced
+from grain.worker.external.program import bound_of_run
 from grain.worker.guards.meter import FIRST
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.out_of_memory import evidence_of_memory
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
     from grain.edge.buffers import Buffer
     from grain.worker.payload import Function
+
+_NOTHING = Usage()
 
 _FUNCTIONS = 100
 """Functions in a process at most: those defined on the fly would fill it up."""
@@ -46,6 +51,7 @@ class PoolProcess:
         key: the environment that it was started with, which cannot be changed any more.
         cpus: the CPUs that its last call has bound it to; None for all.
         idle_since: the end of its last call, by trio's clock.
+        context: that of the caller of its last call.
         usage: what its last call has used; known when `call` has returned an answer, or when
             nothing of it is left.
         ended: set when nothing of it is left.
@@ -62,10 +68,17 @@ class PoolProcess:
         self._socket = process.socket
         self._socket.setblocking(False)
         self._out, self._err = out, err
+        self._printed = select.poll()
+        for pipe in out, err:
+            self._printed.register(pipe, select.POLLIN)
         self._serving = False
+        self._began = 0.0  # its last call, by trio's clock
+        self.context = contextvars.copy_context()
+        self._measured = False  # its subreaper looks at that call
+        self._calls = trio.lowlevel.ParkingLot()
         self._functions: set[bytes] = set()  # digests of the functions that it has
         self._end = ProcessEnd(None)
-        self.usage = Usage()
+        self.usage = _NOTHING
         # Of all calls that were answered: CPU seconds, and the largest peak in GB.
         self._user = self._system = self._peak = 0.0
 
@@ -111,6 +124,7 @@ class PoolProcess:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._out.forward)
                 nursery.start_soon(self._err.forward)
+                nursery.start_soon(self._measure_long_calls)
                 self._end = await self._process.wait()
                 nursery.cancel_scope.cancel()
         if self._serving:
@@ -134,6 +148,11 @@ class PoolProcess:
             await self.ended.wait()
         self._socket.close()
 
+    @property
+    def top(self) -> int:
+        """The pid of its subreaper."""
+        return self._process.subreaper
+
     def kill(self) -> None:
         """Have it ended soon, without waiting for that."""
         self._process.end(hurry=True)
@@ -156,18 +175,12 @@ class PoolProcess:
     # ---- calls
 
     async def call(
-        self,
-        function: Function,
-        head: bytes,
-        body: Sequence[Buffer] | int,
-        most: float | None = None,
+        self, function: Function, head: bytes, body: Sequence[Buffer] | int
     ) -> bytes | int | None:
         """Have it serve a call.
 
-        Args:
-            most: the KiB that the process and all below it may have before they are ended; None
-                for as many as they get. Looks guard it, so a call of less than `FIRST` seconds may
-                have more.
+        Where the running task is held to its memory, looks guard that, so a call of less than
+        `FIRST` seconds may have more.
 
         Returns:
             The outcome, or the descriptor of the file that has it; None if the process died with
@@ -178,24 +191,23 @@ class PoolProcess:
 
         When this raises anything, the process has to be ended.
         """
-        self._out.forget()
-        self._err.forget()
-        self.usage, self._serving = Usage(), True
+        self.context = contextvars.copy_context()
+        self._out.forget(self.context)
+        self._err.forget(self.context)
+        self.usage, self._serving = _NOTHING, True
+        self._began, self._measured = trio.current_time(), False
+        if self._calls:
+            self._calls.unpark()
         await self._provide(function)
         await self._send(head, body)
-        looked = Figures()
-        answered = None
-        with trio.move_on_after(FIRST) as brief:  # most calls end without a look
-            answered = await self._answer()
-        if brief.cancelled_caught:
-            self._process.measure(most)
-            answered = await self._answer()
-            if answered is not None:
-                with trio.CancelScope(shield=True):  # the descriptor would be lost
-                    looked = await self._process.measured()
+        answered = await self._answer()
         if answered is None:
             return None
         head, answer = answered
+        looked = Figures()
+        if self._measured:
+            with trio.CancelScope(shield=True):  # the descriptor would be lost
+                looked = await self._process.measured()
         if looked.exceeded:  # it is about to end, and what it answers after that does not count
             if isinstance(answer, int):
                 os.close(answer)
@@ -217,6 +229,21 @@ class PoolProcess:
             False,
         )
         return answer
+
+    async def _measure_long_calls(self) -> None:
+        """Have its subreaper look at each call that lasts for `FIRST` seconds, until cancelled.
+
+        One task for all calls: a time limit for each would take a fifth of the time of a brief one.
+        """
+        while True:
+            due = self._began + FIRST
+            if self._measured or not self._serving:
+                await self._calls.park()
+            elif trio.current_time() < due:
+                await trio.sleep_until(due)
+            else:
+                self._measured = True
+                self._process.measure(self.context.run(bound_of_run))
 
     async def _answer(self) -> tuple[bytes, bytes | int] | None:
         """Return the head and the body of an answer; None if the process died."""
@@ -273,8 +300,9 @@ class PoolProcess:
 
     def _drain(self) -> None:
         """Pass on what was printed before the call ended, before the caller prints more."""
-        self._out.drain()
-        self._err.drain()
+        if self._printed.poll(0):  # one look at both, as most calls print nothing
+            self._out.drain()
+            self._err.drain()
 
     # ---- its death
 

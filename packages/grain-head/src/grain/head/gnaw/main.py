@@ -29,6 +29,7 @@ from grain.edge.errors import (
     MeetingTaken,
     Superseded,
 )
+from grain.facts.needs import path_of
 from grain.head.collapse import collapsing
 from grain.head.gnaw.counting import SharedResources
 from grain.head.gnaw.pool import PoolSize, keep_pool, pool_size, withdraw_pool
@@ -173,7 +174,8 @@ async def run_gnaw(
             task_status.started(serving)
             nursery.start_soon(service.run)
             # By its argument, as the address that is served is for eyes: without the bridge's key.
-            if (path := needs_file.path_of(address)) is not None:
+            where = parse_address(address)
+            if (path := path_of(where.edge, str(where))) is not None:
                 needs = service.hub.scheduler.needs
                 if why := needs_file.load(path, needs):
                     _log.warning("%s", why)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
+from grain.facts.needs import FinishedRun
 from grain.facts.rows import LAST_RUNS
 from grain.head.needs.ladder import DOUBLED, NEAR, STEP, alike_ladder, ladder, next_amount
 from grain.head.needs.slope import Sized, power
@@ -57,26 +58,6 @@ class Terms(NamedTuple):
     maximum: float
     size: float = 0.0
     worker: float = math.inf
-
-
-NotNegative = Annotated[float, msgspec.Meta(ge=0.0)]
-Gigabytes = Annotated[float, msgspec.Meta(ge=0.0, le=1e303)]
-"""More than a `Memory` can state is not an amount."""
-Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]
-"""Thirty thousand years: what is more is not a time."""
-
-
-class FinishedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A run that had enough memory: its peak and its amount in GB, its seconds, its size or 0.
-
-    ``first`` is True if it was the first attempt of its task.
-    """
-
-    peak: Gigabytes
-    amount: Gigabytes
-    seconds: Seconds
-    size: NotNegative = 0.0
-    first: bool = True
 
 
 @dataclass(slots=True)
@@ -134,7 +115,7 @@ class LearningGroup:
         """
         if after:
             self._forget(after)
-            run = msgspec.structs.replace(run, first=False)
+            run = replace(run, first=False)
         self.runs.append(run)
         self._peaks.append(run.peak)
         self.finished += 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from grain.edge.questions import NeedRow
-from grain.head.needs.group import FinishedRun, LearningGroup, Terms
+from grain.facts.needs import FinishedRun, usual
+from grain.head.needs.group import LearningGroup, Terms
 from grain.resource import Cores, Memory, learned
 from grain.resource.figures import amount as gigabytes
 
@@ -98,13 +98,13 @@ class Needs:
             request: one that names it; None if none is here.
         """
         group = self.groups[name]
-        peaks = sorted(run.peak for run in group.runs)
+        middle, largest = usual(group.runs)
         return NeedRow(
             group=name,
             runs=group.finished,
             exceeded=group.exceeded,
-            median=median(peaks) if peaks else None,
-            largest=peaks[-1] if peaks else None,
+            median=middle,
+            largest=largest,
             asks=None if request is None else group.amount(self.terms(request)),
             text="" if request is None else self.explain(request),
         )

@@ -1,95 +1,42 @@
-"""The file that keeps what groups have learned, so that the next scheduler knows it.
+"""The groups of a scheduler, kept in their file (`grain.facts.needs`) for the next one.
 
-It is ``needs.json`` in the directory beside the meeting file; at an address without one, a file of
-the user's state directory. A scheduler reads it as it starts, and writes it again when something
-was learned, whole or not at all. One that cannot be read, or that has what no scheduler writes, is
-put aside and named; nothing else depends on it.
+A scheduler reads the file as it starts, and writes it again when something was learned. One that
+cannot be read, or that has what no scheduler writes, is put aside and named; nothing else depends
+on it.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections import deque
 from functools import partial
-from hashlib import sha256
-from pathlib import Path
 from sys import float_info
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import msgspec
 import trio
 
-from grain.edge.address import parse_address
-from grain.eventlog.files import open_plain
-from grain.eventlog.names import state_folder
+from grain.facts import needs as kept_needs
+from grain.facts.needs import StoredGroup
 from grain.facts.rows import LAST_RUNS
-from grain.files.trust import mistrust, private_folder
+from grain.files.trust import private_folder
 from grain.files.whole import write_whole
-from grain.head.needs.group import FinishedRun, LearningGroup, NotNegative
-from grain.resource import Memory
+from grain.head.needs.group import LearningGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from grain.head.needs.groups import Needs
 
-NAME = "needs.json"
-VERSION = 1
 EACH = 10.0
 """Seconds between two looks whether something was learned."""
 
 _log = logging.getLogger("grain.head")
 
 
-class Unreadable(Exception):
-    """A file of needs cannot be used; the text says why, and what to do."""
-
-
-class StoredGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A group, as `LearningGroup` has it; of its runs the last ones."""
-
-    name: str
-    runs: tuple[FinishedRun, ...]
-    finished: Annotated[int, msgspec.Meta(ge=0)]
-    exceeded: Annotated[int, msgspec.Meta(ge=0)]
-    spent: NotNegative
-    fixed: NotNegative
-    obeys: bool
-
-
-class StoredNeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All groups, with the version of this form."""
-
-    version: int
-    groups: tuple[StoredGroup, ...]
-
-
-class _Version(msgspec.Struct, frozen=True):
-    version: int
-
-
-def path_of(address: str, env: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the path of the file for the scheduler at an address.
-
-    Without a meeting file its name has the digest of the address, without the key of a bridge.
-
-    Returns:
-        None if the user has no directory for it.
-    """
-    where = parse_address(address)
-    if where.edge is not None:
-        return Path(f"{where.edge}.d", NAME)
-    try:
-        folder = state_folder(env) / "needs"
-    except RuntimeError:
-        return None
-    return folder / f"{sha256(str(where).encode()).hexdigest()[:16]}.json"
-
-
 def encode(needs: Needs) -> bytes:
     """Return the groups as the content of the file."""
-    stored = tuple(
+    return kept_needs.encode(
         StoredGroup(
             one.name,
             tuple(one.runs),
@@ -102,40 +49,11 @@ def encode(needs: Needs) -> bytes:
         for one in needs.groups.values()
         if one.finished or one.exceeded
     )
-    return msgspec.json.format(msgspec.json.encode(StoredNeeds(VERSION, stored)), indent=1)
 
 
-def decode(data: bytes) -> list[LearningGroup]:
-    """Return the groups in the content of a file.
-
-    Raises:
-        Unreadable: it is torn, of another version, or has what no scheduler writes.
-    """
-    try:
-        version = msgspec.json.decode(data, type=_Version).version
-    except msgspec.MsgspecError as error:
-        raise Unreadable(f"it is damaged ({error})") from None
-    if version != VERSION:
-        raise Unreadable(f"it is of version {version}, and this Grain reads version {VERSION}")
-    try:
-        stored = msgspec.json.decode(data, type=StoredNeeds)
-    except msgspec.MsgspecError as error:
-        raise Unreadable(f"it is damaged ({error})") from None
-    names: set[str] = set()
-    for one in stored.groups:
-        try:
-            Memory(group=one.name)
-        except ValueError as error:
-            raise Unreadable(f"it is damaged ({error})") from None
-        if one.name in names:
-            raise Unreadable(f"it is damaged (two groups are named {one.name!r})")
-        names.add(one.name)
-        if len(one.runs) != min(one.finished, LAST_RUNS):
-            raise Unreadable(
-                f"it is damaged ({one.name!r} has {len(one.runs)} runs of {one.finished})"
-            )
-    return [
-        LearningGroup(
+def _groups(stored: Iterable[StoredGroup]) -> Iterator[LearningGroup]:
+    for one in stored:
+        yield LearningGroup(
             one.name,
             deque(one.runs, maxlen=LAST_RUNS),
             one.finished,
@@ -144,8 +62,6 @@ def decode(data: bytes) -> list[LearningGroup]:
             one.fixed,
             one.obeys,
         )
-        for one in stored.groups
-    ]
 
 
 def load(path: Path, needs: Needs) -> str:
@@ -155,17 +71,10 @@ def load(path: Path, needs: Needs) -> str:
         Why the file was put aside, and where; "" if it was read, or there is none.
     """
     try:
-        with open_plain(path) as file:  # whatever a link leads to is judged, and not the link
-            why = mistrust(path, os.fstat(file.fileno()))
-            if not why:
-                needs.groups.update((group.name, group) for group in decode(file.read()))
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        why = f"{path}: {error.strerror}"
-    except Unreadable as error:
-        why = f"{path}: {error}"
-    if not why:
+        needs.groups.update((group.name, group) for group in _groups(kept_needs.read(path)))
+    except kept_needs.Unreadable as error:
+        why = str(error)
+    else:
         return ""
     aside = path.with_name(f"{path.name}.unreadable")
     try:

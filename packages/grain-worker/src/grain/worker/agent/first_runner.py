@@ -39,10 +39,13 @@ class FirstRunner:
     """A subreaper that waits for its runner, as the agent that has forked it sees it.
 
     If the agent ends without a word, it ends, too.
+
+    Attributes:
+        pid: its process id.
     """
 
     def __init__(self, pid: int, pidfd: int, control: socket.socket) -> None:
-        self._pid = pid
+        self.pid = pid
         self._pidfd: int | None = pidfd  # None once it was waited for
         self._control = control
 
@@ -118,7 +121,7 @@ class FirstRunner:
             os.close(self._pidfd)
             self._pidfd = None
             with suppress(ChildProcessError):  # where SIGCHLD is ignored, it is forgotten already
-                os.waitpid(self._pid, 0)
+                os.waitpid(self.pid, 0)
 
 
 def _fork() -> int:

@@ -133,6 +133,11 @@ def bound_of(memory: float | None) -> float | None:
     return largest(memory) * 1e9 / 1024 if memory else None
 
 
+def bound_of_run() -> float | None:
+    """Return the KiB that the running task is held to, as of `bound_of`; None for no limit."""
+    return bound_of(getattr(GVAR.res, "M", None)) if enforces() else None
+
+
 def enforces() -> bool:
     """Return True if programs of the running task are held to its memory unless a call says no."""
     of_worker = getattr(GVAR.surroundings, "enforce", False)

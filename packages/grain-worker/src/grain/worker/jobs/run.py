@@ -342,7 +342,7 @@ class _Runner:
         self._what = what
         self.opened = opened
         self._desk = new_name()
-        self._run = attempt_of(trio.lowlevel.current_task())
+        self._run = attempt_of(trio.lowlevel.current_task().context)
         self._next_wish = what.wishes
         self._cancelled: Wish | None = None
         # Of the wishes since the attempt was handed out: those for a signal that were not sent, and

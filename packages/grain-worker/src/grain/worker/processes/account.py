@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import trio
 
@@ -15,6 +15,7 @@ from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextvars import Context
 
     from grain.eventlog.usage import MeasuredBy, MemberUsage
     from grain.resource import Resource
@@ -36,21 +37,40 @@ class ProgramPeak(NamedTuple):
     peak: float
 
 
-class ProgramCount:
-    """The number of programs that the runs of a runner have.
+@runtime_checkable
+class HeldTree(Protocol):
+    """A process and all below it, which a run has: its memory can be looked at, and it be ended."""
+
+    @property
+    def context(self) -> Context:
+        """The context of the run."""
+
+    @property
+    def top(self) -> int | None:
+        """The pid of the helper process above it; None if it is not known."""
+
+    def kill(self) -> None:
+        """Have it ended, without waiting for that."""
+
+
+class RunnersPrograms:
+    """The programs that the runs of a runner have.
 
     Args:
         on_first: called when one begins, and there is no other.
+
+    Attributes:
+        running: any objects; a function in a process is a `HeldTree`.
     """
 
     def __init__(self, on_first: Callable[[], object]) -> None:
-        self.count = 0
+        self.running: set[object] = set()
         self._on_first = on_first
 
-    def begin(self) -> None:
-        """Count a program that is about to begin."""
-        self.count += 1
-        if self.count == 1:
+    def begin(self, program: object) -> None:
+        """Note a program that is about to begin."""
+        self.running.add(program)
+        if len(self.running) == 1:
             self._on_first()
 
 
@@ -62,14 +82,14 @@ class Programs:
     are kept one by one.
 
     Args:
-        of_runner: counts those of all runs; None where they are of no interest.
+        of_runner: those of all runs; None where they are of no interest.
 
     Attributes:
         total: what those on this worker have used, of all that have ended.
         others: those on the other workers of a gang, in their order.
     """
 
-    def __init__(self, of_runner: ProgramCount | None = None) -> None:
+    def __init__(self, of_runner: RunnersPrograms | None = None) -> None:
         self.total = _NOTHING
         self.others: tuple[Programs, ...] = ()
         self._of_runner = of_runner
@@ -93,7 +113,7 @@ class Programs:
         """Note the start of a program, which is any object of its own."""
         self._running[program] = now
         if self._of_runner is not None:
-            self._of_runner.begin()
+            self._of_runner.begin(program)
 
     def end(self, program: object, now: float, usage: Usage | None) -> None:
         """Add what a program has used.
@@ -103,7 +123,7 @@ class Programs:
         """
         began = self._running.pop(program)
         if self._of_runner is not None:
-            self._of_runner.count -= 1
+            self._of_runner.running.discard(program)
         self.last_end = now
         if usage is not None and self.total is _NOTHING and not self._running:
             self.total = usage  # most runs have one program
@@ -268,7 +288,7 @@ class RunAccount:
         attempt: Attempt | None = None,
         past: PastAttempts | None = None,
         end: WorkerEnd | None = None,
-        of_runner: ProgramCount | None = None,
+        of_runner: RunnersPrograms | None = None,
     ) -> None:
         self.res = res
         self.attempt = attempt
@@ -326,12 +346,12 @@ class RunAccount:
         )
 
 
-def attempt_of(task: trio.lowlevel.Task) -> Attempt | None:
-    """Return the run that a trio task belongs to; None if it belongs to none.
+def attempt_of(context: Context) -> Attempt | None:
+    """Return the run that a context belongs to; None if it belongs to none.
 
-    A task belongs to the run in whose context it was started, also in a nursery of other code.
+    A trio task belongs to the run in whose context it was started, also in a nursery of other code.
     """
-    account = GVAR.account_in(task.context)
+    account = GVAR.account_in(context)
     return account.attempt if isinstance(account, RunAccount) else None
 
 

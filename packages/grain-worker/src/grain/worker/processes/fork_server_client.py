@@ -32,6 +32,7 @@ from grain.worker.processes.supervisor_client import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextvars import Context
 
     from grain.worker.guards.protocol import ProgramRequest
 
@@ -98,6 +99,20 @@ class RunningProgram(NamedTuple):
     began: float
     task: trio.lowlevel.Task
     supervisor: SupervisorClient
+
+    @property
+    def context(self) -> Context:
+        """The context of the task that waits for it."""
+        return self.task.context
+
+    @property
+    def top(self) -> int | None:
+        """The pid of the supervisor; None until it is known."""
+        return self.supervisor.pid
+
+    def kill(self) -> None:
+        """Have it ended without a grace."""
+        self.supervisor.cancel_now()
 
 
 class ForkServerClient:

@@ -87,6 +87,10 @@ class ProcessEnd(NamedTuple):
 class Subreaper(Protocol):
     """The process of a subreaper, a child of this one."""
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
     def send_signal(self, sig: signal.Signals) -> None:
         """Send it a signal, unless it was waited for."""
 
@@ -170,6 +174,11 @@ class SubreaperProcess:
             their_control.close()
         control.setblocking(False)
         return cls(subreaper, control, ours, sweep)
+
+    @property
+    def subreaper(self) -> int:
+        """The pid of the subreaper."""
+        return self._subreaper.pid
 
     def end(self, *, hurry: bool = False) -> None:
         """Have everything ended: SIGTERM now, SIGKILL after the grace, or after 0.3 s."""

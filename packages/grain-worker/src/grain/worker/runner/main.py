@@ -182,7 +182,7 @@ class BlockingReporter:
         """Take a report of a `LoopWatchdog`."""
         if not code.over:
             task = task_on(frames, self._root)
-            self._attempt = None if task is None else attempt_of(task)
+            self._attempt = None if task is None else attempt_of(task.context)
         if self._log and not code.over:
             sys.stderr.write(
                 f"The event loop has been blocked for {code.seconds:.0f} s by {code.function}:\n"

@@ -17,18 +17,17 @@ from grain.eventlog.usage import ProgramState
 from grain.resource import Memory
 from grain.worker.errors import command_line
 from grain.worker.node.shortage import MemoryHolder, most_over
-from grain.worker.processes.account import RunAccount, attempt_of
+from grain.worker.processes.account import HeldTree, RunAccount, attempt_of
 from grain.worker.processes.environment import USABLE, allocated
 from grain.worker.processes.fork_server_client import ForkServerClient
 from grain.worker.processes.usage_now import memory_of, usages_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from grain.worker.guards.protocol import ProgramRequest
     from grain.worker.messages import Attempt
     from grain.worker.node.shortage import MemoryRoom
-    from grain.worker.processes.fork_server_client import RunningProgram
 
 T = TypeVar("T")
 
@@ -49,7 +48,7 @@ async def programs_of(attempt: Attempt) -> tuple[ProgramState, ...]:
     programs = [
         program
         for program in ForkServerClient.programs_of_this_run()
-        if attempt_of(program.task) == attempt
+        if attempt_of(program.context) == attempt
     ]
     programs = sorted(programs, key=lambda program: _is_of_gang(program.request))[:_MOST]
     if not programs:
@@ -86,56 +85,59 @@ def command_of(request: ProgramRequest) -> str:
 
 
 async def watch_memory(
-    busy: Callable[[], bool],
+    running: Collection[object],
     may_end: Callable[[Attempt], bool],
     end: Callable[[Attempt], object],
     read: Callable[[], list[MemoryRoom]],
 ) -> None:
     """Watch the node's memory as long as programs run; where it is short, end a run.
 
+    Functions in processes are programs here.
+
     Args:
-        busy: returns True while there are programs, or are about to be.
+        running: the programs that there are, or are about to be, as of `RunnersPrograms`.
         may_end: returns True for a run that can be ended so.
         end: ends a run, whose programs are killed by then.
         read: returns the memory within each limit.
     """
-    dying: list[RunningProgram] = []
-    while busy():
-        rooms, programs = read(), ForkServerClient.programs_of_this_run()
+    dying: list[HeldTree] = []
+    while running:
+        rooms, trees = read(), [one for one in running if isinstance(one, HeldTree)]
+        trees += ForkServerClient.programs_of_this_run()
         # One after the other: what a run had may be enough, and takes some time to be given back.
-        dying = [one for one in dying if one in programs]
+        dying = [one for one in dying if one in trees]
         if not dying and any(room.short for room in rooms):
             total = min(room.total for room in rooms)
-            dying = await _most_over(programs, may_end, total)
-            for program in dying:
-                program.supervisor.cancel_now()  # a grace would only make it shorter
-            if dying and (attempt := attempt_of(dying[0].task)) is not None:
+            dying = await _most_over(trees, may_end, total)
+            for tree in dying:
+                tree.kill()  # a grace would only make it shorter
+            if dying and (attempt := attempt_of(dying[0].context)) is not None:
                 end(attempt)
         await trio.sleep(CLOSE if any(room.tight for room in rooms) else LOOK)
 
 
 async def _most_over(
-    programs: list[RunningProgram], may_end: Callable[[Attempt], bool], total: float
-) -> list[RunningProgram]:
+    trees: list[HeldTree], may_end: Callable[[Attempt], bool], total: float
+) -> list[HeldTree]:
     """Return the programs of the run to end, whose account gets the reason; none if there is none.
 
     Args:
         total: GB that all runs may have together.
     """
-    runs: dict[Attempt, list[RunningProgram]] = {}
-    for program in programs:
-        attempt = attempt_of(program.task)
+    runs: dict[Attempt, list[HeldTree]] = {}
+    for tree in trees:
+        attempt = attempt_of(tree.context)
         if attempt is not None and may_end(attempt):
-            runs.setdefault(attempt, []).append(program)
+            runs.setdefault(attempt, []).append(tree)
     chosen = list(runs.values())
-    accounts = [GVAR.account_in(one[0].task.context) for one in chosen]
+    accounts = [GVAR.account_in(one[0].context) for one in chosen]
     holders = []
     for number, account in enumerate(accounts):
         assert isinstance(account, RunAccount)
         memory = account.res.get(Memory)
         # One by itself has the cores of all.
         cores = max(len(allocated(account.res)), 1) if len(runs) > 1 else len(USABLE)
-        pids = [program.supervisor.pid for program in chosen[number]]
+        pids = [tree.top for tree in chosen[number]]
         used = await _in_thread(partial(memory_of, pids, exact=False))
         holders.append(
             MemoryHolder(
@@ -147,7 +149,7 @@ async def _most_over(
         )
     # The exact figures are dear: only of those that may be the one.
     while (most := most_over(holders)) is not None and not most.exact:
-        pids = [program.supervisor.pid for program in chosen[most.number]]
+        pids = [tree.top for tree in chosen[most.number]]
         used = await _in_thread(partial(memory_of, pids, exact=True))
         holders[most.number] = most._replace(used=min(used, most.used), exact=True)
     if most is None:

@@ -55,7 +55,7 @@ from grain.worker.messages import (
 )
 from grain.worker.node.library_threads import library_threads
 from grain.worker.node.shortage import RoomReader
-from grain.worker.processes.account import ProgramCount, RunAccount, WorkerEnd, never_told
+from grain.worker.processes.account import RunAccount, RunnersPrograms, WorkerEnd, never_told
 from grain.worker.runner.services import open_nursery_of_runs, services_of
 
 if sys.version_info < (3, 11):
@@ -212,7 +212,7 @@ class _Execution(Generic[Arriving, Departing]):
         self._lanes: dict[Attempt, LaneRun] = {}
         self._questions: dict[Attempt, _Question] = {}
         self._end_of_worker = WorkerEnd(self._report_warned, runner.told_at)
-        self._programs = ProgramCount(self._on_program)
+        self._programs = RunnersPrograms(self._on_program)
         # Of the watch over the node's memory, if there is one.
         self._watch: trio.CancelScope | None = None
 
@@ -267,9 +267,7 @@ class _Execution(Generic[Arriving, Departing]):
 
         with scope:
             self._rooms = self._rooms or RoomReader().read
-            await watch_memory(
-                lambda: self._programs.count > 0, self._may_end, self._end_now, self._rooms
-            )
+            await watch_memory(self._programs.running, self._may_end, self._end_now, self._rooms)
         self._watch = None
 
     def _may_end(self, attempt: Attempt) -> bool:

@@ -119,7 +119,7 @@ async def worker_ends(number: int, replaced: str = "") -> bool:
             failure.
         replaced: as of `grain.worker.messages.AskEnding`.
     """
-    services, attempt = services_here(), attempt_of(trio.lowlevel.current_task())
+    services, attempt = services_here(), attempt_of(trio.lowlevel.current_task().context)
     if services is None or services.ask_ending is None or attempt is None:
         return False
     return await services.ask_ending(attempt, number, replaced)
@@ -130,7 +130,7 @@ def end_use() -> None:
 
     So another run may have them while this one waits for a disk.
     """
-    services, attempt = services_here(), attempt_of(trio.lowlevel.current_task())
+    services, attempt = services_here(), attempt_of(trio.lowlevel.current_task().context)
     if services is not None and services.end_use is not None and attempt is not None:
         services.end_use(attempt)
 

@@ -1,0 +1,96 @@
+"""``grain needs`` where no scheduler runs: the file that the last one has kept."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from grain.cli import main
+from grain.cli.status.needs import kept_rows
+from grain.edge.address import parse_address
+from grain.facts.needs import FinishedRun, StoredGroup, encode, path_of, read
+from grain.files.whole import write_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from grain.edge.questions import NeedRow
+
+
+def grain(*words: str) -> Result:
+    return CliRunner().invoke(main, ["needs", "--patience", "0.1", *words])
+
+
+def group(name: str) -> StoredGroup:
+    runs = (FinishedRun(1.5, 8.0, 60.0), FinishedRun(2.5, 8.0, 60.0))
+    return StoredGroup(name, runs, 2, 1, 9.0, 8.0, obeys=False)
+
+
+@pytest.fixture
+def kept(address: str) -> Path:
+    """The file of a scheduler that has ended, with two groups."""
+    where = parse_address(address)
+    path = path_of(where.edge, str(where))
+    assert path is not None
+    path.parent.mkdir(mode=0o700, parents=True)
+    write_whole(path, encode([group("opt"), group("md")]))
+    return path
+
+
+def test_groups_are_listed_and_it_says_that_no_scheduler_runs(kept: Path) -> None:
+    done = grain()
+    assert 0 == done.exit_code
+    assert "md: 2 runs, median 2 GB, largest 2.5; 1 attempt had too little" in done.stdout
+    assert done.stdout.index("md:") < done.stdout.index("opt:")
+    assert "No scheduler runs: this is what the last one has kept" in done.output
+
+
+def test_they_are_exported(kept: Path) -> None:
+    done = grain("--json")
+    assert [("md", 2, None), ("opt", 2, None)] == [
+        (one["group"], one["runs"], one["asks"]) for one in json.loads(done.stdout)
+    ]
+
+
+def test_one_is_forgotten(kept: Path) -> None:
+    assert "opt is forgotten\n" in grain("--forget", "o*").stdout
+    assert ["md"] == [one.name for one in read(kept)]
+    assert "no group's name matches 'o*'" in grain("--forget", "o*").output
+
+
+def test_a_scheduler_that_starts_meanwhile_forgets_it_too(kept: Path) -> None:
+    """It is asked when the file is written, so that it has read that, or hears of it."""
+    seen = []
+
+    def ask() -> list[NeedRow]:
+        seen.append([one.name for one in read(kept)])
+        return []
+
+    assert ["opt"] == [one.group for one in kept_rows(kept, "opt", ask)]
+    assert [["md"]] == seen
+
+
+def test_a_scheduler_that_runs_is_asked_and_the_file_stays(
+    kept: Path, address: str, answering: Any
+) -> None:
+    with answering(address, needs=[]) as fake:
+        done = CliRunner().invoke(main, ["needs", "--patience", "60", "--forget", "opt"])
+    assert "no group's name matches 'opt'" in done.output
+    assert ["opt"] == [one.pattern for one in fake.asked]
+    assert 2 == len(read(kept))
+
+
+def test_without_a_file_no_scheduler_answers(address: str) -> None:
+    done = grain()
+    assert 1 == done.exit_code
+    assert "no scheduler answers at" in done.output
+
+
+def test_a_damaged_file_is_named(kept: Path) -> None:
+    kept.write_text("{")
+    done = grain()
+    assert 1 == done.exit_code
+    assert f"{kept}: it is damaged" in done.output
