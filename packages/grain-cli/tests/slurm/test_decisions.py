@@ -716,8 +716,12 @@ def test_how_srun_runs_processes(given: dict[str, str], how: dict[str, Any]) -> 
     [
         ("0 a %t\n1-2 b %o\n", [["a", "0"], ["b", "0"], ["b", "1"]]),
         ("* 'a b'\n", [["a b"]] * 3),
-        ("* a%t '%t %o' \"%o\"\n", [[f"a{n}", "%t %o", f"{n}"] for n in range(3)]),
-        ("0,2 a # x\n\n1 \\\n b\n", [["a"], ["b"], ["a"]]),
+        # As a real srun has it: double quotes are letters, and so is # but at the begin of a line.
+        ("* a%t '%t %o' \"%o\"\n", [[f"a{n}", "%t %o", f'"{n}"'] for n in range(3)]),
+        (' # x\n0,2 a # x\n\n1 b "c d"\n', [["a", "#", "x"], ["b", '"c', 'd"'], ["a", "#", "x"]]),
+        ("* a'b c'd\\ e '' \\%t 'f\\' %%t %x%\n", [["ab cd e", "", "%t", "f\\", "t", ""]] * 3),
+        ("* a\\\nb \\\n c\n", [["ab", "", "c"]] * 3),
+        ("0- a\n1-2 b", [["a"], ["b"], ["b"]]),
         ("0-1 a\n", None),
         ("0-2 a\n1 b\n", None),
         ("x a\n", None),
@@ -740,6 +744,8 @@ def test_several_programs_of_a_step(text: str, found: list[list[str]] | None) ->
         ("0 a\n0-1 b", "Duplicate record for task 0"),
         ("0 a\n1-3 b", "Invalid task id, 3 >= ntasks"),
         ("0 a\n9 b", "Invalid task id, 9 >= ntasks"),
+        ("0 a\n'1' b", "Invalid task range specification ('1')"),
+        ("0 a\n1 'b", "No executable program specified for this task"),
     ],
 )
 def test_wrong_numbers_of_programs_are_refused_as_by_srun(text: str, why: str) -> None:
