@@ -3,6 +3,9 @@
 
 ``show A B`` prints variables, and ``names A`` the names of those that begin so. The cluster has a
 node of two cores. What a program says and what srun says of it comes in any order.
+
+``srun -i in.%t`` is not among them: slurmstepd of Slurm 22.05.8 crashes of it, and such a step
+never ends. `test_steps.py` has it for Grain.
 """
 
 SCRIPTS = r"""
@@ -175,6 +178,9 @@ SCRIPTS = r"""
 -n 2 | seq 3 | srun -n2 -l --input=0 cat | sort
 -n 2 | seq 3 | srun -n2 -l --input=2 cat; echo status $?
 -n 2 | printf "0 echo '%%t' %%t\n1 echo '%%o'\n" > q.conf; srun -l --multi-prog q.conf | sort
+-n 1 | printf "0 printf %%%%s, a \"b c\" 'd  %%t' \\\\\\\\'f #g x%%ty\n" > m; cat m; srun --multi-prog m
+-n 2 | printf '0 true\nx true\n' > m; srun --multi-prog m; echo status $?
+-n 2 | export SLURM_EXIT_ERROR=9; srun -n 3 true; echo $?; srun -n x true; echo $?; srun; echo $?
 -n 2 | srun -n1 "" 2>&1 | sort; echo status ${PIPESTATUS[0]}
 -n 2 | printf '#!/no/such\n' > bad; chmod +x bad; srun -n1 ./bad 2>&1 | sort; echo status ${PIPESTATUS[0]}
 -n 2 | : > empty; chmod +x empty; srun -n1 ./empty 2>&1 | sort; echo status ${PIPESTATUS[0]}

@@ -13,6 +13,7 @@ import pytest
 import tools_of_slurm as tools
 from msgspec.structs import replace
 
+from grain.cli.slurm.in_job import step
 from grain.cli.slurm.setup.folder import make_commands
 from grain.files.processes import user_name
 from grain.queue.book import Book
@@ -662,6 +663,30 @@ def test_a_queue_that_cannot_be_read_gives_no_list(site: SlurmSite) -> None:
     first, second = done.stderr.splitlines()
     assert first == "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
     assert second.startswith("squeue: (Grain) the queue in ")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("sbatch none", 9), ("sbatch -L none --wrap x", 9), ("srun --pty true", 9),
+        ("sbatch -t bad --wrap x", 255), ("sbatch -n bad --wrap x", 1), ("srun", 1),
+        ("scontrol none", 1),
+    ],
+)  # fmt: skip
+def test_a_variable_gives_the_status_of_what_is_refused(
+    site: SlurmSite, words: str, status: int
+) -> None:
+    assert status == site.answer(*words.split(), SLURM_EXIT_ERROR="9").status
+    assert site.answer(*words.split(), SLURM_EXIT_ERROR="x").status in (1, 255)
+
+
+def test_a_step_that_is_refused_has_the_status_of_a_variable(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    environment = {"SLURM_JOB_ID": "1", "SLURM_EXIT_ERROR": "9"}
+    assert 9 == step.main(["--jobid=2", "true"], environment)
+    assert 1 == step.main([], environment)
+    assert "Unable to confirm allocation" in capsys.readouterr().err
 
 
 def test_what_waits_and_is_cancelled_never_begins(site: SlurmSite) -> None:

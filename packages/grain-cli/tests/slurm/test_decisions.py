@@ -91,6 +91,10 @@ def gang(count: int, **of: object) -> dict[str, Any]:
         ({"gpus": "4", "gpus_per_node": "2"}, gang(2, Cores=1, GPUs=2)),
         ({"gpus": "4", "gres": "gpu:2", "nodes": "1-3"}, gang(2, Cores=1, GPUs=2)),
         ({"gpus": "4", "gpus_per_task": "2", "cpus_per_task": "3"}, {"Cores": 6, "GPUs": 4}),
+        ({"gpus_per_task": "1", "nodes": "2"}, gang(2, Cores=1, GPUs=1)),
+        ({"gpus_per_task": "1", "ntasks_per_node": "2"}, {"Cores": 2, "GPUs": 2}),
+        ({"gpus_per_task": "1", "gpus_per_node": "2", "nodes": "2"}, gang(2, Cores=2, GPUs=2)),
+        ({"gpus_per_task": "1", "gpus_per_node": "2", "ntasks": "4"}, gang(2, Cores=2, GPUs=2)),
         ({"gpus_per_socket": "2", "sockets_per_node": "2"}, {"Cores": 1, "GPUs": 4}),
         ({"exclusive": ""}, {"Cores": "all"}),
         ({"exclusive": "", "nodes": "2"}, gang(2, Cores="all")),
@@ -176,9 +180,7 @@ def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], 
         {"nodes": "x"}, {"nodes": "1-x"}, {"ntasks": "0"}, {"ntasks": "-1"}, {"ntasks": "٣"},
         {"cpus_per_task": "1.5"}, {"gpus": "gpu:x"}, {"gres": "fpga:1"}, {"mem": "much"},
         {"mem_per_gpu": "1G"}, {"ntasks_per_gpu": "2"}, {"gpus": "1", "cpus_per_gpu": "x"},
-        {"gpus": "1", "cpus_per_gpu": "2", "cpus_per_task": "3"}, {"mem": "1", "mem_per_cpu": "1"},
-        {"gpus": "1", "ntasks_per_gpu": "2", "ntasks_per_node": "2"},
-        {"ntasks": "2", "ntasks_per_gpu": "2", "gpus_per_task": "1"},
+        {"gpus": "1", "cpus_per_gpu": "2", "cpus_per_task": "3"},
         {"nodelist": "n[1-2]", "nodes": "1", "ntasks": "1"},
         {"exclusive": "x"}, {"kill_on_invalid_dep": "x"},
         {"time": "soon"}, {"signal": "NOPE"}, {"begin": "whenever"}, {"open_mode": "x"},
@@ -195,6 +197,11 @@ _OTHER_TASKS = (
 _OTHER_NODES = (
     ". Based on --gpu and --gres=gpu/--gpus-per-node required nodes (1) doesn't fall between "
     "min_nodes (2) and max_nodes (2) boundaries."
+)
+_NO_TASKS = ". --gpus-per-task used without either --gpus or -n/--ntasks is not allowed."
+_OTHER_PER_NODE = (
+    ". Based on --gres=gpu/--gpus-per-node and --gpus-per-task requested number of tasks per node "
+    "differ from --ntasks-per-node."
 )
 _OTHER_SOCKETS = (
     ". Based on --gres=gpu/--gpus-per-node and --gpus-per-socket required number of sockets "
@@ -214,6 +221,13 @@ _OTHER_SOCKETS = (
             ", --gres=gpu/--gpus-per-node not multiple of --gpus-per-task.",
         ),
         ({"gpus_per_node": "1", "gpus_per_socket": "1", "sockets_per_node": "2"}, _OTHER_SOCKETS),
+        ({"gpus_per_task": "1"}, _NO_TASKS),
+        ({"gpus_per_task": "1", "nodes": "2-3"}, _NO_TASKS),
+        ({"gpus_per_task": "1", "gpus_per_node": "2", "cpus_per_gpu": "2"}, _NO_TASKS),
+        (
+            {"gpus_per_task": "1", "gpus_per_node": "2", "ntasks_per_node": "1"},
+            _OTHER_PER_NODE,
+        ),
     ],
 )
 def test_numbers_of_gpus_that_contradict_each_other_are_refused_as_by_sbatch(
