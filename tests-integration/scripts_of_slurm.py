@@ -178,7 +178,7 @@ SCRIPTS = r"""
 -n 2 | seq 3 | srun -n2 -l --input=0 cat | sort
 -n 2 | seq 3 | srun -n2 -l --input=2 cat; echo status $?
 -n 2 | printf "0 echo '%%t' %%t\n1 echo '%%o'\n" > q.conf; srun -l --multi-prog q.conf | sort
--n 1 | printf "0 printf %%%%s, a \"b c\" 'd  %%t' \\\\\\\\'f #g x%%ty\n" > m; cat m; srun --multi-prog m
+-n 1 | printf "0 echo a \"b c\" 'd  %%t' \\\\'f #g x%%ty %%%%t\n" > m; srun --multi-prog m
 -n 2 | printf '0 true\nx true\n' > m; srun --multi-prog m; echo status $?
 -n 2 | export SLURM_EXIT_ERROR=9; srun -n 3 true; echo $?; srun -n x true; echo $?; srun; echo $?
 -n 2 | srun -n1 "" 2>&1 | sort; echo status ${PIPESTATUS[0]}

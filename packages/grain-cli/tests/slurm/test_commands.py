@@ -680,6 +680,28 @@ def test_a_variable_gives_the_status_of_what_is_refused(
     assert site.answer(*words.split(), SLURM_EXIT_ERROR="x").status in (1, 255)
 
 
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({"SLURM_TIMELIMIT": "bad"}, "srun: error: Invalid --time specification"),
+        ({"SLURM_NTASKS": "x"}, 'srun: error: Invalid numeric value "x" for --ntasks.'),
+        ({"SLURM_GPUS_PER_TASK": "1"}, "--gpus-per-task used without either --gpus or -n/--ntasks"),
+        ({"SLURM_MEM_PER_CPU": "1", "SLURM_MEM_PER_NODE": "1"}, "srun: fatal: SLURM_MEM_PER_CPU,"),
+        ({"SLURM_RESERVATION": "x"}, "Requested reservation is invalid"),
+        ({"SRUN_CONTAINER": "x"}, "containers are not started here"),
+    ],
+)
+def test_srun_outside_of_a_job_reads_its_variables(
+    site: SlurmSite, variables: dict[str, str], text: str
+) -> None:
+    found = site.answer("srun", "--test-only", "true", **variables)
+    assert found.status
+    assert text in found.err
+    # In a batch job whose system has no srun, they tell what that job has.
+    inner = site.answer("srun", "--test-only", "true", SLURM_JOB_ID="7", PATH="", **variables)
+    assert 0 == inner.status
+
+
 def test_a_step_that_is_refused_has_the_status_of_a_variable(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -243,6 +243,10 @@ def test_numbers_of_gpus_that_contradict_each_other_are_refused_as_by_sbatch(
 
 def test_tasks_that_follow_from_numbers_of_gpus_are_told_to_the_job() -> None:
     assert "2" == made({"gpus": "4", "gpus_per_task": "2"}).options["ntasks"]
+    a_node = {"gpus_per_task": "1", "nodes": "2"}
+    for more, tasks in ({}, "2"), ({"gpus_per_node": "2"}, "4"):
+        told = made({**a_node, **more}).options
+        assert (tasks, None) == (told["ntasks"], told.get("ntasks-implied"))
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,20 @@ _VARIABLES = {
     "SBATCH_USE_MIN_NODES": "use-min-nodes", "SBATCH_WAIT": "wait",
     "SBATCH_WAIT_ALL_NODES": "wait-all-nodes", "SBATCH_WCKEY": "wckey",
 }  # fmt: skip
+# Those of srun(1) by which it asks for a job; the ones of its steps are read in the job.
+_OF_JOBS_OF_SRUN = {
+    "SLURM_ACCOUNT": "account", "SLURM_CONSTRAINT": "constraint",
+    "SLURM_CPUS_PER_GPU": "cpus-per-gpu", "SRUN_CPUS_PER_TASK": "cpus-per-task",
+    "SLURM_DEPENDENCY": "dependency", "SLURM_EXCLUSIVE": "exclusive", "SLURM_GPUS": "gpus",
+    "SLURM_GPUS_PER_NODE": "gpus-per-node", "SLURM_GPUS_PER_TASK": "gpus-per-task",
+    "SLURM_GRES": "gres", "SLURM_JOB_NAME": "job-name", "SLURM_MEM_PER_CPU": "mem-per-cpu",
+    "SLURM_MEM_PER_GPU": "mem-per-gpu", "SLURM_MEM_PER_NODE": "mem", "SLURM_NNODES": "nodes",
+    "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks",
+    "SLURM_NTASKS_PER_GPU": "ntasks-per-gpu", "SLURM_NTASKS_PER_NODE": "ntasks-per-node",
+    "SLURM_OVERCOMMIT": "overcommit", "SLURM_PARTITION": "partition", "SLURM_QOS": "qos",
+    "SLURM_RESERVATION": "reservation", "SLURM_SIGNAL": "signal", "SLURM_TIMELIMIT": "time",
+    "SLURM_WCKEY": "wckey", "SRUN_CONTAINER": "container",
+}  # fmt: skip
 _FLAGS = {option.name for option in SBATCH if option.takes == "no"}
 
 # The one that is given last counts.
@@ -135,13 +149,17 @@ def _why_not_both(given: AbstractSet[str], options: AbstractSet[str]) -> str:
     return ""
 
 
-def of_environment(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the options that variables ``SBATCH_*`` give.
+def of_environment(environment: Mapping[str, str], *, srun: bool = False) -> list[tuple[str, str]]:
+    """Return the options of a job that variables give.
 
     A flag is given by "yes", a number other than 0, or nothing.
+
+    Args:
+        environment: in which they are.
+        srun: True for the variables of srun outside of a job, and not of sbatch.
     """
     found: dict[str, str] = {}
-    for key, name in _VARIABLES.items():
+    for key, name in (_OF_JOBS_OF_SRUN if srun else _VARIABLES).items():
         value = environment.get(key)
         if value is None or (name in _FLAGS and not _is_set(value)):
             continue

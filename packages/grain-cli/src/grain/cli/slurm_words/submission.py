@@ -206,7 +206,8 @@ def _shown(
     for name in ("mem-per-cpu", "mem-per-gpu"):
         if megabytes := _value(given, name, values.megabytes, 0.0):
             shown[name] = str(int(megabytes))
-    asked = _tasks_per_node(given) > 0 or "ntasks-per-gpu" in given or _tasks(given) > 0
+    asked = not {"ntasks-per-gpu", "gpus-per-task"}.isdisjoint(given)
+    asked = asked or _tasks_per_node(given) > 0 or _tasks(given) > 0
     if nodes > 1 or asked:
         shown["ntasks"] = str(tasks)
     if nodes > 1 and not asked:
