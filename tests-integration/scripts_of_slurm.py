@@ -189,6 +189,8 @@ SCRIPTS = r"""
 -n 2 | seq 1 4 | xargs -P 2 -I{} srun -Q -n1 --exact --mem=10 echo {} | sort
 -n 2 | set -e; srun -n1 true; srun -n1 sh -c 'exit 9'; echo not reached
 -n 2 | SLURM_LABELIO=1 srun -n2 echo x | sort
+-n 2 | SLURM_LABELIO= srun -n1 echo x; SLURM_LABELIO=no srun -n1 echo y
+-n 2 | SLURM_TIMELIMIT=bad srun -n1 echo x; echo $?; SLURM_REMOTE_CWD=/tmp srun -n1 pwd
 -n 2 | SRUN_CPUS_PER_TASK=2 srun -n1 sh -c 'echo $SLURM_CPUS_PER_TASK'
 -n 2 | srun -l -n2 printf 'a\n\nb\n' | sort
 -n 2 | srun -n2 -o 'p-%s-%t-%n-%%-%2t' true; ls p-*

@@ -709,6 +709,11 @@ def test_variables_stand_for_options_of_srun() -> None:
     assert {"cpus-per-task": "3", "overlap": "", "wait": "5"} == steps.with_variables({}, env)
     given = {"exact": "", "cpus-per-task": "1"}
     assert {**given, "wait": "5"} == steps.with_variables(given, env)
+    more = {"SLURM_LABELIO": "", "SLURM_OVERLAP": "no", "SLURM_REMOTE_CWD": "/a"}
+    assert {"label": "", "chdir": "/a"} == steps.with_variables({}, more)
+    limits = {"SLURM_TIMELIMIT": "2", "SLURM_STEP_GRES": "gpu:1", "SLURM_EXACT": "yes"}
+    expected = {"time": "2", "gres": "gpu:1", "exact": ""}
+    assert expected == steps.with_variables({}, limits)
 
 
 @pytest.mark.parametrize(

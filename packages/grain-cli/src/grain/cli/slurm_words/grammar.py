@@ -26,6 +26,13 @@ def error_status(environment: Mapping[str, str]) -> int:
     return int(text) % 256 if text.isascii() and text.isdecimal() else 1
 
 
+def is_set(value: str) -> bool:
+    """Return True if a variable gives a flag: by "yes", a number other than 0, or nothing."""
+    digits = value.lstrip().lstrip("+-")
+    rest = digits.lstrip("0123456789")  # which does not matter, as strtol(3) reads numbers
+    return value.lower() in ("", "yes") or bool(digits[: len(digits) - len(rest)].strip("0"))
+
+
 class SlurmOption(NamedTuple):
     """An option of a command.
 

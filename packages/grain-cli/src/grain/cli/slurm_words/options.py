@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.slurm_words.grammar import BadUse, options, parse
+from grain.cli.slurm_words.grammar import BadUse, is_set, options, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,8 +152,6 @@ def _why_not_both(given: AbstractSet[str], options: AbstractSet[str]) -> str:
 def of_environment(environment: Mapping[str, str], *, srun: bool = False) -> list[tuple[str, str]]:
     """Return the options of a job that variables give.
 
-    A flag is given by "yes", a number other than 0, or nothing.
-
     Args:
         environment: in which they are.
         srun: True for the variables of srun outside of a job, and not of sbatch.
@@ -161,16 +159,10 @@ def of_environment(environment: Mapping[str, str], *, srun: bool = False) -> lis
     found: dict[str, str] = {}
     for key, name in (_OF_JOBS_OF_SRUN if srun else _VARIABLES).items():
         value = environment.get(key)
-        if value is None or (name in _FLAGS and not _is_set(value)):
+        if value is None or (name in _FLAGS and not is_set(value)):
             continue
         found.setdefault(name, "" if name in _FLAGS else value)
     return list(found.items())
-
-
-def _is_set(value: str) -> bool:
-    digits = value.lstrip().lstrip("+-")
-    rest = digits.lstrip("0123456789")  # which does not matter, as strtol(3) reads numbers
-    return value.lower() in ("", "yes") or bool(digits[: len(digits) - len(rest)].strip("0"))
 
 
 def of_script(lines: Sequence[Sequence[str]]) -> list[tuple[str, str]]:

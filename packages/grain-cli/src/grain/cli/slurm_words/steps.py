@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.cli.slurm_words.grammar import BadUse
+from grain.cli.slurm_words.grammar import BadUse, is_set
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,8 @@ _VARIABLES = {
     "SLURM_STDOUTMODE": "output", "SLURM_STDERRMODE": "error", "SLURM_OPEN_MODE": "open-mode",
     "SLURM_MPI_TYPE": "mpi", "SLURM_DISTRIBUTION": "distribution", "SLURM_WAIT": "wait",
     "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit", "SRUN_EXPORT_ENV": "export",
-    "SLURM_EXPORT_ENV": "export", "SLURM_WORKING_DIR": "chdir", "SLURM_CPU_BIND": "cpu-bind",
+    "SLURM_EXPORT_ENV": "export", "SLURM_WORKING_DIR": "chdir", "SLURM_REMOTE_CWD": "chdir",
+    "SLURM_CPU_BIND": "cpu-bind", "SLURM_STEP_GRES": "gres", "SLURM_TIMELIMIT": "time",
 }  # fmt: skip
 _FLAGS = {
     "SLURM_EXACT": "exact", "SLURM_EXCLUSIVE": "exclusive", "SLURM_OVERLAP": "overlap",
@@ -109,9 +110,7 @@ def with_variables(given: Mapping[str, str], environment: Mapping[str, str]) -> 
     of_variables = {
         name: environment[key] for key, name in _VARIABLES.items() if environment.get(key)
     }
-    of_variables |= {
-        name: "" for key, name in _FLAGS.items() if environment.get(key, "0") not in ("", "0")
-    }
+    of_variables |= {name: "" for key, name in _FLAGS.items() if is_set(environment.get(key, "0"))}
     if {"exact", "exclusive", "overlap", "whole"} & given.keys():
         for name in ("exact", "exclusive", "overlap", "whole"):
             of_variables.pop(name, None)
