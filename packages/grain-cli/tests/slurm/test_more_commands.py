@@ -171,8 +171,6 @@ def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
         "hol 1": "invalid keyword: hol",
         "ver": "invalid keyword: ver",
         "show step 99.0": "slurm_get_job_steps error: Invalid job id specified",
-        "show step 1.7": "Job step 1.7 not found",
-        "show node n1": "Node n1 not found",
         "nix": "invalid keyword: nix",
         "show version": "invalid entity:version for keyword:show ",
         "requeue 99": "Invalid job id specified for job 99",
@@ -183,6 +181,10 @@ def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
         "slurm_suspend error: Invalid job id specified",
     }.items():
         assert site.answer("scontrol", *words.split()) == ("", text, 1)
+    # A real scontrol says these on standard output.
+    for what in "Partition nix", "Node n1", "Job step 1.7":
+        found = site.answer("scontrol", "show", what.split()[-2].lower(), what.split()[-1])
+        assert (f"{what} not found\n", "", 1) == found
 
 
 @pytest.mark.parametrize(
