@@ -160,6 +160,11 @@ def test_records_of_tasks(site: SlurmSite) -> None:
     assert site.out("scontrol", "-o", "show", "job", "1_1") == found[1] + "\n"
 
 
+def test_a_command_that_fails_prints_its_output(site: SlurmSite) -> None:
+    done = site.process("scontrol", "show", "part", "nix")
+    assert ("Partition nix not found\n", "", 1) == (done.stdout, done.stderr, done.returncode)
+
+
 def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
     site.submit("--wrap=x")
     for words, text in {

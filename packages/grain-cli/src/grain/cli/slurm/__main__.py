@@ -59,7 +59,8 @@ def _run(here: Here, words: list[str]) -> int:
         write = partial(sys.stdout.write, found.out)
         status = status if announced(f"{error} job {number}", write) else 1
     elif found.out:
-        status = status or write_answer(error, found.out) or 0
+        written = write_answer(error, found.out)
+        status = status or written or 0
     with suppress(OSError):
         sys.stderr.write(said)
         sys.stderr.flush()
