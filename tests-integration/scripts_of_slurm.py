@@ -3,6 +3,9 @@
 
 ``show A B`` prints variables, and ``names A`` the names of those that begin so. The cluster has a
 node of two cores. What a program says and what srun says of it comes in any order.
+
+``srun -i in.%t`` is not among them: slurmstepd of Slurm 22.05.8 crashes of it, and such a step
+never ends. `test_steps.py` has it for Grain.
 """
 
 SCRIPTS = r"""
@@ -175,6 +178,9 @@ SCRIPTS = r"""
 -n 2 | seq 3 | srun -n2 -l --input=0 cat | sort
 -n 2 | seq 3 | srun -n2 -l --input=2 cat; echo status $?
 -n 2 | printf "0 echo '%%t' %%t\n1 echo '%%o'\n" > q.conf; srun -l --multi-prog q.conf | sort
+-n 1 | printf "0 echo a \"b c\" 'd  %%t' \\\\'f #g x%%ty %%%%t\n" > m; srun --multi-prog m
+-n 2 | printf '0 true\nx true\n' > m; srun --multi-prog m; echo status $?
+-n 2 | export SLURM_EXIT_ERROR=9; srun -n 3 true; echo $?; srun -n x true; echo $?; srun; echo $?
 -n 2 | srun -n1 "" 2>&1 | sort; echo status ${PIPESTATUS[0]}
 -n 2 | printf '#!/no/such\n' > bad; chmod +x bad; srun -n1 ./bad 2>&1 | sort; echo status ${PIPESTATUS[0]}
 -n 2 | : > empty; chmod +x empty; srun -n1 ./empty 2>&1 | sort; echo status ${PIPESTATUS[0]}
@@ -183,6 +189,8 @@ SCRIPTS = r"""
 -n 2 | seq 1 4 | xargs -P 2 -I{} srun -Q -n1 --exact --mem=10 echo {} | sort
 -n 2 | set -e; srun -n1 true; srun -n1 sh -c 'exit 9'; echo not reached
 -n 2 | SLURM_LABELIO=1 srun -n2 echo x | sort
+-n 2 | SLURM_LABELIO= srun -n1 echo x; SLURM_LABELIO=no srun -n1 echo y
+-n 2 | SLURM_TIMELIMIT=bad srun -n1 echo x; echo $?; SLURM_REMOTE_CWD=/tmp srun -n1 pwd
 -n 2 | SRUN_CPUS_PER_TASK=2 srun -n1 sh -c 'echo $SLURM_CPUS_PER_TASK'
 -n 2 | srun -l -n2 printf 'a\n\nb\n' | sort
 -n 2 | srun -n2 -o 'p-%s-%t-%n-%%-%2t' true; ls p-*

@@ -56,6 +56,8 @@ squeue --version extra
 scontrol show job 99
 scontrol show job x
 scontrol show hostnames n[1-3,07-09],a
+scontrol show part none
+scontrol show node none
 scontrol show none
 scontrol show
 scontrol none

@@ -73,6 +73,8 @@ def failed(text: str) -> str:
         ),
         (failed("Unable to contact slurm controller (connect failure)"), "Slurm's controller"),
         ("slurm_load_jobs error: Zero Bytes were transmitted or received", "Slurm's controller"),
+        ("squeue: error: Socket timed out on send/recv operation", "Slurm's controller"),
+        ("slurm_load_jobs error: Unexpected message received", "Slurm's controller"),
         (failed("Slurm temporarily unable to accept job, sleeping and retrying"), "Slurm takes"),
         # What a user has named says nothing of the fault.
         ("sbatch: error: Unable to open file /work/reservation/w.sh", ""),

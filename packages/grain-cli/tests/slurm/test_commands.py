@@ -13,6 +13,7 @@ import pytest
 import tools_of_slurm as tools
 from msgspec.structs import replace
 
+from grain.cli.slurm.in_job import step
 from grain.cli.slurm.setup.folder import make_commands
 from grain.files.processes import user_name
 from grain.queue.book import Book
@@ -662,6 +663,52 @@ def test_a_queue_that_cannot_be_read_gives_no_list(site: SlurmSite) -> None:
     first, second = done.stderr.splitlines()
     assert first == "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
     assert second.startswith("squeue: (Grain) the queue in ")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("sbatch none", 9), ("sbatch -L none --wrap x", 9), ("srun --pty true", 9),
+        ("sbatch -t bad --wrap x", 255), ("sbatch -n bad --wrap x", 1), ("srun", 1),
+        ("scontrol none", 1),
+    ],
+)  # fmt: skip
+def test_a_variable_gives_the_status_of_what_is_refused(
+    site: SlurmSite, words: str, status: int
+) -> None:
+    assert status == site.answer(*words.split(), SLURM_EXIT_ERROR="9").status
+    assert site.answer(*words.split(), SLURM_EXIT_ERROR="x").status in (1, 255)
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({"SLURM_TIMELIMIT": "bad"}, "srun: error: Invalid --time specification"),
+        ({"SLURM_NTASKS": "x"}, 'srun: error: Invalid numeric value "x" for --ntasks.'),
+        ({"SLURM_GPUS_PER_TASK": "1"}, "--gpus-per-task used without either --gpus or -n/--ntasks"),
+        ({"SLURM_MEM_PER_CPU": "1", "SLURM_MEM_PER_NODE": "1"}, "srun: fatal: SLURM_MEM_PER_CPU,"),
+        ({"SLURM_RESERVATION": "x"}, "Requested reservation is invalid"),
+        ({"SRUN_CONTAINER": "x"}, "containers are not started here"),
+    ],
+)
+def test_srun_outside_of_a_job_reads_its_variables(
+    site: SlurmSite, variables: dict[str, str], text: str
+) -> None:
+    found = site.answer("srun", "--test-only", "true", **variables)
+    assert found.status
+    assert text in found.err
+    # In a batch job whose system has no srun, they tell what that job has.
+    inner = site.answer("srun", "--test-only", "true", SLURM_JOB_ID="7", PATH="", **variables)
+    assert 0 == inner.status
+
+
+def test_a_step_that_is_refused_has_the_status_of_a_variable(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    environment = {"SLURM_JOB_ID": "1", "SLURM_EXIT_ERROR": "9"}
+    assert 9 == step.main(["--jobid=2", "true"], environment)
+    assert 1 == step.main([], environment)
+    assert "Unable to confirm allocation" in capsys.readouterr().err
 
 
 def test_what_waits_and_is_cancelled_never_begins(site: SlurmSite) -> None:

@@ -91,6 +91,10 @@ def gang(count: int, **of: object) -> dict[str, Any]:
         ({"gpus": "4", "gpus_per_node": "2"}, gang(2, Cores=1, GPUs=2)),
         ({"gpus": "4", "gres": "gpu:2", "nodes": "1-3"}, gang(2, Cores=1, GPUs=2)),
         ({"gpus": "4", "gpus_per_task": "2", "cpus_per_task": "3"}, {"Cores": 6, "GPUs": 4}),
+        ({"gpus_per_task": "1", "nodes": "2"}, gang(2, Cores=1, GPUs=1)),
+        ({"gpus_per_task": "1", "ntasks_per_node": "2"}, {"Cores": 2, "GPUs": 2}),
+        ({"gpus_per_task": "1", "gpus_per_node": "2", "nodes": "2"}, gang(2, Cores=2, GPUs=2)),
+        ({"gpus_per_task": "1", "gpus_per_node": "2", "ntasks": "4"}, gang(2, Cores=2, GPUs=2)),
         ({"gpus_per_socket": "2", "sockets_per_node": "2"}, {"Cores": 1, "GPUs": 4}),
         ({"exclusive": ""}, {"Cores": "all"}),
         ({"exclusive": "", "nodes": "2"}, gang(2, Cores="all")),
@@ -176,9 +180,7 @@ def test_what_there_is_not_here_is_refused_with_a_reason(given: dict[str, str], 
         {"nodes": "x"}, {"nodes": "1-x"}, {"ntasks": "0"}, {"ntasks": "-1"}, {"ntasks": "٣"},
         {"cpus_per_task": "1.5"}, {"gpus": "gpu:x"}, {"gres": "fpga:1"}, {"mem": "much"},
         {"mem_per_gpu": "1G"}, {"ntasks_per_gpu": "2"}, {"gpus": "1", "cpus_per_gpu": "x"},
-        {"gpus": "1", "cpus_per_gpu": "2", "cpus_per_task": "3"}, {"mem": "1", "mem_per_cpu": "1"},
-        {"gpus": "1", "ntasks_per_gpu": "2", "ntasks_per_node": "2"},
-        {"ntasks": "2", "ntasks_per_gpu": "2", "gpus_per_task": "1"},
+        {"gpus": "1", "cpus_per_gpu": "2", "cpus_per_task": "3"},
         {"nodelist": "n[1-2]", "nodes": "1", "ntasks": "1"},
         {"exclusive": "x"}, {"kill_on_invalid_dep": "x"},
         {"time": "soon"}, {"signal": "NOPE"}, {"begin": "whenever"}, {"open_mode": "x"},
@@ -195,6 +197,11 @@ _OTHER_TASKS = (
 _OTHER_NODES = (
     ". Based on --gpu and --gres=gpu/--gpus-per-node required nodes (1) doesn't fall between "
     "min_nodes (2) and max_nodes (2) boundaries."
+)
+_NO_TASKS = ". --gpus-per-task used without either --gpus or -n/--ntasks is not allowed."
+_OTHER_PER_NODE = (
+    ". Based on --gres=gpu/--gpus-per-node and --gpus-per-task requested number of tasks per node "
+    "differ from --ntasks-per-node."
 )
 _OTHER_SOCKETS = (
     ". Based on --gres=gpu/--gpus-per-node and --gpus-per-socket required number of sockets "
@@ -214,6 +221,13 @@ _OTHER_SOCKETS = (
             ", --gres=gpu/--gpus-per-node not multiple of --gpus-per-task.",
         ),
         ({"gpus_per_node": "1", "gpus_per_socket": "1", "sockets_per_node": "2"}, _OTHER_SOCKETS),
+        ({"gpus_per_task": "1"}, _NO_TASKS),
+        ({"gpus_per_task": "1", "nodes": "2-3"}, _NO_TASKS),
+        ({"gpus_per_task": "1", "gpus_per_node": "2", "cpus_per_gpu": "2"}, _NO_TASKS),
+        (
+            {"gpus_per_task": "1", "gpus_per_node": "2", "ntasks_per_node": "1"},
+            _OTHER_PER_NODE,
+        ),
     ],
 )
 def test_numbers_of_gpus_that_contradict_each_other_are_refused_as_by_sbatch(
@@ -229,6 +243,10 @@ def test_numbers_of_gpus_that_contradict_each_other_are_refused_as_by_sbatch(
 
 def test_tasks_that_follow_from_numbers_of_gpus_are_told_to_the_job() -> None:
     assert "2" == made({"gpus": "4", "gpus_per_task": "2"}).options["ntasks"]
+    a_node = {"gpus_per_task": "1", "nodes": "2"}
+    for more, tasks in ({}, "2"), ({"gpus_per_node": "2"}, "4"):
+        told = made({**a_node, **more}).options
+        assert (tasks, None) == (told["ntasks"], told.get("ntasks-implied"))
 
 
 @pytest.mark.parametrize(
@@ -691,6 +709,11 @@ def test_variables_stand_for_options_of_srun() -> None:
     assert {"cpus-per-task": "3", "overlap": "", "wait": "5"} == steps.with_variables({}, env)
     given = {"exact": "", "cpus-per-task": "1"}
     assert {**given, "wait": "5"} == steps.with_variables(given, env)
+    more = {"SLURM_LABELIO": "", "SLURM_OVERLAP": "no", "SLURM_REMOTE_CWD": "/a"}
+    assert {"label": "", "chdir": "/a"} == steps.with_variables({}, more)
+    limits = {"SLURM_TIMELIMIT": "2", "SLURM_STEP_GRES": "gpu:1", "SLURM_EXACT": "yes"}
+    expected = {"time": "2", "gres": "gpu:1", "exact": ""}
+    assert expected == steps.with_variables({}, limits)
 
 
 @pytest.mark.parametrize(
@@ -716,8 +739,12 @@ def test_how_srun_runs_processes(given: dict[str, str], how: dict[str, Any]) -> 
     [
         ("0 a %t\n1-2 b %o\n", [["a", "0"], ["b", "0"], ["b", "1"]]),
         ("* 'a b'\n", [["a b"]] * 3),
-        ("* a%t '%t %o' \"%o\"\n", [[f"a{n}", "%t %o", f"{n}"] for n in range(3)]),
-        ("0,2 a # x\n\n1 \\\n b\n", [["a"], ["b"], ["a"]]),
+        # As a real srun has it: double quotes are letters, and so is # but at the begin of a line.
+        ("* a%t '%t %o' \"%o\"\n", [[f"a{n}", "%t %o", f'"{n}"'] for n in range(3)]),
+        (' # x\n0,2 a # x\n\n1 b "c d"\n', [["a", "#", "x"], ["b", '"c', 'd"'], ["a", "#", "x"]]),
+        ("* a'b c'd\\ e '' \\%t 'f\\' %%t %x%\n", [["ab cd e", "", "%t", "f\\", "t", ""]] * 3),
+        ("* a\\\nb \\\n c\n", [["ab", "", "c"]] * 3),
+        ("0- a\n1-2 b", [["a"], ["b"], ["b"]]),
         ("0-1 a\n", None),
         ("0-2 a\n1 b\n", None),
         ("x a\n", None),
@@ -740,6 +767,8 @@ def test_several_programs_of_a_step(text: str, found: list[list[str]] | None) ->
         ("0 a\n0-1 b", "Duplicate record for task 0"),
         ("0 a\n1-3 b", "Invalid task id, 3 >= ntasks"),
         ("0 a\n9 b", "Invalid task id, 9 >= ntasks"),
+        ("0 a\n'1' b", "Invalid task range specification ('1')"),
+        ("0 a\n1 'b", "No executable program specified for this task"),
     ],
 )
 def test_wrong_numbers_of_programs_are_refused_as_by_srun(text: str, why: str) -> None:

@@ -49,8 +49,9 @@ def test_accounts_have_the_form_that_tools_read(site: SlurmSite, tool: str) -> N
     [
         ({}, "1|COMPLETED|0:0 1.batch|COMPLETED|0:0"),
         ({"status": 3}, "1|FAILED|3:0 1.batch|FAILED|3:0"),
-        ({"how": "signal", "signal": 9}, "1|FAILED|0:9 1.batch|FAILED|0:9"),
-        ({"how": "timeout", "signal": 15}, "1|TIMEOUT|0:0 1.batch|TIMEOUT|0:15"),
+        # In the database of Slurm, any step that a signal has ended is cancelled.
+        ({"how": "signal", "signal": 9}, "1|FAILED|0:9 1.batch|CANCELLED|0:9"),
+        ({"how": "timeout", "signal": 15}, "1|TIMEOUT|0:0 1.batch|CANCELLED|0:15"),
         ({"how": "memory", "signal": 9}, "1|OUT_OF_MEMORY|0:125 1.batch|OUT_OF_MEMORY|0:125"),
         ({"how": "cancelled"}, f"1|CANCELLED_by_{UID}|0:0 1.batch|CANCELLED|0:15"),
         ({"how": "lost"}, "1|NODE_FAIL|0:0 1.batch|NODE_FAIL|0:0"),
@@ -159,6 +160,11 @@ def test_records_of_tasks(site: SlurmSite) -> None:
     assert site.out("scontrol", "-o", "show", "job", "1_1") == found[1] + "\n"
 
 
+def test_a_command_that_fails_prints_its_output(site: SlurmSite) -> None:
+    done = site.process("scontrol", "show", "part", "nix")
+    assert ("Partition nix not found\n", "", 1) == (done.stdout, done.stderr, done.returncode)
+
+
 def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
     site.submit("--wrap=x")
     for words, text in {
@@ -170,8 +176,6 @@ def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
         "hol 1": "invalid keyword: hol",
         "ver": "invalid keyword: ver",
         "show step 99.0": "slurm_get_job_steps error: Invalid job id specified",
-        "show step 1.7": "Job step 1.7 not found",
-        "show node n1": "Node n1 not found",
         "nix": "invalid keyword: nix",
         "show version": "invalid entity:version for keyword:show ",
         "requeue 99": "Invalid job id specified for job 99",
@@ -182,6 +186,10 @@ def test_wrong_words_of_scontrol(site: SlurmSite) -> None:
         "slurm_suspend error: Invalid job id specified",
     }.items():
         assert site.answer("scontrol", *words.split()) == ("", text, 1)
+    # A real scontrol says these on standard output.
+    for what in "Partition nix", "Node n1", "Job step 1.7":
+        found = site.answer("scontrol", "show", what.split()[-2].lower(), what.split()[-1])
+        assert (f"{what} not found\n", "", 1) == found
 
 
 @pytest.mark.parametrize(
@@ -736,8 +744,8 @@ def test_accounts_have_the_steps_of_a_job(site: SlurmSite) -> None:
     assert [
         "1.0|prog|COMPLETED|0:0|2|4|n[7-8]|1000K",
         "1.1|prog|FAILED|3:0|2|4|n[7-8]|0",
-        "1.2|prog|FAILED|0:9|2|4|n[7-8]|0",
-        "1.3|prog|TIMEOUT|0:15|2|4|n[7-8]|0",
+        "1.2|prog|CANCELLED|0:9|2|4|n[7-8]|0",
+        "1.3|prog|CANCELLED|0:15|2|4|n[7-8]|0",
         "1.4|prog|RUNNING|0:0|2|4|n[7-8]|0",
     ] == lines
     assert "5\n" == site.out("sacct", "-nP", "-j", "1.0", "-o", "ElapsedRaw")
@@ -746,6 +754,25 @@ def test_accounts_have_the_steps_of_a_job(site: SlurmSite) -> None:
     # Nothing runs when the job has ended, whatever was noted.
     site.end(number)
     assert "1.4|CANCELLED\n" == site.out("sacct", "-nP", "-j", "1.4", "-o", "JobID,State")
+
+
+def test_steps_that_end_with_a_job_that_is_out_of_memory_have_its_state(site: SlurmSite) -> None:
+    number = site.submit("--wrap=x")
+    site.begin(number)
+    at = time.time()
+    steps = [
+        step(0, ended=at - 900, statuses=(-15,), state="CANCELLED"),
+        step(1, ended=at - 900, statuses=(-9,)),
+        step(2, ended=at - 900, statuses=(-11,)),
+        step(3, ended=at - 2, statuses=(-15,), state="CANCELLED"),
+        step(4, ended=at - 2, statuses=(1,)),
+        step(5),
+    ]
+    note_steps(site.queue, number, None, 1, steps)
+    site.end(number, how="memory", signal=9, at=at)
+    lines = site.out("sacct", "-nP", "-j", "1", "-o", "State,ExitCode").splitlines()[2:]
+    out = "OUT_OF_MEMORY|0:125"
+    assert ["CANCELLED|0:15", out, "CANCELLED|0:11", out, "FAILED|1:0", out] == lines
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,14 @@ from grain.cli.queue.submission import SubmitOptions, SubmittedFrom, make_job, s
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse, SlurmOption, parse
 from grain.cli.slurm_words.numbers import Meant, meant, split_words
-from grain.cli.slurm_words.options import SBATCH, SRUN, check_pairs, directives, merged, of_script
+from grain.cli.slurm_words.options import (
+    SBATCH,
+    SRUN,
+    directives,
+    merged,
+    of_environment,
+    of_script,
+)
 from grain.cli.slurm_words.submission import (
     JobRefused,
     NotTranslated,
@@ -166,15 +173,19 @@ def test_no_option_of_the_manuals_is_unknown(
 def test_the_command_line_replaces_variables_which_replace_the_script() -> None:
     script = [("mem", "1"), ("requeue", ""), ("time", "5"), ("qos", "a")]
     variables = [("time", "6"), ("qos", "b")]
-    assert merged([("no-requeue", ""), ("qos", "c")], script, variables) == {
+    assert merged("sbatch", [("no-requeue", ""), ("qos", "c")], script, variables) == {
         "mem": "1", "time": "6", "no-requeue": "", "qos": "c",
     }  # fmt: skip
 
 
 def test_memory_of_a_variable_counts_only_if_no_option_states_any() -> None:
     cpu, gpu = ("mem-per-cpu", "2"), ("mem-per-gpu", "3")
-    assert merged([], [("time", "5")], [cpu]) == {"time": "5", "mem-per-cpu": "2"}
-    assert merged([gpu], [], [cpu]) == merged([], [gpu], [cpu]) == {"mem-per-gpu": "3"}
+    assert merged("sbatch", [], [("time", "5")], [cpu]) == {"time": "5", "mem-per-cpu": "2"}
+    assert (
+        merged("sbatch", [gpu], [], [cpu])
+        == merged("sbatch", [], [gpu], [cpu])
+        == {"mem-per-gpu": "3"}
+    )
 
 
 _ONE_MEMORY = "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."
@@ -194,9 +205,69 @@ _NO_PAIR = "--{} is mutually exclusive with --ntasks-per-gpu and SLURM_NTASKS_PE
 def test_options_of_which_only_one_may_be_given(given: str, text: str) -> None:
     first, second = given.split()
     with pytest.raises(BadUse) as refused:
-        check_pairs("srun", merged([(first, "1")], [(second, "1")]))
+        merged("srun", [(first, "1")], [(second, "1")])
     assert (f"srun: fatal: {text}", 1) == (str(refused.value), refused.value.status)
-    check_pairs("srun", {first: "1"})
+    assert {first: "1"} == merged("srun", [(first, "1")])
+
+
+_MEMORIES = "SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive."
+
+
+# In the words of a real sbatch, which calls its variables SLURM_ here.
+@pytest.mark.parametrize(
+    ("words", "variables", "text"),
+    [
+        ("", "mem mem-per-cpu", _MEMORIES),
+        ("", "mem-per-gpu mem-per-cpu", _MEMORIES),
+        ("mem", "mem-per-gpu mem-per-cpu", ""),
+        ("ntasks-per-gpu", "gpus-per-task", _NO_PAIR.format("gpus-per-task")),
+    ],
+)
+def test_variables_that_contradict_each_other_are_named(
+    words: str, variables: str, text: str
+) -> None:
+    given = [(name, "1") for name in words.split()]
+    found = ""
+    try:
+        merged("sbatch", given, [], [(name, "1") for name in variables.split()])
+    except BadUse as error:
+        found = str(error).removeprefix("sbatch: fatal: ")
+    assert text.replace("--gpus-per-task", "SLURM_GPUS_PER_TASK") == found
+
+
+# sbatch(1), "INPUT ENVIRONMENT VARIABLES", but for those that are no options.
+_INPUTS = """
+    SBATCH_ACCOUNT SBATCH_ACCTG_FREQ SBATCH_ARRAY_INX SBATCH_BATCH SBATCH_CLUSTERS SLURM_CLUSTERS
+    SBATCH_CONSTRAINT SBATCH_CONTAINER SBATCH_CORE_SPEC SBATCH_CPUS_PER_GPU SBATCH_DEBUG
+    SBATCH_DELAY_BOOT SBATCH_DISTRIBUTION SBATCH_ERROR SBATCH_EXCLUSIVE SBATCH_EXPORT
+    SBATCH_GET_USER_ENV SBATCH_GPU_BIND SBATCH_GPU_FREQ SBATCH_GPUS SBATCH_GPUS_PER_NODE
+    SBATCH_GPUS_PER_TASK SBATCH_GRES SBATCH_GRES_FLAGS SBATCH_HINT SLURM_HINT SBATCH_IGNORE_PBS
+    SBATCH_INPUT SBATCH_JOB_NAME SBATCH_MEM_BIND SBATCH_MEM_PER_CPU SBATCH_MEM_PER_GPU
+    SBATCH_MEM_PER_NODE SBATCH_NETWORK SBATCH_NO_KILL SBATCH_NO_REQUEUE SBATCH_OPEN_MODE
+    SBATCH_OUTPUT SBATCH_OVERCOMMIT SBATCH_PARTITION SBATCH_POWER SBATCH_PROFILE SBATCH_QOS
+    SBATCH_REQ_SWITCH SBATCH_REQUEUE SBATCH_RESERVATION SBATCH_SIGNAL SBATCH_SPREAD_JOB
+    SBATCH_THREAD_SPEC SBATCH_THREADS_PER_CORE SBATCH_TIMELIMIT SBATCH_USE_MIN_NODES SBATCH_WAIT
+    SBATCH_WAIT_ALL_NODES SBATCH_WCKEY
+"""
+
+
+@pytest.mark.parametrize("name", _INPUTS.split())
+def test_each_input_variable_of_the_manual_is_an_option(name: str) -> None:
+    [(option, value)] = of_environment({name: "1"})
+    [takes] = [one.takes for one in SBATCH if one.name == option]
+    assert ("" if takes == "no" else "1") == value
+
+
+@pytest.mark.parametrize(
+    ("value", "is_set"),
+    [
+        ("", True), ("yes", True), ("YES", True), ("1", True), ("-2", True), ("3x", True),
+        ("0", False), ("no", False), ("x", False), ("00x", False),
+    ],
+)  # fmt: skip
+def test_a_flag_is_given_by_some_values_of_its_variable(value: str, is_set: bool) -> None:
+    assert ([("wait", "")] if is_set else []) == of_environment({"SBATCH_WAIT": value})
+    assert [("exclusive", value)] == of_environment({"SBATCH_EXCLUSIVE": value})
 
 
 @pytest.mark.parametrize(

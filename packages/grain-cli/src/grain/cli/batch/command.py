@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 # A Slurm without its controller gives up after 9 s; a loaded one may take half a minute.
 SECONDS = 60.0
-# The connection broke when the request may have arrived: sbatch (the errors of Slurm's protocol in
-# slurm_errno.c, and of the C library), and ssh in mid-session.
-_IN_DOUBT = (
+IN_DOUBT = (
     "timed out on send/recv",
     "Zero Bytes were transmitted or received",
     "Unexpected message received",
@@ -43,6 +41,9 @@ _IN_DOUBT = (
     "Broken pipe",
     "closed by remote host",
 )
+"""Texts of a connection that broke when a request may have arrived: those of sbatch (the errors of
+Slurm's protocol in slurm_errno.c, and of the C library), and of ssh in mid-session."""
+
 # Words of an error message that users have chosen, and that no remedy is for: paths.
 _PATH = re.compile(r"""(?<![^\s"'(=:])(?:~|\.{0,2})/[^\s"')]*""")
 _SCRIPT = re.compile(r"[^/]+-\d+\.sh")
@@ -168,7 +169,7 @@ class Commands(NamedTuple):
         done = self.run(argv, stdin=stdin, cwd=cwd, submits=jobs)
         title = title or argv[0]
         output = done.err.strip() or done.out.strip()
-        if done.code < 0 or (done.code and any(text in output for text in _IN_DOUBT)):
+        if done.code < 0 or (done.code and any(text in output for text in IN_DOUBT)):
             raise SubmissionUnknown(f"{title} failed (exit code {done.code})", output, jobs)
         if done.code:
             raise self.refusal(title, done)

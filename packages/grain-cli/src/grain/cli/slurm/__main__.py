@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from grain.cli.queue import shell
 from grain.cli.slurm.here import CommandFailed, Here, SlurmAnswer
-from grain.cli.slurm_words.grammar import BadUse
+from grain.cli.slurm_words.grammar import BadUse, error_status
 from grain.cli.streams import announced, harmless_streams, open_missing, write_answer
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def _run(here: Here, words: list[str]) -> int:
         write = partial(sys.stdout.write, found.out)
         status = status if announced(f"{error} job {number}", write) else 1
     elif found.out:
-        status = status or write_answer(error, found.out) or 0
+        written = write_answer(error, found.out)
+        status = status or written or 0
     with suppress(OSError):
         sys.stderr.write(said)
         sys.stderr.flush()
@@ -77,7 +78,10 @@ def answer(here: Here, words: list[str]) -> SlurmAnswer:
     except BadUse as error:
         return SlurmAnswer("", str(error), error.status or _OF_BAD_USE.get(name, 1))
     except CommandFailed as error:
-        return SlurmAnswer("", str(error), error.status)
+        status = error.status
+        if status == 1 and name in _OF_BAD_USE:
+            status = error_status(here.environment)
+        return SlurmAnswer("", str(error), status)
     except Exception as error:  # a traceback would be taken for an answer
         return SlurmAnswer("", f"{name}: error: (Grain) {type(error).__name__}: {error}", 1)
 

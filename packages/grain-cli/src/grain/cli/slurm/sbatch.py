@@ -59,7 +59,7 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
     else:
         script, name, arguments = _read(parsed.rest, here)
         of_file = of_script(directives(script, parsed.rest[0] if parsed.rest else ""))
-    options = merged(parsed.given, of_file, of_environment(here.environment))
+    options = merged("sbatch", parsed.given, of_file, of_environment(here.environment))
     options = with_hosts_of_files("sbatch", options)
     try:
         job = slurm_job(

@@ -171,7 +171,7 @@ def _show(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
     if entity in ("partitions", "partitionname"):
         name = _queue_name(here)
         if rest and rest[0] != name:
-            raise CommandFailed(f"Partition {rest[0]} not found")
+            return SlurmAnswer(f"Partition {rest[0]} not found\n", status=1)
         return SlurmAnswer(
             f"PartitionName={name}\n   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n"
             "   AllocNodes=ALL Default=YES QoS=N/A\n   DefaultTime=NONE MaxNodes=UNLIMITED "
@@ -211,9 +211,9 @@ def _show_nodes(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
     # Slurm shows those before the first that there is not.
     shown = list(itertools.takewhile(nodes.__contains__, wanted))
     records = [node_record(nodes[name], _queue_name(here), one_line=one_line) for name in shown]
-    missing = f"Node {wanted[len(shown)]} not found" if len(shown) < len(wanted) else ""
+    missing = f"Node {wanted[len(shown)]} not found\n" if len(shown) < len(wanted) else ""
     none = "" if wanted else "No nodes in the system\n"
-    return SlurmAnswer("".join(records) + none, missing, int(bool(missing)))
+    return SlurmAnswer("".join(records) + none + missing, status=int(bool(missing)))
 
 
 def _queue_name(here: Here) -> str:
@@ -269,7 +269,7 @@ def _show_steps(words: list[str], here: Here, *, one_line: bool) -> SlurmAnswer:
         raise CommandFailed(f"{what}: {_INVALID}")
     steps = listing.running_steps(listing.tasks(known.values()), meant)
     if not steps and meant:
-        raise CommandFailed(f"Job step {' '.join(words)} not found")
+        return SlurmAnswer(f"Job step {' '.join(words)} not found\n", status=1)
     if not steps:
         return SlurmAnswer("No job steps in the system\n")
     return SlurmAnswer("".join(step_record(one, one_line=one_line) for one in steps))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from grain.cli.slurm.here import NO_TERMINAL, VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.in_job.step import DESK, fixed_answer, run_step
-from grain.cli.slurm_words.grammar import parse
-from grain.cli.slurm_words.options import SRUN, merged
+from grain.cli.slurm_words.grammar import BadUse, parse
+from grain.cli.slurm_words.options import SRUN, merged, of_environment
 from grain.cli.slurm_words.steps import StepRefused
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def srun(words: list[str], here: Here) -> SlurmAnswer:
     if answer := fixed_answer(parsed):
         return SlurmAnswer(answer)
     if not parsed.rest:
-        raise CommandFailed("srun: fatal: No command given to execute.")
+        raise BadUse("srun: fatal: No command given to execute.", 1)
     if "GRAIN_JOB_ID" in env:
         raise CommandFailed(
             "srun: error: (Grain) steps begin in the job's script, and in what it starts on its "
@@ -46,7 +46,10 @@ def srun(words: list[str], here: Here) -> SlurmAnswer:
         os.execve(system, [system, *words], passed)  # noqa: S606 - as the user has typed
     from grain.cli.slurm.outside import submit_and_wait
 
-    return submit_and_wait(merged(parsed.given), parsed.rest, here)
+    # Where a batch job has these, they say what that job has.
+    variables = [] if "SLURM_JOB_ID" in env else of_environment(env, srun=True)
+    given = merged("srun", parsed.given, variables=variables)
+    return submit_and_wait(given, parsed.rest, here)
 
 
 def _system_command(env: Mapping[str, str]) -> str | None:

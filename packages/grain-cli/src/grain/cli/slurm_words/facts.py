@@ -288,6 +288,9 @@ class SlurmTask(TaskRow):
         return self.job.options.get(name) or none
 
 
+_WITH_ITS_JOB = 60.0  # seconds from the end of the last steps to that of a job that was ended
+
+
 class SlurmStep(NamedTuple):
     """A step of a task: its script, or what srun has started, as Slurm sees it.
 
@@ -318,17 +321,27 @@ class SlurmStep(NamedTuple):
             memory=used.memory,
         )  # fmt: skip
         ended = run.how in ("cancelled", "timeout")
-        return cls(task, "batch", noted, "0:15" if ended else task.exit_code, task.accounted_state)
+        state = "CANCELLED" if ended or run.how == "signal" else task.accounted_state
+        return cls(task, "batch", noted, "0:15" if ended else task.exit_code, state)
 
     @classmethod
     def of_srun(cls, task: SlurmTask, noted: StepRecord) -> SlurmStep:
-        """Return a step of srun; one whose end was not noted has ended with its task."""
+        """Return a step of srun; one whose end was not noted has ended with its task.
+
+        As in Slurm, a step that a signal has ended is cancelled, also at its time limit.
+        """
         # The highest status of its processes.
         worst = max(noted.statuses, key=lambda one: 128 - one if one < 0 else one, default=0)
-        state = noted.state or ("CANCELLED" if task.ended else "RUNNING")
-        if noted.ended and not noted.state:
-            state = "FAILED" if any(noted.statuses) else "COMPLETED"
         exit_code = f"0:{-worst}" if worst < 0 else f"{worst}:0"
+        # A step may be ended long before its job, which then runs out of memory by another one.
+        late = not noted.ended or noted.ended > task.ended - _WITH_ITS_JOB
+        state = "FAILED" if worst else "COMPLETED"
+        if not (noted.ended or task.ended):
+            state = "RUNNING"
+        elif noted.state or worst < 0 or not noted.ended:
+            state = "CANCELLED"
+            if task.state == "OUT_OF_MEMORY" and (late or (worst == -9 and not noted.state)):
+                state, exit_code = "OUT_OF_MEMORY", "0:125"
         return cls(task, str(noted.step), noted, exit_code, state)
 
     def is_meant(self, one: Meant) -> bool:

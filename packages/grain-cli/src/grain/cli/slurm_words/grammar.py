@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 class BadUse(Exception):
@@ -18,6 +18,19 @@ class BadUse(Exception):
     def __init__(self, text: str, status: int | None = None) -> None:
         super().__init__(text)
         self.status = status
+
+
+def error_status(environment: Mapping[str, str]) -> int:
+    """Return the exit status of sbatch and srun where Slurm refuses what they ask for."""
+    text = environment.get("SLURM_EXIT_ERROR", "")
+    return int(text) % 256 if text.isascii() and text.isdecimal() else 1
+
+
+def is_set(value: str) -> bool:
+    """Return True if a variable gives a flag: by "yes", a number other than 0, or nothing."""
+    digits = value.lstrip().lstrip("+-")
+    rest = digits.lstrip("0123456789")  # which does not matter, as strtol(3) reads numbers
+    return value.lower() in ("", "yes") or bool(digits[: len(digits) - len(rest)].strip("0"))
 
 
 class SlurmOption(NamedTuple):

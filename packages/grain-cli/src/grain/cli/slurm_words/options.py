@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.slurm_words.grammar import BadUse, options, parse
+from grain.cli.slurm_words.grammar import BadUse, is_set, options, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
 # Obeyed, or kept to be shown again. After a comma comes the short name.
 _OF_BOTH = options("""
@@ -49,25 +50,47 @@ _MEANS = {"tasks-per-node": "ntasks-per-node", "cpu_bind": "cpu-bind"}
 SBATCH = (*_OF_BOTH, *_OF_SBATCH, *_IGNORED, *_ALIASES)
 SRUN = (*_OF_BOTH, *_OF_SRUN, *_IGNORED, *_ALIASES, *options("cpu_bind="))
 
-# Variables that sbatch(1) names as input, in place of options.
+# Variables that sbatch(1) names as input, in place of options; the first of two counts.
 _VARIABLES = {
-    "SBATCH_ACCOUNT": "account", "SBATCH_ARRAY_INX": "array", "SBATCH_COMMENT": "comment",
-    "SBATCH_CONSTRAINT": "constraint", "SBATCH_CPUS_PER_GPU": "cpus-per-gpu",
-    "SBATCH_RESERVATION": "reservation",
-    "SBATCH_EXPORT": "export", "SBATCH_GPUS": "gpus",
-    "SBATCH_GPUS_PER_NODE": "gpus-per-node", "SBATCH_GPUS_PER_TASK": "gpus-per-task",
-    "SBATCH_GRES": "gres", "SBATCH_JOB_NAME": "job-name", "SBATCH_MEM_PER_CPU": "mem-per-cpu",
+    "SBATCH_ACCOUNT": "account", "SBATCH_ACCTG_FREQ": "acctg-freq", "SBATCH_ARRAY_INX": "array",
+    "SBATCH_BATCH": "batch", "SBATCH_CLUSTERS": "clusters", "SLURM_CLUSTERS": "clusters",
+    "SBATCH_COMMENT": "comment", "SBATCH_CONSTRAINT": "constraint",
+    "SBATCH_CONTAINER": "container", "SBATCH_CORE_SPEC": "core-spec",
+    "SBATCH_CPUS_PER_GPU": "cpus-per-gpu", "SBATCH_DEBUG": "verbose",
+    "SBATCH_DELAY_BOOT": "delay-boot", "SBATCH_DISTRIBUTION": "distribution",
+    "SBATCH_ERROR": "error", "SBATCH_EXCLUSIVE": "exclusive", "SBATCH_EXPORT": "export",
+    "SBATCH_GET_USER_ENV": "get-user-env", "SBATCH_GPU_BIND": "gpu-bind",
+    "SBATCH_GPU_FREQ": "gpu-freq", "SBATCH_GPUS": "gpus", "SBATCH_GPUS_PER_NODE": "gpus-per-node",
+    "SBATCH_GPUS_PER_TASK": "gpus-per-task", "SBATCH_GRES": "gres",
+    "SBATCH_GRES_FLAGS": "gres-flags", "SBATCH_HINT": "hint", "SLURM_HINT": "hint",
+    "SBATCH_IGNORE_PBS": "ignore-pbs", "SBATCH_INPUT": "input", "SBATCH_JOB_NAME": "job-name",
+    "SBATCH_MEM_BIND": "mem-bind", "SBATCH_MEM_PER_CPU": "mem-per-cpu",
     "SBATCH_MEM_PER_GPU": "mem-per-gpu", "SBATCH_MEM_PER_NODE": "mem",
-    "SBATCH_OPEN_MODE": "open-mode", "SBATCH_OUTPUT": "output", "SBATCH_ERROR": "error",
-    "SBATCH_INPUT": "input", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos",
-    "SBATCH_SIGNAL": "signal", "SBATCH_TIMELIMIT": "time", "SBATCH_WCKEY": "wckey",
+    "SBATCH_NETWORK": "network", "SBATCH_NO_KILL": "no-kill", "SBATCH_NO_REQUEUE": "no-requeue",
+    "SBATCH_OPEN_MODE": "open-mode", "SBATCH_OUTPUT": "output", "SBATCH_OVERCOMMIT": "overcommit",
+    "SBATCH_PARTITION": "partition", "SBATCH_POWER": "power", "SBATCH_PROFILE": "profile",
+    "SBATCH_QOS": "qos", "SBATCH_REQ_SWITCH": "switches", "SBATCH_REQUEUE": "requeue",
+    "SBATCH_RESERVATION": "reservation", "SBATCH_SIGNAL": "signal",
+    "SBATCH_SPREAD_JOB": "spread-job", "SBATCH_THREAD_SPEC": "thread-spec",
+    "SBATCH_THREADS_PER_CORE": "threads-per-core", "SBATCH_TIMELIMIT": "time",
+    "SBATCH_USE_MIN_NODES": "use-min-nodes", "SBATCH_WAIT": "wait",
+    "SBATCH_WAIT_ALL_NODES": "wait-all-nodes", "SBATCH_WCKEY": "wckey",
 }  # fmt: skip
-_FLAGS = {
-    "SBATCH_EXCLUSIVE": "exclusive",
-    "SBATCH_NO_REQUEUE": "no-requeue",
-    "SBATCH_REQUEUE": "requeue",
-    "SBATCH_WAIT": "wait",
-}
+# Those of srun(1) by which it asks for a job; the ones of its steps are read in the job.
+_OF_JOBS_OF_SRUN = {
+    "SLURM_ACCOUNT": "account", "SLURM_CONSTRAINT": "constraint",
+    "SLURM_CPUS_PER_GPU": "cpus-per-gpu", "SRUN_CPUS_PER_TASK": "cpus-per-task",
+    "SLURM_DEPENDENCY": "dependency", "SLURM_EXCLUSIVE": "exclusive", "SLURM_GPUS": "gpus",
+    "SLURM_GPUS_PER_NODE": "gpus-per-node", "SLURM_GPUS_PER_TASK": "gpus-per-task",
+    "SLURM_GRES": "gres", "SLURM_JOB_NAME": "job-name", "SLURM_MEM_PER_CPU": "mem-per-cpu",
+    "SLURM_MEM_PER_GPU": "mem-per-gpu", "SLURM_MEM_PER_NODE": "mem", "SLURM_NNODES": "nodes",
+    "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks",
+    "SLURM_NTASKS_PER_GPU": "ntasks-per-gpu", "SLURM_NTASKS_PER_NODE": "ntasks-per-node",
+    "SLURM_OVERCOMMIT": "overcommit", "SLURM_PARTITION": "partition", "SLURM_QOS": "qos",
+    "SLURM_RESERVATION": "reservation", "SLURM_SIGNAL": "signal", "SLURM_TIMELIMIT": "time",
+    "SLURM_WCKEY": "wckey", "SRUN_CONTAINER": "container",
+}  # fmt: skip
+_FLAGS = {option.name for option in SBATCH if option.takes == "no"}
 
 # The one that is given last counts.
 _INSTEAD = {"requeue", "no-requeue"}
@@ -75,16 +98,25 @@ _MEMORY = {"mem", "mem-per-cpu", "mem-per-gpu"}
 
 
 def merged(
+    command: str,
     words: Sequence[tuple[str, str]],
     script: Sequence[tuple[str, str]] = (),
     variables: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
-    """Return the options of a submission, by their long names.
+    """Return the options of a submission or a step, by their long names.
 
     Those of a command line replace those of variables, which replace those of a script. A variable
     with an amount of memory counts only if no option states one, of whichever of the three sorts.
+
+    Args:
+        command: its name, for messages.
+        words, script, variables: options of its command line, of a script, and of variables.
+
+    Raises:
+        BadUse: there are two of which only one may be given, in the words of Slurm.
     """
-    if not _MEMORY.isdisjoint(name for name, _ in (*script, *words)):
+    options = {_MEANS.get(name, name) for name, _ in (*script, *words)}
+    if not _MEMORY.isdisjoint(options):
         variables = [one for one in variables if one[0] not in _MEMORY]
     result: dict[str, str] = {}
     for given, value in (*script, *variables, *words):
@@ -93,32 +125,44 @@ def merged(
             for other in _INSTEAD:
                 result.pop(other, None)
         result[name] = value
+    if why := _why_not_both(result.keys(), options):
+        raise BadUse(f"{command}: fatal: {why}", 1)
     return result
 
 
-def check_pairs(command: str, given: Mapping[str, str]) -> None:
-    """Refuse options of which only one may be given, as sbatch and srun do by themselves.
+def _why_not_both(given: AbstractSet[str], options: AbstractSet[str]) -> str:
+    """Return why two of what is given contradict each other; "" if none do.
 
     Args:
-        command: its name, for messages.
-        given: options by their long names, without those of srun's variables.
-
-    Raises:
-        BadUse: two of them are given.
+        options: those that are options; the others come from variables.
     """
-    if len(_MEMORY & given.keys()) > 1:
-        text = "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."
-        raise BadUse(f"{command}: fatal: {text}", 1)
+    if len(_MEMORY & given) > 1:
+        names = "--mem, --mem-per-cpu, and --mem-per-gpu"
+        if _MEMORY.isdisjoint(options):
+            names = "SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE"
+        return f"{names} are mutually exclusive."
     for other in ("gpus-per-task", "gpus-per-socket", "ntasks-per-node"):
-        if {other, "ntasks-per-gpu"} <= given.keys():
-            text = f"--{other} is mutually exclusive with --ntasks-per-gpu and SLURM_NTASKS_PER_GPU"
-            raise BadUse(f"{command}: fatal: {text}", 1)
+        if {other, "ntasks-per-gpu"} <= given:
+            of_variable = "SLURM_" + other.upper().replace("-", "_")
+            name = f"--{other}" if other in options else of_variable
+            return f"{name} is mutually exclusive with --ntasks-per-gpu and SLURM_NTASKS_PER_GPU"
+    return ""
 
 
-def of_environment(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the options that variables ``SBATCH_*`` give."""
-    found = [(name, environment[key]) for key, name in _VARIABLES.items() if key in environment]
-    return found + [(name, "") for key, name in _FLAGS.items() if key in environment]
+def of_environment(environment: Mapping[str, str], *, srun: bool = False) -> list[tuple[str, str]]:
+    """Return the options of a job that variables give.
+
+    Args:
+        environment: in which they are.
+        srun: True for the variables of srun outside of a job, and not of sbatch.
+    """
+    found: dict[str, str] = {}
+    for key, name in (_OF_JOBS_OF_SRUN if srun else _VARIABLES).items():
+        value = environment.get(key)
+        if value is None or (name in _FLAGS and not is_set(value)):
+            continue
+        found.setdefault(name, "" if name in _FLAGS else value)
+    return list(found.items())
 
 
 def of_script(lines: Sequence[Sequence[str]]) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.cli.slurm_words.grammar import BadUse
+from grain.cli.slurm_words.grammar import BadUse, is_set
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,8 @@ _VARIABLES = {
     "SLURM_STDOUTMODE": "output", "SLURM_STDERRMODE": "error", "SLURM_OPEN_MODE": "open-mode",
     "SLURM_MPI_TYPE": "mpi", "SLURM_DISTRIBUTION": "distribution", "SLURM_WAIT": "wait",
     "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit", "SRUN_EXPORT_ENV": "export",
-    "SLURM_EXPORT_ENV": "export", "SLURM_WORKING_DIR": "chdir", "SLURM_CPU_BIND": "cpu-bind",
+    "SLURM_EXPORT_ENV": "export", "SLURM_WORKING_DIR": "chdir", "SLURM_REMOTE_CWD": "chdir",
+    "SLURM_CPU_BIND": "cpu-bind", "SLURM_STEP_GRES": "gres", "SLURM_TIMELIMIT": "time",
 }  # fmt: skip
 _FLAGS = {
     "SLURM_EXACT": "exact", "SLURM_EXCLUSIVE": "exclusive", "SLURM_OVERLAP": "overlap",
@@ -109,9 +110,7 @@ def with_variables(given: Mapping[str, str], environment: Mapping[str, str]) -> 
     of_variables = {
         name: environment[key] for key, name in _VARIABLES.items() if environment.get(key)
     }
-    of_variables |= {
-        name: "" for key, name in _FLAGS.items() if environment.get(key, "0") not in ("", "0")
-    }
+    of_variables |= {name: "" for key, name in _FLAGS.items() if is_set(environment.get(key, "0"))}
     if {"exact", "exclusive", "overlap", "whole"} & given.keys():
         for name in ("exact", "exclusive", "overlap", "whole"):
             of_variables.pop(name, None)
@@ -386,40 +385,34 @@ def programs(text: str, tasks: int, name: str) -> list[list[str]]:
     Raises:
         StepRefused: it is not written so, or has nothing for a process.
     """
-    import re
-    import shlex
-
-    bad = f"srun: error: Configuration file {name} invalid"
     found: dict[int, list[str]] = {}
     all_others = False
-    for at, line in enumerate(text.replace("\\\n", " ").split("\n"), 1):
-        try:
-            kept = re.sub("'[^']*'", lambda quoted: quoted[0].replace("%", "\0"), line)
-            words = shlex.split(kept, comments=True)
-        except ValueError:
-            raise StepRefused(f"{bad}, bad data: {line}") from None
-        if not words:
+    for at, line in enumerate(text.replace("\\\n", "\\\0").split("\n"), 1):
+        numbers, *command = line.split(maxsplit=1) or ["#"]
+        if numbers.startswith("#"):
             continue
-        if len(words) < 2:
-            raise StepRefused(f"{bad}, no program: {line}")
-        ranks = _ranks(words[0], tasks, f"{bad}, bad data: {line}")
-        why = "" if words[0] == "*" else _why_not(ranks, tasks, found)
-        if all_others and words[0] != "*":
+        (words, closed), why = _words_of("".join(command)), ""
+        ranks = _ranks(numbers, tasks)
+        if all_others and numbers != "*":
             why = "Task range specification with asterisk must be last"
-        all_others = words[0] == "*"
-        if why:
-            invalid = f"Line {at} of configuration file {name} invalid"
-            raise StepRefused(f"srun: error: {why}\nsrun: error: {invalid}")
+        elif not ranks:
+            why = f"Invalid task range specification ({numbers})"
+        elif numbers != "*":
+            why = _why_not(ranks, tasks, found)
+        if not closed:
+            why = "No executable program specified for this task"
+        all_others = numbers == "*"
+        if why or not words:
+            said = f"{why}\nsrun: error: " if why else ""
+            raise StepRefused(f"srun: error: {said}Line {at} of configuration file {name} invalid")
         for place, number in enumerate(ranks):
-            if number in found:
-                continue  # an asterisk means all others
-            found[number] = [
-                word.replace("%t", str(number)).replace("%o", str(place)).replace("\0", "%")
-                for word in words[1:]
-            ]
+            if number not in found:  # an asterisk means all others
+                found[number] = _words_of(command[0], number, place)[0]
     for number in range(tasks):
         if number not in found:
-            raise StepRefused(f"{bad}, no record for task id {number}")
+            raise StepRefused(
+                f"srun: error: Configuration file {name} invalid, no record for task id {number}"
+            )
     return [found[number] for number in range(tasks)]
 
 
@@ -431,16 +424,46 @@ def _why_not(ranks: Sequence[int], tasks: int, found: Mapping[int, object]) -> s
     return f"Duplicate record for task {min(twice)}" if twice else ""
 
 
-def _ranks(text: str, tasks: int, bad: str) -> list[int]:
+def _ranks(text: str, tasks: int) -> list[int]:
+    """Return the numbers in a list of ranges; [] if it is not written so."""
     if text == "*":
         return list(range(tasks))
     found: list[int] = []
     for part in text.split(","):
-        first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise StepRefused(bad)
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
+            return []
         end = int(last or first)
         if end >= tasks:
             return [end]  # that there is not
         found += range(int(first), end + 1)
     return found
+
+
+def _words_of(line: str, rank: int = 0, place: int = 0) -> tuple[list[str], bool]:
+    """Return the words of a line, and False if a quote is not closed.
+
+    As in Slurm, single quotes keep all letters and a backslash keeps the next one. Double quotes
+    are letters, and a percent sign goes with the letter behind it.
+    """
+    words: list[str] = []
+    word: str | None = None
+    quoted = False
+    letters = iter(line)
+    for letter in letters:
+        if not quoted and letter.isspace():
+            words += [] if word is None else [word]
+            word = None
+            continue
+        word = word or ""
+        if letter == "'":
+            quoted = not quoted
+        elif quoted:
+            word += letter
+        elif letter == "\\":
+            word += next(letters, "").strip("\0")  # it stands for the end of a line
+        elif letter == "%":
+            word += {"t": str(rank), "o": str(place)}.get(next(letters, ""), "")
+        else:
+            word += letter
+    return words if word is None else [*words, word], not quoted

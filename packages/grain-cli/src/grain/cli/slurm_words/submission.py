@@ -16,7 +16,7 @@ from grain.cli.queue.submission import (
 )
 from grain.cli.slurm_words import values
 from grain.cli.slurm_words.grammar import BadUse
-from grain.cli.slurm_words.options import check_pairs, directives, merged, of_script
+from grain.cli.slurm_words.options import directives, merged, of_script
 from grain.cli.slurm_words.values import EXCLUSIVE, SINGLETON
 from grain.queue.arrays import first_and_last, parse_array
 from grain.queue.errors import BadInput
@@ -111,7 +111,6 @@ def submit_options(
         if option in given:
             raise JobRefused(text, reason)
     after = _after(given["dependency"]) if given.get("dependency") else None
-    check_pairs("sbatch", given)
     values.check_arguments("sbatch", given)
     values.check_owner("sbatch", given, around.user)
     _check_gpus(given)
@@ -175,7 +174,7 @@ def options_of_script(
         NotTranslated: there is one that is wrong, or that ``grain submit`` cannot obey.
     """
     try:
-        given = merged(of_script(directives(script, name)))
+        given = merged("sbatch", of_script(directives(script, name)))
         options = submit_options(
             given, around, gpu_shards() if values.asks_for_shards(given) else 0
         )
@@ -207,8 +206,8 @@ def _shown(
     for name in ("mem-per-cpu", "mem-per-gpu"):
         if megabytes := _value(given, name, values.megabytes, 0.0):
             shown[name] = str(int(megabytes))
-    asked = any(name in given for name in ("ntasks-per-node", "ntasks-per-gpu"))
-    asked = asked or _tasks(given) > 0
+    asked = not {"ntasks-per-gpu", "gpus-per-task"}.isdisjoint(given)
+    asked = asked or _tasks_per_node(given) > 0 or _tasks(given) > 0
     if nodes > 1 or asked:
         shown["ntasks"] = str(tasks)
     if nodes > 1 and not asked:
@@ -266,7 +265,7 @@ def _asked_nodes(given: Mapping[str, str]) -> int:
     """Return the number of nodes that options ask for, however many tasks there are; 0 if none."""
     hosts = len(_listed_hosts(given)[0])
     nodes, tasks = _nodes(given, hosts), _count(given, "ntasks")
-    per_node = _count(given, "ntasks-per-node")
+    per_node = _tasks_per_node(given)
     if tasks and per_node:
         nodes = nodes or -(-tasks // per_node)  # at most so many of them on each
     gpus = _gpus_asked(given)
@@ -294,10 +293,17 @@ def _tasks(given: Mapping[str, str]) -> int:
     return _count(given, "ntasks") or of_gpus
 
 
+def _tasks_per_node(given: Mapping[str, str]) -> int:
+    """Return the tasks of a node, as given or by numbers of GPUs; 0 if neither says so."""
+    gpus = _gpus_asked(given)
+    of_gpus = gpus.per_node // gpus.per_task if gpus.per_task else 0
+    return _count(given, "ntasks-per-node") or of_gpus
+
+
 def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
     """Return the number of nodes, that of tasks, in Slurm's sense, and that of cores of a node."""
     nodes, tasks = _asked_nodes(given), _tasks(given)
-    per_node = _count(given, "ntasks-per-node")
+    per_node = _tasks_per_node(given)
     if per_gpu := _count(given, "ntasks-per-gpu"):
         tasks = tasks or _gpus(given, nodes or 1, 0) * (nodes or 1) * per_gpu
     nodes = min(nodes or 1, tasks or _MOST_NODES)  # none without a task
@@ -515,16 +521,32 @@ def _check_gpus(given: Mapping[str, str]) -> None:
                 f". Based on --gpu and --gres=gpu/--gpus-per-node required nodes ({needed}) "
                 f"doesn't fall between min_nodes ({least}) and max_nodes ({most}) boundaries."
             )
-    if asked.in_all and asked.per_task:
-        if asked.in_all % asked.per_task:
-            raise _not_valid(", --gpus not multiple of --gpus-per-task")
-        if tasks not in (0, asked.in_all // asked.per_task):
-            raise _not_valid(
-                ". Based on --gpus and --gpus-per-task number of requested tasks differ from "
-                "-n/--ntasks."
-            )
-    if asked.per_node and asked.per_task and asked.per_node % asked.per_task:
+    if asked.per_task:
+        _check_gpus_of_tasks(given, asked, tasks)
+
+
+def _check_gpus_of_tasks(given: Mapping[str, str], asked: _GPUsAsked, tasks: int) -> None:
+    """Refuse a number of GPUs of each task that contradicts others, or if nothing counts tasks."""
+    if asked.in_all and asked.in_all % asked.per_task:
+        raise _not_valid(", --gpus not multiple of --gpus-per-task")
+    if asked.in_all and tasks not in (0, asked.in_all // asked.per_task):
+        raise _not_valid(
+            ". Based on --gpus and --gpus-per-task number of requested tasks differ from "
+            "-n/--ntasks."
+        )
+    if asked.per_node % asked.per_task:
         raise _not_valid(", --gres=gpu/--gpus-per-node not multiple of --gpus-per-task.")
+    if asked.per_node and _tasks_per_node(given) != asked.per_node // asked.per_task:
+        raise _not_valid(
+            ". Based on --gres=gpu/--gpus-per-node and --gpus-per-task requested number of "
+            "tasks per node differ from --ntasks-per-node."
+        )
+    first, _, last = given.get("nodes", "").partition("-")
+    one_number = first and first == (last or first)  # a task on each node
+    if not (asked.in_all or tasks or one_number or "ntasks-per-node" in given):
+        raise _not_valid(
+            ". --gpus-per-task used without either --gpus or -n/--ntasks is not allowed."
+        )
 
 
 def _not_valid(why: str) -> BadUse:

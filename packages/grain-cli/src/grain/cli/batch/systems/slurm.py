@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from grain.cli.batch.answers import by_name, last_line, or_gone
 from grain.cli.batch.base import BatchSystem, JobPhase, JobState, SubmittedJob
-from grain.cli.batch.command import Commands
+from grain.cli.batch.command import IN_DOUBT, Commands
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.directives import amount, gpus_of, options, whole, word
 from grain.cli.batch.scripts.shell import body
@@ -21,15 +21,7 @@ if TYPE_CHECKING:
 
 _FORMAT = "%i|%T|%r|%N"
 _FEW = 50  # tasks, which every site allows an array to have
-_SILENT = (
-    "Unable to contact slurm controller",
-    "Socket timed out",
-    "Connection refused",
-    "Communication connection failure",
-    "Zero Bytes were transmitted or received",
-    "Message receive failure",
-    "Transport endpoint is not connected",
-)
+_SILENT = ("Unable to contact slurm controller", "Connection refused", *IN_DOUBT)
 
 _REMEDIES = (
     ("nvalid partition", "Set script.queue to a partition that there is; `sinfo -s` lists them."),

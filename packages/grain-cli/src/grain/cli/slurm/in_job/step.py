@@ -16,8 +16,8 @@ from contextlib import suppress
 
 from grain.cli.slurm.in_job.ends import CANCEL, HEARD, WARNINGS, StepProcesses, say
 from grain.cli.slurm.in_job.files import StepFiles, is_empty
-from grain.cli.slurm_words.grammar import BadUse, parse
-from grain.cli.slurm_words.options import SRUN, check_pairs, merged
+from grain.cli.slurm_words.grammar import BadUse, error_status, parse
+from grain.cli.slurm_words.options import SRUN, merged
 from grain.cli.slurm_words.steps import (
     SrunWords,
     StepRefused,
@@ -69,7 +69,7 @@ def main(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> i
         return error.status or 255
     except StepRefused as refused:
         say(str(refused))
-        return 1
+        return error_status(environment)
 
 
 def fixed_answer(parsed: Parsed) -> str:
@@ -103,10 +103,8 @@ def run_step(
 
         return write_answer("srun: error: (Grain)", fixed) or 0
     if not parsed.rest:
-        raise StepRefused("srun: fatal: No command given to execute.")
-    given = merged(parsed.given)
-    check_pairs("srun", given)
-    given = with_variables(given, environment)
+        raise BadUse("srun: fatal: No command given to execute.", 1)
+    given = with_variables(merged("srun", parsed.given), environment)
     if "/" in given.get("nodelist", "") + given.get("exclude", ""):
         from grain.cli.slurm.nodes import with_hosts_of_files  # which takes its time
 
