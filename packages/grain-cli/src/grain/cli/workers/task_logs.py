@@ -43,7 +43,8 @@ class TaskInLog(NamedTuple):
         mission: the name of the mission, as it stands in the output of workers.
         id: the beginning of its id, as it stands there; empty if it has no log here.
         since: when the mission began, in Unix seconds; 0 if it has no log here.
-        last: the largest number of a task that the mission has submitted; None if it has no log.
+        last: the largest number of a task that the mission has submitted; None if it has no log, or
+            none that can be read.
     """
 
     mission: str
@@ -76,11 +77,11 @@ def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskInLog:
                 last = max(last, line.task)
             elif isinstance(line, RunEnded) and line.task == number:
                 runs.append(line)
+        reader.require_beginning()
     except (LogError, OSError):
         return TaskInLog(name, log.id[:_SHORT], 0.0, (), None)
     header = reader.header
-    if header is None:
-        return TaskInLog(name, log.id[:_SHORT], 0.0, tuple(runs), last)
+    assert header is not None
     return TaskInLog(header.name, header.id[:_SHORT], header.time, tuple(runs), last)
 
 

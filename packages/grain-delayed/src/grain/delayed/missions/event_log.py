@@ -56,11 +56,10 @@ async def recording(
     """
     log = None
     if wanted is not False:
-        if wanted is None and not address:
-            # A small program whose author has not heard of logs runs without one as well.
-            report = _be_silent
+        # A small program whose author has not heard of logs runs without a place for one as well.
+        always = wanted is not None or bool(address)
         folder = settings.folder if isinstance(wanted, bool | None) else os.fspath(wanted)
-        log = _begin(folder, settings, name, number, address, lasting, report)
+        log = _begin(folder, settings, name, number, address, lasting, report, always=always)
     if log is None:
         yield None
         return
@@ -141,10 +140,6 @@ def wanted_log(
     return wanted
 
 
-def _be_silent(_: str) -> None:
-    """Report nothing."""
-
-
 def _begin(
     folder: str,
     settings: EventLog,
@@ -153,7 +148,10 @@ def _begin(
     address: str,
     lasting: LastingMission | None,
     report: Callable[[str], object],
+    *,
+    always: bool,
 ) -> LogWriter | None:
+    """Begin a log; report that it cannot be written, or only ``always`` that it has no place."""
     # Imported where a log begins, for the start-up time of missions without one.
     from grain.edge.version import own_versions
     from grain.eventlog.names import label_of, logs_folder
@@ -163,11 +161,14 @@ def _begin(
     try:
         store = LogStore(logs_folder(folder))
     except RuntimeError as error:
-        report(f"warning: there is no event log, as there is no place for it: {error}")
+        if always:
+            report(f"warning: there is no event log, as there is no place for it: {error}")
         return None
     token = trio.lowlevel.current_trio_token()
 
-    def on_trouble(text: str) -> None:
+    def on_trouble(text: str, disk_fails: bool) -> None:
+        if not always and not disk_fails:
+            return
         with suppress(trio.RunFinishedError):
             token.run_sync_soon(report, f"warning: {text}")
 
