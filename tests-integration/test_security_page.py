@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ ATTACKS = (
     "packages/grain-edge/tests/relay/test_hostile_bridge.py",
 )
 
+TESTS = [*ROOT.glob("packages/*/tests"), ROOT / "tests-integration"]
 TRIED = re.compile(r"Tried: .*?\.\s+Result: .*?\.(?=\s+Tried: |\s*$)", re.DOTALL)
 
 
@@ -44,10 +46,9 @@ def test_each_attempt_says_what_is_tried_and_what_comes_of_it(path: str) -> None
 
 
 def test_what_is_tried_is_said_with_its_result() -> None:
-    folders = [*ROOT.glob("packages/*/tests"), ROOT / "tests-integration"]
     tests = {
         f"{path}::{name}": text
-        for folder in folders
+        for folder in TESTS
         for path in folder.rglob("test_*.py")
         for name, text in docstrings_of(path).items()
         if re.search("^Tried: ", text, re.MULTILINE)
@@ -71,10 +72,10 @@ OPENING = re.compile(
 ASKING = {"is_own", "peer_of", "check_peer"}
 
 
-def words_of(path: Path) -> set[str]:
-    """Return the names and attributes that a module calls, and the attributes that it reads."""
+def words_of(tree: ast.AST) -> set[str]:
+    """Return the names and attributes that code calls, and the attributes that it reads."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             called = node.func
             found.add(getattr(called, "attr", getattr(called, "id", "")))
@@ -83,14 +84,12 @@ def words_of(path: Path) -> set[str]:
     return found
 
 
-def modules_with_sockets() -> dict[str, set[str]]:
-    """Return the words of each module that opens a socket, by its path below ``grain``."""
-    found = {}
-    for path in ROOT.glob("packages/*/src/**/*.py"):
-        words = words_of(path)
-        if any(map(OPENING.fullmatch, words)):
-            found[str(path).partition("/src/grain/")[2]] = words
-    return found
+def modules() -> dict[str, ast.Module]:
+    """Return the code of each module, by its path below ``grain``."""
+    return {
+        str(path).partition("/src/grain/")[2]: ast.parse(path.read_text(encoding="utf-8"))
+        for path in ROOT.glob("packages/*/src/**/*.py")
+    }
 
 
 def test_the_page_lists_each_module_that_opens_a_socket_and_who_is_asked_there() -> None:
@@ -99,8 +98,62 @@ def test_the_page_lists_each_module_that_opens_a_socket_and_who_is_asked_there()
     listed = {
         module: asked for _, where, asked in rows[1:] for module in re.findall(r"`(\S+)`", where)
     }
-    found = modules_with_sockets()
+    called = {module: words_of(tree) for module, tree in modules().items()}
+    found = {module: some for module, some in called.items() if any(map(OPENING.fullmatch, some))}
     assert {*found} == {*listed}
     for module, words in found.items():
         named = "AF_UNIX" in words and "socketpair" not in words
         assert not named or words & ASKING, f"{module} opens a Unix socket and asks no one"
+
+
+# The tests in which another user is at the other end, for each function that asks who is there.
+# Only `listening_process` is not here: it asks which process listens, and not whose that is.
+STRANGERS = {
+    "cli/slurm/in_job/step.py::run_step": [
+        "srun_tells_nothing_to_a_user_who_has_taken_the_name_of_its_jobs_desk"
+    ],
+    "edge/connecting/accept.py::take": [
+        "another_user_who_connects_to_a_mission_with_lanes_is_turned_away"
+    ],
+    "edge/machine/peer_user.py::is_own": ["nobody_else_is_taken_for_this_user_and_not_root_either"],
+    "edge/transports/unix.py::_connect": ["another_user_who_has_taken_a_name_is_told_nothing"],
+    "edge/transports/unix.py::check_peer": ["another_user_who_has_taken_a_name_is_told_nothing"],
+    "head/gnaw/metrics_port.py::_is_of_another_user": [
+        "another_user_reads_nothing_at_a_socket_whose_mode_was_opened"
+    ],
+    "worker/gang/control.py::accept": ["a_tasklet_takes_its_process_after_a_stranger"],
+    "worker/gang/control.py::admit": ["another_user_starts_nothing_and_the_next_guest_is_served"],
+    "worker/gang/control.py::connect": ["a_process_of_a_gang_does_not_talk_to_another_user"],
+    "worker/gang/rank.py::take_over": ["a_program_tells_nothing_to_a_user_who_has_taken_a_name"],
+    "worker/gang/rsh.py::main": ["a_program_tells_nothing_to_a_user_who_has_taken_a_name"],
+    "worker/gang/srun.py::main": [
+        "a_stand_in_gives_its_files_to_its_own_rank_and_not_to_a_user_who_comes_first",
+        "a_stand_in_tells_nothing_to_a_user_who_has_taken_the_name_of_its_door",
+    ],
+}
+
+
+def functions_of(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return all functions in code, also those within others; the code itself may be one."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
+def test_each_function_that_asks_who_is_at_the_other_end_is_tried_by_another_user() -> None:
+    asking = {
+        f"{module}::{node.name}"
+        for module, tree in modules().items()
+        for node in functions_of(tree)
+        if [node] == [one for one in functions_of(node) if words_of(one) & ASKING]
+    }
+    assert {*STRANGERS, "edge/transports/unix.py::listening_process"} == asking
+
+    marked = {
+        node.name.removeprefix("test_")
+        for folder in TESTS
+        for path in folder.rglob("test_*.py")
+        if "needs_other_user" in (text := path.read_text(encoding="utf-8"))
+        for node in functions_of(ast.parse(text))
+        if "needs_other_user" in map(ast.unparse, node.decorator_list)
+    }
+    assert set() == {*chain(*STRANGERS.values())} - marked
