@@ -17,6 +17,7 @@ import pytest
 from grain.cli import main
 from grain.cli.hq.__main__ import main as hq
 from grain.cli.slurm.__main__ import main as slurm
+from grain.cli.slurm.setup.folder import COMMANDS as SLURM
 from grain.cli.streams import harmless_streams, plain, write_data
 from grain_testkit.every_command import COMMANDS, available
 from grain_testkit.job_commands import JobCommands
@@ -103,10 +104,11 @@ WORDS: dict[str, list[list[str]]] = {
     "sbatch": [[NASTY], ["--test-only", "-J", NASTY, "--wrap", "x"], [f"--{NASTY}"]],
     "srun": [[f"--{NASTY}"]],
 }
+OF_OTHERS = [[NASTY], ["-j", NASTY], [f"--{NASTY}"], ["1"]]
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-@pytest.mark.parametrize("command", WORDS)
+@pytest.mark.parametrize("command", SLURM)
 def test_commands_that_speak_slurm(
     command: str, terminal: bool, jobs: JobCommands, show: Show
 ) -> None:
@@ -114,7 +116,7 @@ def test_commands_that_speak_slurm(
     reasons and directories, in every command, on a terminal and in a pipe.
     Result: question marks; no name makes a row.
     """
-    for words in WORDS[command]:
+    for words in WORDS.get(command, OF_OTHERS):
         text = show(lambda words=words: slurm([command, "", *words]), terminal=terminal, own=False)
         # The others print no rows, but quote their words in errors.
         (check_rows if command in LISTS else check)(text, terminal=terminal)
