@@ -329,6 +329,19 @@ async def test_a_call_that_has_failed_as_a_member_is_being_ended_is_lost_with_it
         assert not any("settled" in line for line in root.lines)
 
 
+async def test_a_call_that_two_members_left_is_lost_with_the_one_that_said_so_first() -> None:
+    """That one may have made the call fail, and what the other says may follow from it."""
+    async with root_of(2) as root:
+        await root.settle(failed=True)
+        for member in root.members:
+            assert EndCall(1, failed=True) == await member.next()
+        root.members[1].post(CallEnded(1, ends=True))
+        await root.passed()
+        root.members[0].post(CallEnded(1, ends=True))
+
+        assert 2 == (await root.line("lost"))["lost"]
+
+
 async def test_a_call_that_has_failed_is_lost_with_a_member_that_does_not_answer_any_more() -> None:
     async with root_of(2) as root:
         await root.settle(failed=True)
