@@ -285,19 +285,14 @@ async def test_a_worker_that_connects_later_gets_the_signals_that_came_before() 
 
 
 async def test_a_worker_that_lost_its_script_connects_again_and_gets_each_signal_once() -> None:
-    ours = _Launch()
     numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
     with trio.open_signal_receiver(*numbers) as signals:
         async with invite(CODEC) as door, trio.open_nursery() as nursery:
             nursery.start_soon(NodePart(door.invitation, "", 0).obey)
-            for number in numbers:
-                async with trio.open_nursery() as serving:
-                    serving.start_soon(ours.serve, door)
-                    while not ours._channels:
-                        await trio.sleep(0.01)
-                    ours.on_signal(number)
+            for count, number in enumerate(numbers, 1):
+                async with door.guest() as channel:
+                    channel.post([(SignalReceived(one), None) for one in numbers[:count]])
                     assert number == await anext(signals)
-                    serving.cancel_scope.cancel()  # the connection is lost
             nursery.cancel_scope.cancel()
 
 
