@@ -23,7 +23,7 @@ import pytest
 
 from grain.cli.batch import BatchError, BatchJob
 from grain.cli.batch.scripts.shell import own_file
-from grain.cli.batch.systems import custom, flux, htcondor, lsf, oar, pbs, sge, slurm
+from grain.cli.batch.systems import custom, flux, htcondor, lsf, oar, pbs, sge, slurm, ssh
 from grain.cli.batch.systems.local import Local
 from grain.cli.scaling.configured import gpus_asked
 from grain.config import Config, Shape
@@ -253,6 +253,22 @@ def test_gpus_that_nothing_would_ask_for_are_refused(
     with pytest.raises(BatchError, match=f"gpus = 2 of shape 'gpu': .*{said}"):
         script(job)
     assert "-l gpu=2" in script(with_gpus(job_of(""), "-l gpu=2")) or own
+
+
+@pytest.mark.parametrize("system", ["local", "ssh"])
+def test_gpus_of_plain_processes_are_refused_where_they_are_shown_and_where_they_start(
+    system: str, job_of: Made, tmp_path: Path
+) -> None:
+    job = with_gpus(job_of(""))
+    host = ssh.SharedHost("n1", 1)
+    local = Local(tmp_path / "scripts")
+    shown, started = {
+        "local": (local.script, lambda: [*local.submit(job, 1)]),
+        "ssh": (ssh.Ssh(["n1"]).script, lambda: ssh.start(job, "/", host, ())),
+    }[system]
+    for refused in (lambda: shown(job, 1), started):
+        with pytest.raises(BatchError, match="gpus = 2 of shape 'gpu': no batch system gives"):
+            refused()
 
 
 def test_a_template_asks_for_gpus_by_their_number(

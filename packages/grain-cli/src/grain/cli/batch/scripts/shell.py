@@ -28,6 +28,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.errors import BatchError
+from grain.cli.batch.scripts.directives import refuse_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +112,16 @@ def own_file(job: BatchJob) -> str:
     """Return the script of a process that is not a job, which removes its own file.
 
     The shell has the file open, so it may do so at once.
+
+    Raises:
+        BatchError: the job is of a shape with GPUs, for which no batch system is asked.
     """
+    refuse_gpus(
+        job,
+        "no batch system gives them to plain processes",
+        "Leave it away, as workers find the GPUs of their host; or say in res of the shape what "
+        "each offers, as in res = {GPUs = 2}.",
+    )
     return f'{job.script.shebang}\nrm -f -- "$0"\n\n{body(job)}'
 
 
