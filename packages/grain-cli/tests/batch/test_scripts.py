@@ -260,13 +260,15 @@ def test_gpus_of_plain_processes_are_refused_where_they_are_shown_and_where_they
     system: str, job_of: Made, tmp_path: Path
 ) -> None:
     job = with_gpus(job_of(""))
-    host = ssh.SharedHost("n1", 1)
     local = Local(tmp_path / "scripts")
-    shown, started = {
-        "local": (local.script, lambda: [*local.submit(job, 1)]),
-        "ssh": (ssh.Ssh(["n1"]).script, lambda: ssh.start(job, "/", host, ())),
-    }[system]
-    for refused in (lambda: shown(job, 1), started):
+    ways: dict[str, list[Callable[[], object]]] = {
+        "local": [lambda: local.script(job, 1), lambda: [*local.submit(job, 1)]],
+        "ssh": [
+            lambda: ssh.Ssh(["n1"]).script(job, 1),
+            lambda: ssh.start(job, "/", ssh.SharedHost("n1", 1), ()),
+        ],
+    }
+    for refused in ways[system]:
         with pytest.raises(BatchError, match="gpus = 2 of shape 'gpu': no batch system gives"):
             refused()
 
