@@ -40,6 +40,25 @@ def test_a_job_that_has_ended_says_how_and_where(jobs: JobCommands) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"status": 3}, "exit status 3"),
+        ({"how": "signal", "signal": int(signal.SIGSEGV)}, "SIGSEGV"),
+    ],
+)
+def test_a_failed_job_shows_the_line_of_its_program_that_says_why(
+    how: dict[str, Any], words: str, jobs: JobCommands
+) -> None:
+    jobs.submit()
+    jobs.end(1, line="SCF did not converge", **how)
+
+    for command in (("why", "1"), ("jobs",), ("jobs", "1")):
+        assert f"{words}: SCF did not converge\n" in jobs.done(*command)
+    [job] = json.loads(jobs.done("jobs", "--json"))
+    assert "SCF did not converge" == job["attempts"]["1"][0]["line"]
+
+
 def test_a_job_that_is_done_says_that_it_was_warned(jobs: JobCommands) -> None:
     warned = "warned before its time limit, so it may not be complete"
     jobs.submit()

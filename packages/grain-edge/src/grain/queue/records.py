@@ -410,6 +410,8 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         signal: the number of the signal that ended it; 0 for none.
         elapsed: seconds between start and end.
         message: one sentence for what no exit status says; the evidence, for ``"lost"``.
+        line: of ``"exit"`` and ``"signal"``, the line of its output that says why it failed; "" if
+            there is none.
         by: who has cancelled it.
         usage: what it has used; None if that is not known.
         amount: of ``"memory"``, the GB that the attempt had, where its group learns them; else 0.
@@ -423,6 +425,7 @@ class Ended(_Record, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     signal: int = 0
     elapsed: float = 0.0
     message: str = ""
+    line: str = ""
     by: str = ""
     usage: Usage | None = None
     amount: float = 0.0

@@ -79,7 +79,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
         cpu: CPU seconds.
         others: the hosts of the other workers of a job on several.
         cpus: the number of CPUs that it has there; 0 if it asked for none.
-        amount, last, interruption: as of `records.Ended`.
+        amount, last, interruption, line: as of `records.Ended`.
     """
 
     attempt: int
@@ -100,6 +100,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     amount: float = 0.0
     last: bool = False
     interruption: Interruption = ""
+    line: str = ""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -172,6 +173,7 @@ def run_of(attempt: int, begun: Begun, ended: Ended | None) -> Run:
         amount=ended.amount,
         last=ended.last,
         interruption=ended.interruption,
+        line=ended.line,
     )
 
 

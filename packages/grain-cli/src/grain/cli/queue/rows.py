@@ -159,11 +159,12 @@ def end_text(run: Run) -> str:
         return soft_stop_text(run.attempt)
     if run.message:
         return run.message
-    if run.how == "signal":
-        return signal_name(run.signal)
     if run.how == "returned":
         return "its worker handed it back" + (" at once" if run.elapsed < AT_ONCE else "")
-    return f"exit status {run.status}" if run.how == "exit" and run.status else ""
+    how = signal_name(run.signal) if run.how == "signal" else ""
+    if run.how == "exit" and run.status:
+        how = f"exit status {run.status}"
+    return ": ".join(filter(None, (how, run.line)))
 
 
 def cause(book: Book, block: Block) -> str:
@@ -272,6 +273,7 @@ def as_data(book: Book, entry: Entry, now: float, blocks: Blocks) -> dict[str, A
                 "cpu_seconds": run.cpu,
                 "peak_memory": run.memory,
                 "message": run.message,
+                "line": run.line,
             }
             for run in of
         ]

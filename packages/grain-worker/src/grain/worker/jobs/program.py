@@ -63,17 +63,16 @@ def is_success(ended: Ended) -> bool:
     return ended.how == "exit" and not ended.status
 
 
-def failure_of_attempt(ended: Ended, program: str, line: str = "") -> RunFailure | None:
+def failure_of_attempt(ended: Ended, program: str) -> RunFailure | None:
     """Return how an attempt ended, in the words of `ExternalError`; None if it succeeded.
 
     Args:
         program: the name of the program.
-        line: the line of its output that says why it failed.
     """
     if is_success(ended):
         return None
     if ended.how == "exit" or (ended.how == "signal" and not ended.message):
-        line = line or ended.message.replace(f"exit status {ended.status}; ", "", 1)
+        line = ended.line or ended.message.replace(f"exit status {ended.status}; ", "", 1)
         signal = signal_name(ended.signal) if ended.how == "signal" else ""
         how = f"ended by signal {signal}" if signal else f"exit code {ended.status}"
         return RunFailure(
@@ -198,6 +197,7 @@ def receipt_of_failure(error: ExternalError, limit: float, at: float) -> Ended:
         signal=number,
         elapsed=error.elapsed or 0.0,
         message=message,
+        line="" if message else error.in_short.line,
         usage=error.usage,
         amount=amount,
         last=last,

@@ -254,7 +254,7 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
         noted = await runner.end(ended)
     if noted.how == "returned":
         return AttemptEnd("returned")
-    failure = failure_of_attempt(noted, runner.program, runner.line)
+    failure = failure_of_attempt(noted, runner.program)
     return AttemptEnd("ended", failure=failure, amount=noted.amount)
 
 
@@ -354,8 +354,6 @@ class _Runner:
         self._trouble: str | None = None  # of these, when the program had ended
         self._stderr: Path | None = None
         self._own_end: Ended | None = None
-        # The line of its output that says why the program failed; "" as long as it has not.
-        self.line = ""
         self._began = time.time()
 
     @property
@@ -509,7 +507,6 @@ class _Runner:
                 done = await run_warned(call, timeout, warning, check=True, scope=scope)
         except ExternalError as error:
             ended = receipt_of_failure(error, self._timeout, _end_at(began, error.elapsed))
-            self.line = error.in_short.line
             if ended.amount and not self._job.requeue:
                 ended = with_trouble(ended, "with --no-requeue it does not run again with more")
             own = ended.how not in ("exit", "signal")  # it says itself what was wrong
