@@ -1,7 +1,10 @@
 """The remedy that is named for a refusal fits what the batch system printed.
 
 The texts are those of slurm_errno.c of Slurm 22.05, pbs_err of OpenPBS 23.06 and Torque 6, and what
-Grid Engine 8.1.9, LSF 10.1 and OAR 2.5 print.
+Grid Engine 8.1.9, LSF 10.1 and OAR 2.5 print. Those of HTCondor 25.13 are in submit.cpp and
+submit_utils.cpp. Those of Flux are in flux-core 0.88 (job-manager's queue.c, queues.c, and its
+plug-ins limit-duration.c and limit-job-size.c; the frobnicator; Rv1Pool.py of the schedulers), and
+in mf_priority.cpp and accounting.hpp of flux-accounting 0.60.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import pytest
 
 from grain.cli.batch.command import CommandResult, Commands
-from grain.cli.batch.systems import lsf, oar, pbs, sge, slurm
+from grain.cli.batch.systems import flux, htcondor, lsf, oar, pbs, sge, slurm
 
 POLICY = (
     "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit "
@@ -175,6 +178,116 @@ def test_the_remedy_for_a_refusal_of_lsf(text: str, remedy: str) -> None:
 )
 def test_the_remedy_for_a_refusal_of_oar(text: str, remedy: str) -> None:
     assert_fits(oar.COMMANDS, text, remedy)
+
+
+SUBMITTING = "Submitting job(s)\nERROR: "
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("ERROR: Can't find address of local schedd", "HTCondor's schedd does not answer"),
+        (
+            (
+                f"{SUBMITTING}Failed to connect to local queue manager\n"
+                "SECMAN:2007:Failed to end classad message."
+            ),
+            "HTCondor's schedd does not answer",
+        ),
+        (
+            (
+                f"{SUBMITTING}Failed to connect to local queue manager\n"
+                "AUTHENTICATE:1003:Failed to authenticate with any method"
+            ),
+            "HTCondor does not know you",
+        ),
+        (f"{SUBMITTING}Failed to create cluster\nUser is disabled", "Ask your site"),
+        (
+            (f"{SUBMITTING}Failed to create cluster\nThe given user is not allowed to own jobs"),
+            "Ask your site",
+        ),
+        (
+            (
+                f"{SUBMITTING}Failed to create proc\n"
+                "Number of submitted jobs would exceed MAX_JOBS_PER_OWNER"
+            ),
+            FEWER,
+        ),
+        (f"{SUBMITTING}Failed to parse command file (line 7).", "Correct script.extra_args"),
+        (
+            f"{SUBMITTING}Parse error in expression: \n\tRequirements = (OpSys ==\n\t",
+            "Correct script.extra_args",
+        ),
+        (f"{SUBMITTING}on Line 7 of -: invalid queue statement.", "Correct script.extra_args"),
+        (
+            f'{SUBMITTING}Can\'t open "/work/w1.log"  with flags 01101 (No such file or directory)',
+            "Make the directory of worker.log_file",
+        ),
+        (
+            (
+                f"{SUBMITTING}Failed to commit job submission into the queue.\n"
+                "ERROR: This pool does not accept jobs without a project."
+            ),
+            "Your site refuses such jobs",
+        ),
+        (
+            (
+                f"{SUBMITTING}Failed to commit job submission into the queue.\n"
+                "ERROR: Set accounting_group to one of yours."
+            ),
+            "Name your group",
+        ),
+    ],
+)
+def test_the_remedy_for_a_refusal_of_htcondor(text: str, remedy: str) -> None:
+    assert_fits(htcondor.COMMANDS, text, remedy)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("Unable to connect to Flux: broker socket /run/flux/local was not found", "Flux does not"),
+        ("Invalid queue 'nope' specified", "Set script.queue"),
+        ("'nope' is not a valid queue", "Set script.queue"),
+        (
+            'queue "nope" is unknown to flux-accounting and deny-unknown-queues is enabled',
+            "Set script.queue",
+        ),
+        (
+            'queue "gpu" not valid for user; valid queues for user: main',
+            "Choose another script.queue",
+        ),
+        (
+            'project "nope" not valid for user; valid projects for user: chem',
+            "Change the --setattr=project",
+        ),
+        (
+            (
+                "job size (1 node(s), 64 core(s)) is greater than max resources limits configured "
+                "for association (4 node(s), 16 core(s))"
+            ),
+            "Lower script.cores",
+        ),
+        ("job submission to main is disabled: down until noon", "Choose another script.queue"),
+        (
+            "unsatisfiable request",
+            "Lower script.cores, or change script.queue",
+        ),
+        ("requested duration (1d) exceeds policy limit of 12h for queue main", "Lower script.wall"),
+        ("requested duration (unlimited) exceeds policy limit of 12h", "Lower script.walltime"),
+        ("requested ncores exceeds policy limit of 64", "Lower script.cores"),
+        ("requested ncores is under policy limit of 32", "Raise script.cores"),
+        ("requested ngpus exceeds policy limit of 2", "Change gpus"),
+        ("user has max active jobs", FEWER),
+        (
+            "cannot find user/bank or user/default bank entry for uid: 1001",
+            "Name your bank",
+        ),
+        ("error: unrecognized arguments: --nope", "Correct script.extra_args"),
+    ],
+)
+def test_the_remedy_for_a_refusal_of_flux(text: str, remedy: str) -> None:
+    assert_fits(flux.COMMANDS, f"flux-batch: ERROR: {text}", remedy)
 
 
 def assert_fits(commands: Commands, text: str, remedy: str) -> None:

@@ -25,14 +25,25 @@ if TYPE_CHECKING:
 _SILENT = ("Unable to connect to Flux", "ERROR: Unable to connect", "connection refused")
 _REMEDIES = (
     *((text, "Flux does not answer; try again later.") for text in _SILENT),
-    ("nvalid queue", "Set script.queue to a queue that there is; `flux queue list` lists them."),
-    ("no queue", "Set script.queue to a queue that there is; `flux queue list` lists them."),
+    *(
+        (text, "Set script.queue to a queue that there is; `flux queue list` lists them.")
+        for text in ("nvalid queue", "not a valid queue", "is unknown to", "no queue")
+    ),
+    ("valid queues for user", "Choose another script.queue: that one is not open to you."),
+    ("job submission", "Choose another script.queue: that one takes no jobs at present."),
     (
         "unsatisfiable",
         "Lower script.cores, or change script.queue; `flux resource list` shows what there is.",
     ),
-    ("exceeds policy limit", "Lower script.walltime or script.cores; your site limits both."),
-    ("max jobs limit", "Start fewer workers at a time: your site limits the number of jobs."),
+    ("requested duration", "Lower script.walltime, or set it; your site limits it."),
+    ("requested ngpus", "Change gpus of the shape, or the GPUs in script.extra_args."),
+    ("is under policy limit", "Raise script.cores: your site has a least number."),
+    *(
+        (text, "Lower script.cores; your site limits them.")
+        for text in ("exceeds policy limit", "greater than max resources limit")
+    ),
+    ("max active jobs", "Start fewer workers at a time: your site limits the number of jobs."),
+    ("valid projects for user", "Change the --setattr=project in script.extra_args."),
     ("bank", "Name your bank in script.extra_args, as in '--setattr=bank=chem'."),
     ("unrecognized arguments", "Correct script.extra_args, or what you wrote after `--`."),
 )

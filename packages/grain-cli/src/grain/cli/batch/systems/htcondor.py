@@ -28,10 +28,24 @@ if TYPE_CHECKING:
 _ATTRIBUTES = "ClusterId,ProcId,JobStatus,HoldReason,RemoteHost"
 _SILENT = ("Failed to connect to", "Can't connect to", "Failed to fetch ads", "Can't find address")
 _REMEDIES = (
+    (
+        "to authenticate",
+        "HTCondor does not know you: renew your ticket or token, or ask your site.",
+    ),
     *((text, "HTCondor's schedd does not answer; try again later.") for text in _SILENT),
+    ("User is disabled", "Ask your site: its HTCondor takes no jobs of yours."),
+    ("not allowed to own jobs", "Ask your site: its HTCondor takes no jobs of yours."),
     ("MAX_JOBS", "Start fewer workers at a time: your site limits the number of jobs."),
     ("accounting", "Name your group in script.extra_args, as in 'accounting_group = chem'."),
-    ("Failed to parse", "Correct script.extra_args: each is a line of a submit description."),
+    *(
+        (text, "Correct script.extra_args: each is a line of a submit description.")
+        for text in ("Failed to parse", "Parse error in", "ERROR: on Line")
+    ),
+    ("with flags", "Make the directory of worker.log_file, where you may write."),
+    (
+        "Failed to commit",
+        "Your site refuses such jobs; its own words follow. Change what they name.",
+    ),
 )
 COMMANDS = Commands(
     "htcondor",
