@@ -11,6 +11,7 @@ import json
 import logging
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -254,7 +255,15 @@ async def seen() -> dict[str, Any]:
         "log level": logging.getLogger().level,
         "words": len(sys.argv),
         "globals": list(DATA),
+        "signals": heard_now(),
     }
+
+
+def heard_now() -> list[str]:
+    """Return what the root function's handler hears of a signal to this process."""
+    if signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL:  # which would end the process
+        signal.raise_signal(signal.SIGUSR1)
+    return list(HEARD)
 
 
 async def changes() -> None:
@@ -266,6 +275,7 @@ async def changes() -> None:
 
 
 DATA: list[str] = []
+HEARD: list[str] = []
 
 
 async def surroundings() -> dict[str, Any]:
@@ -276,6 +286,7 @@ async def surroundings() -> dict[str, Any]:
     os.environ["OF_ROOT"] = "root"
     logging.basicConfig(level="DEBUG")
     DATA.append("changed")
+    signal.signal(signal.SIGUSR1, lambda number, _: HEARD.append(signal.Signals(number).name))
     found["after the root function"] = await (delayed(seen) @ ONE)()
     return found
 

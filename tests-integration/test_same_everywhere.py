@@ -123,6 +123,7 @@ def test_only_leaves_in_the_process_of_the_mission_see_what_the_root_function_ch
         "log level": (10, 30, 30),
         "words": (2, 1, 1),
         "globals": (["changed"], [], []),
+        "signals": (["SIGUSR1"], [], []),
     }
     assert rows == {row: tuple(seen[mode][row] for mode in MODES) for row in rows}
     variables = tuple(seen[mode]["program"]["of the root"] for mode in MODES)
