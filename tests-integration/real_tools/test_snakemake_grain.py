@@ -89,7 +89,7 @@ def test_a_failed_job_is_told_with_its_log_and_what_waits_is_cancelled(workflow:
     assert cancelled >= 3
     assert f"and are cancelled: {cancelled}. Jobs that run, and go on" in printed
     assert printed.count("Error in rule") == 1
-    assert "of Grain's queue has failed: exit status 1." in printed
+    assert "of Grain's queue has failed: exit status 1: At least one job did not" in printed
     [log] = (workflow.folder / ".snakemake/grain_logs").rglob("*.log")
     assert str(log) in printed
     assert "it is broken\n" in log.read_text()

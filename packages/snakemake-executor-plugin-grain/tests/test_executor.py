@@ -79,14 +79,15 @@ def test_ends_are_reported_and_only_logs_of_failures_are_kept(
     logs = [write_log(jobs, jobs.queue.job(number), number) for number in (1, 2)]
     jobs.begin(3)
     jobs.end(1)
-    jobs.end(2, status=3)
+    jobs.end(2, status=3, line="The basis is missing.")
     snakemake.until_done(good)
     snakemake.until_failed(bad)
 
     assert list((jobs.home / ".snakemake/grain_logs").rglob("*.log")) == [jobs.home / logs[1]]
     assert not (jobs.home / ".snakemake/grain_logs/one/i_good").exists()
     [(message, shown)] = bad.errors
-    assert message.startswith("Job 2 of Grain's queue has failed: exit status 3. For further")
+    said = "has failed: exit status 3: The basis is missing. For further"
+    assert message.startswith(f"Job 2 of Grain's queue {said}")
     assert shown == [logs[1]]
     # With --keep-going, the others are wanted, whether they run or wait.
     jobs.end(3)

@@ -263,7 +263,7 @@ class Executor(RemoteExecutor):
                 _remove(submitted.log)
             self.report_job_success(submitted.info)
             return
-        message = f"Job {number} of Grain's queue {ending(standing)}"
+        message = f"Job {number} of Grain's queue {ending(standing).rstrip('.')}"
         more = {"TIMEOUT": "a larger runtime", "OUT_OF_MEMORY": "more mem_mb"}.get(standing.state)
         message += f"; give the rule {more}. " if more else ". "
         logs = [str(submitted.log)] if submitted.log.exists() else []
