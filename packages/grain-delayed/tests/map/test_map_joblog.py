@@ -174,7 +174,7 @@ def test_after_a_crash_complete_rows_count_and_the_next_row_is_whole(
 def test_a_table_of_another_run_is_not_overwritten(tmp_path: Path) -> None:
     path = str(tmp_path / "t.csv")
     with ResultTable(path, ["name"]) as table:
-        assert b"" == table.add(entry(1), ["v"], b"", b"")
+        assert [] == table.add(entry(1), ["v"], b"", b"")
         with pytest.raises(ResultLogError, match="in use"):
             ResultTable(path, go_on=True)
 

@@ -20,7 +20,10 @@ from grain.resource import Capacity
 from grain.worker.errors import ExternalTimeoutError, Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.delayed.value import Delayed
+    from grain.map.overflow import Output
     from grain.worker.external import Completed
 
 
@@ -195,7 +198,7 @@ async def test_the_end_of_a_job_is_that_of_a_shell_and_now_ends_all_others(
 class FullOutput(OutputPrinter):
     """An output on a disk that is full."""
 
-    async def put(self, seq: int, out: bytes, err: bytes) -> None:
+    async def put(self, seq: int, out: Sequence[Output], err: Sequence[Output]) -> None:
         del seq, out, err
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -18,6 +18,7 @@ Map:
 - ``results``: the files, directories and tags of each job
 - ``jobs``: jobs that run: submitted, awaited, retried, written down
 - ``job_log/``: the result log: its lines, and its file; the table of results
+- ``overflow``: the files of outputs that are too large for memory
 - ``output``: the outputs of jobs, printed one job at a time
 - ``failures``: the jobs that failed, in groups by their ends
 - ``halting``: the count of failures, the decision to halt, the exit status

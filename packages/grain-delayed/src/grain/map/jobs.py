@@ -12,7 +12,8 @@ import math
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -21,6 +22,7 @@ from grain.delayed import Delayed, delayed
 from grain.map.failures import job_text, shortened
 from grain.map.job_log.entries import UNKNOWN, JobLogEntry
 from grain.map.output import tagged
+from grain.map.overflow import LargeOutput, Output
 from grain.resource.figures import signal_name
 from grain.worker.external import (
     CAPTURE,
@@ -34,7 +36,6 @@ from grain.worker.external import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from grain.delayed import Mission
     from grain.map.halting import Tally
@@ -43,12 +44,14 @@ if TYPE_CHECKING:
     from grain.map.output import OutputPrinter
     from grain.map.plan import MapOptions
     from grain.map.results import Files
+    from grain.worker.errors import OutputFile
 
 # The most jobs that are submitted and do not run: enough that no worker waits for the next one.
 WAITING = 1000
 # Seconds between two looks at the number of jobs that run, as no event reports a start.
 _LOOK_AGAIN = 0.2
 _LOOK_AGAIN_SOON = 0.02
+_INSTEAD = "With --results DIR, jobs write their outputs to files of your choice"
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ class JobEnd:
     runtime: float
     exitval: int
     signal: int = 0
-    out: bytes = b""
-    err: bytes = b""
+    out: Output = b""
+    err: Output = b""
     remark: str = ""
     timed_out: bool = False
 
@@ -117,6 +120,7 @@ class Jobs:
         nursery: the nursery of the tasks that await the ends; cancelling it leaves the leaves to
             the mission.
         slots: True if every job has a slot: then no more jobs are made than run at a time.
+        overflow: the directory for outputs that are too large for memory; None to have all there.
 
     Attributes:
         feeding: the scope around the making of jobs; it is cancelled to make no more.
@@ -134,6 +138,7 @@ class Jobs:
         table: ResultTable | None = None,
         *,
         slots: bool = False,
+        overflow: Path | None = None,
     ) -> None:
         self.feeding = trio.CancelScope()
         self.error: OSError | None = None
@@ -150,6 +155,8 @@ class Jobs:
         self._log = log
         self._output = output
         self._table = table
+        self._rows = trio.Lock()
+        self._overflow = None if overflow is None else str(overflow)
         # Jobs that wait when the policy says soon run all the same, so hardly any may wait.
         self._careful = plan.halt.when == "soon" or bool(plan.delay)
         few = (self._careful or slots) and plan.at_once is not None
@@ -204,6 +211,7 @@ class Jobs:
             timeout=self._timeout,
             warn=self._warn,
             warn_before=self._warn_before,
+            overflow=None if job.files else self._overflow,
         )
 
     async def _await_end(self, job: MapJob, submitted: Delayed[Completed]) -> None:
@@ -213,11 +221,14 @@ class Jobs:
             for attempt in range(2, self._tries + 1):
                 if not ended.failed or self._tally.halted:
                     break
+                for output in (ended.out, ended.err):
+                    if isinstance(output, LargeOutput):
+                        output.remove()
                 began = time.time()
                 ended = await _end_of(job, self._submit(job, attempt), began)
-            out, err = self._write_down(job, ended)
+            out, err = await self._write_down(job, ended)
             if ended.remark:
-                err += os.fsencode(f"grain map: job {job.seq}: {ended.remark}\n")
+                err.append(os.fsencode(f"grain map: job {job.seq}: {ended.remark}\n"))
             await self._output.put(job.seq, out, err)
         except OSError as error:  # of the log or the output, which all jobs share
             self.error = self.error or error
@@ -232,9 +243,12 @@ class Jobs:
             if self._tally.halt.when == "now":
                 self._nursery.cancel_scope.cancel()
 
-    def _write_down(self, job: MapJob, ended: JobEnd) -> tuple[bytes, bytes]:
+    async def _write_down(
+        self, job: MapJob, ended: JobEnd
+    ) -> tuple[Sequence[Output], list[Output]]:
         """Write down the end of a job; return what is to be printed on both streams."""
-        out, err = tagged(ended.out, job.tag), tagged(ended.err, job.tag)
+        out: Sequence[Output] = [tagged(ended.out, job.tag)]
+        err = [tagged(ended.err, job.tag)]
         if self._log is not None or self._table is not None:
             entry = JobLogEntry(
                 seq=job.seq,
@@ -247,7 +261,7 @@ class Jobs:
                 command=job.command,
             )
             if self._table is not None:
-                out, err = self._table.add(entry, job.values, ended.out, ended.err), b""
+                out, err = await self._add_row(self._table, entry, job, ended), []
             if self._log is not None:
                 self._log.append(entry)
         description = ""
@@ -258,9 +272,35 @@ class Jobs:
         self._tally.add(ended.exitval, ended.signal, description)
         return out, err
 
+    async def _add_row(
+        self, table: ResultTable, entry: JobLogEntry, job: MapJob, ended: JobEnd
+    ) -> Sequence[Output]:
+        """Add a row to the table of results; return the parts that are to be printed."""
+        row = entry, job.values, ended.out, ended.err
+        # Cancelled neither before a row nor within one: a job that has ended is written down.
+        printed: Sequence[Output] = ()
+        with trio.CancelScope(shield=True):
+            async with self._rows:
+                if isinstance(ended.out, bytes) and isinstance(ended.err, bytes):
+                    printed = table.add(*row)
+                else:  # in a thread, as it may take minutes
+                    printed = await trio.to_thread.run_sync(table.add, *row)
+        return printed
+
 
 async def _end_of(job: MapJob, waiting: Delayed[Completed], began: float) -> JobEnd:
     """Return how a job ended, whatever happened to it."""
+    ended = await _reported_end(job, waiting, began)
+    for output in (ended.out, ended.err):
+        if isinstance(output, LargeOutput) and (why := output.missing()):
+            remark = f"its output is not here, as {why}. {_INSTEAD}"
+            exitval = ended.exitval or UNKNOWN
+            return replace(ended, exitval=exitval, out=b"", err=b"", remark=remark)
+    return ended
+
+
+async def _reported_end(job: MapJob, waiting: Delayed[Completed], began: float) -> JobEnd:
+    """Return how a job ended, as its worker says."""
     try:
         done = await waiting
     except ExternalStartError as error:
@@ -270,14 +310,15 @@ async def _end_of(job: MapJob, waiting: Delayed[Completed], began: float) -> Job
     except ExternalTimeoutError as error:
         remark = f"{error.reason}: {job.command}"
         runtime = error.elapsed or time.time() - began
-        out, err = error.stdout or b"", error.stderr or b""
+        out, err = _outputs(error)
         return JobEnd(error.host, runtime, UNKNOWN, signal.SIGTERM, out, err, remark, True)
     except ExternalError as error:
         ended_by = error.returncode
-        out, err = error.stdout or b"", error.stderr or b""
+        out, err = _outputs(error)
         runtime = error.elapsed or 0.0
         if ended_by is None:
-            return JobEnd(error.host, runtime, UNKNOWN, 0, out, err, str(error))
+            lost = f"{error.reason}. {_INSTEAD}" if error.failure.errno else ""
+            return JobEnd(error.host, runtime, UNKNOWN, 0, out, err, lost or str(error))
         remark = str(error).splitlines()[0] if isinstance(error, ExternalMemoryError) else ""
         return JobEnd(error.host, runtime, max(ended_by, 0), max(-ended_by, 0), out, err, remark)
     except trio.TooSlowError:  # of the WTime that was asked for
@@ -287,4 +328,14 @@ async def _end_of(job: MapJob, waiting: Delayed[Completed], began: float) -> Job
     except Exception as error:  # the other jobs go on
         name = type(error).__name__
         return JobEnd("?", time.time() - began, UNKNOWN, remark=f"{name}: {error}")
-    return JobEnd(done.host, done.elapsed, 0, 0, done.stdout or b"", done.stderr or b"")
+    return JobEnd(done.host, done.elapsed, 0, 0, *_outputs(done))
+
+
+def _outputs(end: Completed | ExternalError) -> tuple[Output, Output]:
+    """Return what a job has written to both streams."""
+    out, err = end.overflows
+    return _output(end.stdout, out), _output(end.stderr, err)
+
+
+def _output(captured: bytes | None, file: OutputFile | None) -> Output:
+    return captured or b"" if file is None else LargeOutput(Path(file.path), file.size)

@@ -25,6 +25,7 @@ from grain.map.job_log.file import JobLog
 from grain.map.job_log.table import ResultTable, is_table
 from grain.map.jobs import Jobs, MapJob
 from grain.map.output import OutputPrinter
+from grain.map.overflow import overflow_folder
 from grain.map.results import JobPlaces, Results, Tag, WorkingDirectory
 from grain.worker.errors import printable
 
@@ -118,6 +119,7 @@ async def run_map(plan: MapOptions, tally: Tally) -> None:
             if plan.results is not None and is_table(plan.results):
                 go_on = plan.resume != "no"
                 table = stack.enter_context(ResultTable(plan.results, inputs.names, go_on=go_on))
+            overflow = stack.enter_context(overflow_folder(shared=plan.local is None))
             output = stack.enter_context(OutputPrinter(in_order=plan.keep_order))
             feed = _Feed(plan, maker, history, tally, output, None if checked else maker.places)
             error: Exception | None = None
@@ -136,7 +138,7 @@ async def run_map(plan: MapOptions, tally: Tally) -> None:
                         async with trio.open_nursery() as nursery:
                             jobs = Jobs(
                                 plan, entered, nursery, tally, log, output, table,
-                                slots=maker.uses_slot,
+                                slots=maker.uses_slot, overflow=overflow,
                             )  # fmt: skip
                             error = await feed.all(inputs, jobs)
                             _remark(maker.places)
@@ -237,7 +239,7 @@ class _Feed:
                             self._places.add(seq, record)
                         command = self._maker.command(seq, record)
                         if self._is_over(seq, command):
-                            await self._output.put(seq, b"", b"")
+                            await self._output.put(seq, (), ())
                             continue
                         await jobs.wait_for_room()
                         if self._tally.halted:  # by the job that has just made room

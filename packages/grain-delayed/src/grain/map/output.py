@@ -1,18 +1,26 @@
-"""The outputs of jobs, printed one job at a time: as they end, or in the order of the inputs."""
+"""The outputs of jobs, printed one job at a time: as they end, or in the order of the inputs.
+
+No more of them is in memory than some MiB, whatever their number and their size.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import tempfile
+import threading
 from collections import deque
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TextIO
 
 import trio
 
+from grain.map.overflow import LargeOutput, Output, pieces_of
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from typing_extensions import Self
 
@@ -32,12 +40,14 @@ def streams_of_jobs() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
+_IN_MEMORY = 16 << 20  # bytes that wait for a slow reader; what is more waits in the file
+
+
 class _Stored(NamedTuple):
-    """The place in the file of the output of a job that waits for its turn."""
+    """The place in the file of an output that waits."""
 
     offset: int
-    out: int
-    err: int
+    size: int
 
 
 class OutputPrinter:
@@ -45,87 +55,130 @@ class OutputPrinter:
 
     Args:
         in_order: if true, a job's output waits for that of all jobs with smaller numbers. Outputs
-            that wait are stored in a temporary file without a name, not in memory.
+            that wait are in a temporary file without a name, not in memory, or in files of theirs.
     """
 
     def __init__(self, *, in_order: bool = False) -> None:
         self._in_order = in_order
         self._next = 1
-        self._stored: dict[int, _Stored] = {}
+        self._early: dict[int, list[tuple[bool, Output | _Stored]]] = {}
         self._file: BinaryIO | None = None
-        self._end = 0
-        self._ready: deque[tuple[bytes, bytes]] = deque()
+        self._end = self._stored = 0
+        # Pairs of True for standard error and an output, and the bytes of those in memory.
+        self._ready: deque[tuple[bool, Output | _Stored]] = deque()
+        self._in_memory = 0
+        self._to_error = False
+        self._begun: Iterator[bytes] = iter(())
         self._printing = trio.Lock()
+        self._writing = threading.Lock()  # of the thread that writes a piece, even an abandoned one
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
-            for seq in sorted(self._stored):
-                self._ready.append(self._taken(seq))
-            for stream, data in self._pieces():
-                _write(stream, data)
+            for seq in sorted(self._early):
+                self._ready += self._early.pop(seq)
+            while (piece := self._next_piece()) is not None:
+                with self._writing:
+                    _write(*piece)
         except OSError:
             pass  # the reader has gone
         finally:
             if self._file is not None:
                 self._file.close()
 
-    async def put(self, seq: int, out: bytes, err: bytes) -> None:
+    async def put(self, seq: int, out: Sequence[Output], err: Sequence[Output]) -> None:
         """Print the output of a job, or store it until its turn comes.
 
         Every number must come once, with empty outputs for a job that has none. If this is
         cancelled, the output is printed at the end of the ``with`` block.
 
+        Args:
+            out: the parts of its standard output, in order.
+            err: those of its standard error.
+
         Raises:
-            OSError: the output cannot be written; BrokenPipeError if the reader has gone.
+            OSError: an output cannot be read or written; BrokenPipeError if the reader has gone.
         """
-        if self._in_order:
-            self._store(seq, out, err)
-            while self._next in self._stored:
-                self._ready.append(self._taken(self._next))
-                self._next += 1
-            if not self._stored and self._file is not None:
-                self._end = 0
-                self._file.truncate(0)
+        early = self._in_order and seq != self._next
+        parts: list[tuple[bool, Output | _Stored]] = []
+        for to_error, part in [*((False, one) for one in out), *((True, one) for one in err)]:
+            if not part:
+                continue
+            if isinstance(part, LargeOutput):
+                parts.append((to_error, part))
+            elif early or self._in_memory > _IN_MEMORY:
+                parts.append((to_error, self._store(part)))
+            else:
+                self._in_memory += len(part)
+                parts.append((to_error, part))
+        if early:
+            self._early[seq] = parts
         else:
-            self._ready.append((out, err))
+            self._ready += parts
+            self._next += 1
+        while self._in_order and self._next in self._early:
+            self._ready += self._early.pop(self._next)
+            self._next += 1
         async with self._printing:
-            for stream, data in self._pieces():
-                await _print(stream, data)
+            while True:
+                # Cancelled here, and not with a piece in hand, which would be lost.
+                await trio.lowlevel.checkpoint_if_cancelled()
+                if (piece := self._next_piece()) is None:
+                    break
+                await self._print(*piece)
 
-    def _pieces(self) -> Iterator[tuple[TextIO, bytes]]:
-        """Yield the pieces to write next; a piece that was yielded is not yielded again."""
-        while self._ready:
-            out, err = self._ready.popleft()
-            if out and err:
-                self._ready.appendleft((b"", err))
-            yield (sys.stdout, out) if out else (sys.stderr, err)
-
-    def _store(self, seq: int, out: bytes, err: bytes) -> None:
-        self._stored[seq] = _Stored(self._end, len(out), len(err))
-        if out or err:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
-            self._file.seek(self._end)
-            self._file.write(out + err)
-            self._end += len(out) + len(err)
-
-    def _taken(self, seq: int) -> tuple[bytes, bytes]:
-        place = self._stored.pop(seq)
-        if self._file is None or not place.out + place.err:
-            return b"", b""
-        self._file.seek(place.offset)
-        return self._file.read(place.out), self._file.read(place.err)
-
-
-async def _print(stream: TextIO, data: bytes) -> None:
-    if data and stream.isatty():
-        _write(stream, data)  # through the progress line, which has replaced the stream
-    elif data:
+    async def _print(self, stream: TextIO, data: bytes) -> None:
+        if stream.isatty():
+            _write(stream, data)  # through the progress line, which has replaced the stream
+            await trio.lowlevel.checkpoint()
+            return
+        # Here, so that no piece overtakes this one, unless a thread that was left behind has it.
+        held = self._writing.acquire(blocking=False)
         # In a thread, as a slow reader (a pager) must not stop the mission.
-        await trio.to_thread.run_sync(_write, stream, data, abandon_on_cancel=True)
+        await trio.to_thread.run_sync(self._write_held, held, stream, data, abandon_on_cancel=True)
+
+    def _write_held(self, held: bool, stream: TextIO, data: bytes) -> None:
+        if not held:
+            self._writing.acquire()
+        try:
+            _write(stream, data)
+        finally:
+            self._writing.release()
+
+    def _next_piece(self) -> tuple[TextIO, bytes] | None:
+        """Return the piece to write next, and where to; None if nothing is ready."""
+        while (piece := next(self._begun, None)) is None:
+            if not self._ready:
+                return None
+            self._to_error, part = self._ready.popleft()
+            if isinstance(part, _Stored):
+                part = self._taken(part)
+            elif isinstance(part, bytes):
+                self._in_memory -= len(part)
+            self._begun = pieces_of(part)
+        return (sys.stderr if self._to_error else sys.stdout), piece
+
+    def _store(self, data: bytes) -> _Stored:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
+        place = _Stored(self._end, len(data))
+        self._file.seek(self._end)
+        self._file.write(data)
+        self._end += len(data)
+        self._stored += 1
+        return place
+
+    def _taken(self, place: _Stored) -> bytes:
+        assert self._file is not None  # it has been stored there
+        self._file.seek(place.offset)
+        data = self._file.read(place.size)
+        self._stored -= 1
+        if not self._stored:
+            self._end = 0
+            self._file.truncate(0)
+        return data
 
 
 def _write(stream: TextIO, data: bytes) -> None:
@@ -145,9 +198,19 @@ def _write(stream: TextIO, data: bytes) -> None:
             raise
 
 
-def tagged(data: bytes, tag: bytes) -> bytes:
+def tagged(output: Output, tag: bytes) -> Output:
     """Return an output with a tag before each line."""
-    if not tag or not data:
-        return data
-    end = b"\n" if data.endswith(b"\n") else b""
-    return tag + data.removesuffix(b"\n").replace(b"\n", b"\n" + tag) + end
+    if not tag or not output:
+        return output
+    if isinstance(output, LargeOutput):
+        return replace(output, change=partial(_tagged_pieces, tag))
+    return b"".join(_tagged_pieces(tag, iter((output,))))
+
+
+def _tagged_pieces(tag: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    begins = True  # a line
+    for piece in pieces:
+        head, begins, end = (tag if begins else b""), piece.endswith(b"\n"), b""
+        if begins:
+            piece, end = piece[:-1], b"\n"
+        yield head + piece.replace(b"\n", b"\n" + tag) + end

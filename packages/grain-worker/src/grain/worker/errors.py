@@ -115,6 +115,17 @@ class UsageError(Exception):
     """A worker was started with options that make no sense; the message says which do."""
 
 
+class OutputFile(NamedTuple):
+    """The file of an output that was too large to be captured; whoever gets it removes it.
+
+    Attributes:
+        size: its bytes.
+    """
+
+    path: str
+    size: int
+
+
 @dataclass(frozen=True)
 class Failure:
     """The facts of one failed call; every field is plain data and pickles.
@@ -127,6 +138,7 @@ class Failure:
         elapsed: seconds between its start and its end; None if it did not run to an end.
         stdout: what it wrote to stdout; None if that went to a file.
         stderr: the same for stderr.
+        overflows: the files of stdout and of stderr, if they were captured and too large.
         stdout_tail: the last lines of stdout, if captured apart from stderr: many programs write
             there why they fail.
         stderr_tail: the last lines of stderr, wherever that went.
@@ -156,6 +168,7 @@ class Failure:
     elapsed: float | None = None
     stdout: bytes | None = None
     stderr: bytes | None = None
+    overflows: tuple[OutputFile | None, OutputFile | None] = (None, None)
     stdout_tail: str = ""
     stderr_tail: str = ""
     stdout_path: str | None = None
@@ -192,6 +205,7 @@ class ExternalError(Exception):
         self.elapsed = failure.elapsed
         self.stdout = failure.stdout
         self.stderr = failure.stderr
+        self.overflows = failure.overflows
         self.stdout_tail = failure.stdout_tail
         self.stderr_tail = failure.stderr_tail
         self.stdout_path = failure.stdout_path

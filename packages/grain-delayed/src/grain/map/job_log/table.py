@@ -8,15 +8,18 @@ tabs in the place of commas. Columns are quoted as in RFC 4180; bytes are writte
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from grain.inputs.splitting import row_text
 from grain.map.errors import ResultLogError
 from grain.map.job_log.entries import HEADER, JobLogEntry
 from grain.map.job_log.file import open_locked, remove_torn, write_whole
+from grain.map.overflow import LargeOutput, Output, pieces_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from typing_extensions import Self
 
@@ -59,11 +62,13 @@ class ResultTable:
             os.close(self._fd)
             raise
 
-    def add(self, entry: JobLogEntry, values: Sequence[str], out: bytes, err: bytes) -> bytes:
-        """Add the row of a job.
+    def add(
+        self, entry: JobLogEntry, values: Sequence[str], out: Output, err: Output
+    ) -> list[Output]:
+        """Add the row of a job; only one thread at a time may do so.
 
         Returns:
-            What is to be printed: nothing, if the table is a file.
+            What is to be printed, in parts: nothing, if the table is a file.
 
         Raises:
             OSError: the row could not be written as a whole, as when the disk is full.
@@ -72,16 +77,24 @@ class ResultTable:
             str(entry.seq), entry.host, f"{entry.start:.3f}", f"{entry.runtime:.3f}", "0",
             str(entry.received), str(entry.exitval), str(entry.signal), entry.command,
         ]  # fmt: skip
-        data = self._line([*row, *values, os.fsdecode(out), os.fsdecode(err)])
+        head = b""
         if not self._begun:
             self._begun = True
             names = self._names or [f"V{i + 1}" for i in range(len(values))]
             first = os.fsdecode(HEADER).rstrip("\n").split("\t")
-            data = self._line([*first, *names, "Stdout", "Stderr"]) + data
+            head = self._line([*first, *names, "Stdout", "Stderr"])
+        if isinstance(out, bytes) and isinstance(err, bytes):
+            cells = [*row, *values, os.fsdecode(out), os.fsdecode(err)]
+            parts: list[Output] = [head + self._line(cells)]
+        else:
+            between = self._delimiter.encode()
+            first_cells = self._line([*row, *values]).removesuffix(b"\n")
+            parts = [head, first_cells, between, *self._cell(out), between, *self._cell(err), b"\n"]
         if self._fd is None:
-            return data
-        write_whole(self._fd, data, self._name)
-        return b""
+            return parts
+        for piece in chain.from_iterable(map(pieces_of, parts)):
+            write_whole(self._fd, piece, self._name)
+        return []
 
     def __enter__(self) -> Self:
         return self
@@ -92,6 +105,12 @@ class ResultTable:
 
     def _line(self, columns: Sequence[str]) -> bytes:
         return os.fsencode(row_text(columns, self._delimiter) + "\n")
+
+    def _cell(self, output: Output) -> list[Output]:
+        """Return the parts of a cell in a row with a large output."""
+        if isinstance(output, LargeOutput):
+            return [b'"', replace(output, change=_doubled_quotes), b'"']
+        return [self._line([os.fsdecode(output)]).removesuffix(b"\n")] if output else []
 
     def _complete_rows(self, fd: int, *, go_on: bool) -> int:
         """Return the length of the rows that are complete, in bytes.
@@ -114,3 +133,8 @@ class ResultTable:
                 "on with it; for a new run, remove the file or name another one"
             )
         return length
+
+
+def _doubled_quotes(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        yield piece.replace(b'"', b'""')

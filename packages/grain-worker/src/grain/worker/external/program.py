@@ -23,6 +23,7 @@ from grain.worker.errors import (
     ExternalStartError,
     ExternalTimeoutError,
     Failure,
+    OutputFile,
     command_line,
     explain_start,
     last_lines,
@@ -64,6 +65,7 @@ class Completed:
         returncode: its exit code, or the negative number of the signal that ended it.
         stdout: what it wrote to stdout; None if that went to a file.
         stderr: the same for stderr; None also if it went to stdout.
+        overflows: the files of stdout and of stderr that were too large, see `run_external`.
         elapsed: seconds between its start and its end.
         user: seconds of CPU time in user mode, of the program and all that it started.
         system: the same in the kernel.
@@ -85,6 +87,7 @@ class Completed:
     host: str
     usage: Usage = field(default_factory=Usage)
     warned: str = ""
+    overflows: tuple[OutputFile | None, OutputFile | None] = (None, None)
 
     @property
     def peak_memory(self) -> float:
@@ -117,8 +120,13 @@ async def run_program_call(
     began, scope = trio.current_time(), scope or trio.CancelScope()
     if timeout is not None:
         scope.deadline = began + timeout
-    with scope:
-        return call.completed(await call.run(), check)
+    try:
+        with scope:
+            return call.completed(await call.run(), check)
+    except BaseException as error:
+        if not isinstance(error, ExternalError):  # which names the files of its output
+            call.discard_output()
+        raise
     late = call.cancelled_result
     if late is not None and isinstance(late.report, ProgramExit) and late.report.by_itself:
         return call.completed(late, check)  # only what it left behind took so long
@@ -155,7 +163,7 @@ class ProgramCall:
         of_shell: the umask and the soft limits of the shell from which a job was submitted, see
             `grain.worker.guards.protocol.ProgramRequest`; None for those of this process.
         name: of a script, by which it is called; None for that of its file.
-        enforce, memory_signs: as of `run_external`.
+        enforce, memory_signs, overflow: as of `run_external`.
         memory: the GB of memory that its task asked for; by default those of ``GVAR.res``.
         counted: False for a process of Grain's own, whose use is not that of the run.
     """
@@ -182,6 +190,7 @@ class ProgramCall:
         memory_signs: Sequence[str] = (),
         memory: float | None = None,
         counted: bool = True,
+        overflow: StrPath | None = None,
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:
             raise ValueError(argv_text(argv))
@@ -231,6 +240,7 @@ class ProgramCall:
             "stdout": None if self.stdout is None else os.fsencode(self.stdout),
             "stderr": None if self.stderr is None else os.fsencode(self.stderr),
             "merged": self.merged,
+            "overflow": None if overflow is None else os.fsencode(Path(GVAR.cwd, overflow)),
             "append": append,
             "grace": float(grace),
             "scratch": _temporary(variables) if scratch else None,
@@ -317,6 +327,12 @@ class ProgramCall:
     def _on_cancelled(self, result: ProgramResult) -> None:
         self.cancelled_result = result
 
+    def discard_output(self) -> None:
+        """Remove the files of captured output of a cancelled call."""
+        if self.cancelled_result is not None:
+            for file in filter(None, _overflows(self.cancelled_result.report)):
+                Path(file.path).unlink(missing_ok=True)
+
     def used_until_cancelled(self) -> Usage | None:
         """Return what the program of a cancelled call has used; None if that is not known."""
         result = self.cancelled_result
@@ -326,9 +342,10 @@ class ProgramCall:
 
     def _captured(self, result: ProgramResult) -> tuple[bytes | None, bytes | None]:
         """Return stdout and stderr; None for a stream that went elsewhere."""
+        out, err = _overflows(result.report)
         return (
-            None if self.stdout else result.stdout,
-            None if self.stderr or self.merged else result.stderr,
+            None if self.stdout or out else result.stdout,
+            None if self.stderr or self.merged or err else result.stderr,
         )
 
     def _tails(self, result: ProgramResult, tail: bytes) -> dict[str, str]:
@@ -339,6 +356,8 @@ class ProgramCall:
         """
         stdout, stderr = self._captured(result)
         captured = stdout if self.merged else stderr
+        if isinstance(result.report, ProgramExit) and result.report.out_file:
+            stdout = result.report.stdout_tail
         return {
             "stdout_tail": "" if stdout is None or self.merged else last_lines(stdout, _FEW_LINES),
             "stderr_tail": last_lines(tail if captured is None else captured),
@@ -354,6 +373,8 @@ class ProgramCall:
         if result is None or isinstance(result.report, StartFailure):
             return ExternalTimeoutError(self.failure(reason=reason))
         stdout, stderr = self._captured(result)
+        if result.report.lost:
+            reason = f"{reason}; {self._lost(result.report)}"
         return ExternalTimeoutError(
             self.failure(
                 reason=reason,
@@ -361,6 +382,7 @@ class ProgramCall:
                 usage=self.usage(result.report),
                 stdout=stdout,
                 stderr=stderr,
+                overflows=_overflows(result.report),
                 **self._tails(result, result.report.tail),
             )
         )
@@ -372,6 +394,19 @@ class ProgramCall:
             reason = explain_start(report.step, os.fsdecode(report.path), report.errno)
             raise ExternalStartError(self.failure(reason=reason, errno=report.errno))
         stdout, stderr = self._captured(result)
+        overflows = _overflows(report)
+        if report.lost:
+            raise ExternalError(
+                self.failure(
+                    reason=self._lost(report),
+                    errno=report.lost,
+                    elapsed=report.elapsed,
+                    usage=self.usage(report),
+                    stdout=stdout,
+                    stderr=stderr,
+                    overflows=overflows,
+                )
+            )
         returncode = os.waitstatus_to_exitcode(report.status)
         elsewhere = None if self._call is None else self._call.exceeded
         if returncode and elsewhere is not None and (check or elsewhere.failure.exceeded):
@@ -391,7 +426,13 @@ class ProgramCall:
             max_rss=report.max_rss * 1024 / 1e9,
             host=this_process().host,
             usage=self.usage(report),
+            overflows=overflows,
         )
+
+    def _lost(self, report: ProgramExit) -> str:
+        """Return the sentence on captured output that is lost."""
+        folder = os.fsdecode(self.request["overflow"] or b"")
+        return f"its output could not be stored in {folder}: {os.strerror(report.lost)}"
 
     def _killed(
         self, report: ProgramExit
@@ -421,6 +462,7 @@ class ProgramCall:
             usage=self.usage(report),
             stdout=stdout,
             stderr=stderr,
+            overflows=_overflows(report),
             memory_request=self.memory,
             memory_limit=killed[3][1],
             oom_kills=report.oom_kills,
@@ -469,6 +511,19 @@ class ProgramCall:
             stderr_path=self.stderr and str(directory / self.stderr),
             **facts,
         )
+
+
+def _overflows(
+    report: ProgramExit | StartFailure,
+) -> tuple[OutputFile | None, OutputFile | None]:
+    """Return the files of stdout and of stderr that were too large to be captured."""
+    if isinstance(report, StartFailure):
+        return None, None
+    out, err = report.out_file, report.err_file
+    return (
+        None if out is None else OutputFile(os.fsdecode(out[0]), out[1]),
+        None if err is None else OutputFile(os.fsdecode(err[0]), err[1]),
+    )
 
 
 def _temporary(variables: Mapping[bytes, bytes]) -> bytes:

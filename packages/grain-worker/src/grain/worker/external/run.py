@@ -36,6 +36,7 @@ async def run_external(
     here: bool = False,
     enforce: bool | None = None,
     memory_signs: Sequence[str] = (),
+    overflow: StrPath | None = None,
     warn: Warn | Callable[[], Awaitable[object]] | None = None,
     warn_before: float | None = None,
 ) -> Completed:
@@ -75,6 +76,10 @@ async def run_external(
             gang.
         memory_signs: texts in the last lines of its output by which a program that fails says that
             memory was too little.
+        overflow: a directory for captured output of more than 1 MiB, from ``GVAR.cwd`` if it is
+            relative, and made where it is missing. Each such stream goes to a file of its own
+            there, which ``overflows`` of the result or of the error names, and is None itself.
+            Remove the file. By default all captured output is in memory.
         warn: what asks the program to stop by itself, so that it can be continued: the name of a
             file to make in `cwd`, or a pair of its name and its text; a signal to the program, as
             ``signal.SIGTERM`` or ``"SIGTERM"``; an async function. A file of this name is removed
@@ -86,7 +91,8 @@ async def run_external(
 
     Raises:
         ExternalError: the program failed, and `check` is set. The message has the reason, the host
-            and the last lines of stderr.
+            and the last lines of stderr. Also if `overflow` cannot take its output, with `errno` in
+            its ``failure``; then the program gets SIGPIPE.
         ExternalMemoryError: the program ended for want of memory, and `check` is set; without it,
             too, if it was ended as it had more than its amount.
         ExternalStartError: the program, `cwd` or a file cannot be used.
@@ -108,7 +114,7 @@ async def run_external(
     check_timeout(timeout)
     call = ProgramCall(
         argv, cwd, env or {}, stdin, stdout, stderr, grace, bind, threads, scratch,
-        enforce=enforce, memory_signs=memory_signs,
+        enforce=enforce, memory_signs=memory_signs, overflow=overflow,
     )  # fmt: skip
     listener = program_listener.get()
     if listener is not None and not here and not GVAR.res.parts():

@@ -129,6 +129,7 @@ def _after_warning(
             elapsed=ended.elapsed,
             stdout=ended.stdout,
             stderr=ended.stderr,
+            overflows=ended.overflows,
             usage=ended.usage,
         )
     before = "its worker's end" if warning.cause == "worker" else "its time limit"

@@ -48,7 +48,7 @@ Map:
 
 - ``protocol``: the messages between the caller and these processes
 - ``proc``: list, signal and reap processes
-- ``program``: one external program: search, start, clean-up
+- ``program``: one external program: search, start, captured output, clean-up
 - ``removal``: removal of scratch directories
 - ``caller``: the caller as a subreaper sees it: requests, orders, death
 - ``group``: the control group of a supervisor, where the site has handed one to the worker

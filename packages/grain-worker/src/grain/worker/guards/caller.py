@@ -43,6 +43,7 @@ class Caller:
         self._poll = select.poll()
         for fd in (self._wakeup.fd, *self._signs):
             self._poll.register(fd, select.POLLIN)
+        self._streams: dict[int, Callable[[], bool]] = {}
 
     def close(self) -> None:
         """Close our end, in a child that this process has forked; the caller sees nothing of it."""
@@ -53,8 +54,24 @@ class Caller:
         """Send a report; the next poll notices if the caller has died."""
         send_report(self._socket, report)
 
+    def watch(self, fd: int, read: Callable[[], bool]) -> None:
+        """Have `wait` read a stream of the program whenever there is something.
+
+        Args:
+            read: reads a piece, and returns False if it can read no more.
+        """
+        self._streams[fd] = read
+        self._poll.register(fd, select.POLLIN)
+
+    def unwatch(self, fd: int) -> None:
+        """Read a stream no more, if it was watched."""
+        if self._streams.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
     def wait(self, timeout: float | None) -> None:
         """Wait for the end of a child or for an order, for so many milliseconds at most.
+
+        It returns early after it has read what the program has written to a watched stream.
 
         Everything that comes while a program runs is an order to end it: a message that is not
         about measuring, the end of file, or the caller's death. Only the first one counts, and
@@ -65,6 +82,10 @@ class Caller:
                 # Before the tree is looked at (wait4): a child that ends after that look makes it
                 # readable again, so the next poll returns at once.
                 self._wakeup.clear()
+                continue
+            if (read := self._streams.get(fd)) is not None:
+                if not read():
+                    self.unwatch(fd)
                 continue
             message = b""
             if fd == self._socket.fileno():

@@ -1,4 +1,4 @@
-"""One external program: search, start, clean-up."""
+"""One external program: search, start, captured output, clean-up."""
 
 # ruff: noqa: PTH100, PTH102, PTH103, PTH108, PTH110, PTH116, PTH118, PTH120, PTH123, PTH211
 # (no pathlib here; see the package)
@@ -27,6 +27,14 @@ TAIL = 16384
 # O_NONBLOCK during open(2): a FIFO without a reader is an error rather than a hang. O_APPEND: what
 # others write into the same file is not overwritten, and one that is emptied meanwhile has no hole.
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+
+IN_MEMORY = 1 << 20
+"""Bytes of a stream up to which it is captured in memory."""
+
+PIECE = 1 << 16  # as much as a pipe has room for
+
+_MOST = 16
+"""Pieces that a pipe may hold when its program is over: Linux lets users have pipes of 1 MiB."""
 
 MOST_LINKS = 40  # as many as Linux follows
 
@@ -102,6 +110,103 @@ class Links:
             self.folder = None
 
 
+class Spill:
+    """A stream of one program: its pipe, its memory file, and its file if there is much of it.
+
+    The program waits while the pipe is full, so memory stays flat however much it writes. Without a
+    pipe, in the memory file itself, it would write faster than any file takes it.
+
+    Args:
+        memory: the descriptor of the memory file.
+        path: the file for a large output, with its directory, which may be missing.
+
+    Attributes:
+        ours: the end of the pipe that this process reads.
+        theirs: the end for the program. It stays open here: a program that ends would otherwise
+            wake this process once more, by the end of its pipe.
+        path: the file that has all of the output; None if the memory file has it.
+        size: the bytes so far.
+        error: the number of the error for which the output is lost; 0 if there was none.
+    """
+
+    def __init__(self, memory: int, path: bytes) -> None:
+        self.path: bytes | None = None
+        self.size = self.error = 0
+        self._memory = memory
+        self._wanted = path
+        self._file = -1
+        self.ours, self.theirs = os.pipe()
+        os.set_blocking(self.ours, False)
+
+    def read(self) -> bool:
+        """Store a piece; return False if there is none, or it could not be stored.
+
+        Then the pipe is closed, so that the program gets SIGPIPE, and does not go on for hours to
+        lose its output in the end.
+        """
+        try:
+            data = os.read(self.ours, PIECE)
+        except BlockingIOError:
+            return False
+        try:
+            self._store(data)
+        except OSError as error:
+            self.error = error.errno or errno.EIO
+            self._close_pipe()
+            return False
+        return True
+
+    def end(self) -> None:
+        """Store what is left in the pipe, as the program has ended, and close all."""
+        for _ in range(_MOST + 1):
+            if self.ours < 0 or not self.read():
+                break
+        self.close()
+
+    def close(self) -> None:
+        """Close all, and remove the file of an output that is lost."""
+        self._close_pipe()
+        if self._file >= 0:
+            try:
+                os.close(self._file)
+            except OSError as error:  # NFS says only here that its disk is full
+                self.error = error.errno or errno.EIO
+            self._file = -1
+        if self.error:
+            os.ftruncate(self._memory, 0)
+            if self.path is not None:
+                try:
+                    os.unlink(self.path)
+                except OSError:
+                    pass
+                self.path = None
+
+    def _store(self, data: bytes) -> None:
+        self.size += len(data)
+        if self.path is None and self.size > IN_MEMORY:
+            self._begin_file()
+        write_all(self._memory if self.path is None else self._file, data)
+
+    def _begin_file(self) -> None:
+        """Make the file, and move into it what the memory file has."""
+        umask = os.umask(0o077)
+        try:
+            os.makedirs(os.path.dirname(self._wanted), exist_ok=True)
+        finally:
+            os.umask(umask)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = os.open(self._wanted, flags, 0o600)
+        self.path = self._wanted
+        write_all(self._file, os.pread(self._memory, IN_MEMORY, 0))
+        os.ftruncate(self._memory, 0)
+
+    def _close_pipe(self) -> None:
+        for fd in (self.ours, self.theirs):
+            if fd >= 0:
+                os.close(fd)
+        self.ours = self.theirs = -1
+
+
 class Program:
     """A program, from its start to the end of its last descendant.
 
@@ -126,6 +231,7 @@ class Program:
         self.changed = changed
         self.links = links
         self.opened: list[int] = []
+        self.spills: dict[str, Spill] = {}
         self.scratch: Tree | None = None
 
     def start(self) -> int:
@@ -243,9 +349,14 @@ class Program:
             raise CannotStart(name, error.errno or 0, path or b"") from None
 
     def _open(self, name: str, path: bytes | None, flags: int, without: int) -> int:
-        """Return the descriptor of a stream; without a path, that of this process."""
+        """Return the descriptor of a stream; without a path, that of this process, or a pipe."""
         if path is None:
-            return without
+            folder = self.request["overflow"]
+            if folder is None or name == "stdin":
+                return without
+            place = os.path.join(folder, os.urandom(8).hex().encode())
+            self.spills[name] = spill = Spill(without, place)
+            return spill.theirs
         try:
             if flags & os.O_TRUNC and self._is_input(path):
                 raise CannotStart("input", errno.EINVAL, path)
@@ -267,21 +378,47 @@ class Program:
     def tails(self) -> tuple[bytes, bytes]:
         """Return the ends of the files that have the program's stderr and its stdout apart from it.
 
-        Nothing for one that was captured.
+        Nothing for one that was captured in memory.
         """
-        request = self.request
-        if request["merged"]:
-            return tail_of(request["stdout"]), b""
-        return tail_of(request["stderr"]), tail_of(request["stdout"])
+        out, err = (
+            self.spills[name].path if name in self.spills else self.request[name]
+            for name in ("stdout", "stderr")
+        )
+        return (tail_of(out), b"") if self.request["merged"] else (tail_of(err), tail_of(out))
+
+    def spilled(self) -> tuple[tuple[bytes, int] | None, tuple[bytes, int] | None, int]:
+        """Return path and size of stdout, and of stderr, if that was too large for memory.
+
+        And the number of the error for which an output is lost, or 0.
+        """
+        out, err = (self.spills.get(name) for name in ("stdout", "stderr"))
+        return (
+            None if out is None or out.path is None else (out.path, out.size),
+            None if err is None or err.path is None else (err.path, err.size),
+            max((spill.error for spill in self.spills.values()), default=0),
+        )
 
     def close(self) -> None:
         """Close the files and remove the scratch directory; the program has ended."""
         for fd in self.opened:
             os.close(fd)
+        for spill in self.spills.values():
+            spill.close()
         os.chdir("/")  # hold no directory that others may want to unmount
         if self.scratch is not None:
             self.scratch.remove()
         self.links.clear()
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write bytes to a file.
+
+    Raises:
+        OSError: they cannot be written as a whole.
+    """
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
 
 
 def tail_of(path: bytes | None) -> bytes:

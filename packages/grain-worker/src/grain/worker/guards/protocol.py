@@ -14,7 +14,8 @@ also after one of these. The supervisor reports by one marshalled tuple, which b
   seconds, max RSS in KiB, peak memory in bytes, how that was measured, how the CPU time was, bytes
   read and written, processes that the kernel has killed in its control group for want of memory,
   whether that group is its own, last bytes of stderr and of stdout, whether it was ended as it had
-  more memory than it may have
+  more memory than it may have, file and size of stdout and of stderr if it is in `overflow`, the
+  errno for which an output is lost
 - `FAILED`, the step of the start that failed, its errno, the path concerned: there is no process
 - `STUCK`, pids: these processes survive SIGKILL. The supervisor still waits for them.
 
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
             stdout: the path of a file to write; None to capture.
             stderr: the same.
             merged: stderr goes to the same place as stdout.
+            overflow: the directory for captured streams of more than `program.IN_MEMORY` bytes,
+                absolute; it is made if it is missing. None to capture them in memory.
             grace: seconds between SIGTERM and SIGKILL.
             append: True for each of these files to append to it; otherwise it is emptied first.
             scratch: the directory to make a scratch directory in; None for no scratch directory.
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
         stdout: bytes | None
         stderr: bytes | None
         merged: bool
+        overflow: bytes | None
         append: tuple[bool, bool]
         grace: float
         scratch: bytes | None

@@ -95,18 +95,25 @@ class Supervisor:
                 pid = program.start()
             finally:
                 os.umask(self.umask)
+            for spill in program.spills.values():
+                self.caller.watch(spill.ours, spill.read)
             self.meter.count_files(None if program.scratch is None else program.scratch.path)
             status, seconds, by_itself, usage = wait_until_gone(
                 self.caller, pid, began, request["grace"], self.meter
             )
             # Before the scratch directory is removed: files in memory count.
             measured = self.meter.end(usage, status)
+            for spill in program.spills.values():
+                self.caller.unwatch(spill.ours)
+                spill.end()
             tails = program.tails() if status else (b"", b"")
         except CannotStart as failure:
             return failure.report
         finally:
             program.close()
-        return (ENDED, status, seconds, by_itself, *measured, *tails, self.meter.exceeded)
+        spilled = program.spilled()
+        exceeded = self.meter.exceeded
+        return (ENDED, status, seconds, by_itself, *measured, *tails, exceeded, *spilled)
 
 
 def bind(cpus: list[int]) -> None:

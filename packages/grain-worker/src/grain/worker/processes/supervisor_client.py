@@ -52,6 +52,9 @@ class ProgramExit(NamedTuple):
         tail: the last bytes of stderr where that went to a file, if the program failed.
         stdout_tail: the same of stdout, where that is apart from stderr.
         exceeded: True if it was ended as it had more memory than it may have.
+        out_file: path and bytes of a captured stdout that was too large for memory; else None.
+        err_file: the same of stderr.
+        lost: the number of the error for which a captured output is lost; 0 if none is.
     """
 
     status: int
@@ -70,6 +73,9 @@ class ProgramExit(NamedTuple):
     tail: bytes
     stdout_tail: bytes
     exceeded: bool
+    out_file: tuple[bytes, int] | None
+    err_file: tuple[bytes, int] | None
+    lost: int
 
 
 class StartFailure(NamedTuple):
