@@ -106,7 +106,9 @@ class Supervisor:
             return failure.report
         finally:
             program.close()
-        return (ENDED, status, seconds, by_itself, *measured, *tails, self.meter.exceeded)
+        # One that came to its own end before it could be told has what it needed.
+        exceeded = self.meter.exceeded and not by_itself
+        return (ENDED, status, seconds, by_itself, *measured, *tails, exceeded)
 
 
 def bind(cpus: list[int]) -> None:
