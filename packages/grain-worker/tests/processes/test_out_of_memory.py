@@ -327,6 +327,32 @@ for _ in range(50):
     time.sleep(0.02)
 time.sleep(60)
 """
+SUPERVISED = """
+import math, os, socket, sys
+from grain.worker.guards.meter import Budgets, Meter
+from grain.worker.guards.supervisor import Supervisor
+
+ends = sys.argv[2] == "ends"
+
+class SecondLook(Meter):
+    "It finds too much, and no other look comes after it."
+
+    def look(self, now):
+        if ends:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        self._over, self.due = 2, math.inf
+
+here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+supervisor = Supervisor([there.detach()], None, Budgets())
+supervisor.meter = SecondLook(Budgets())
+request = dict(
+    argv=[b"sh", b"-c", sys.argv[1].encode()], env={b"PATH": b"/usr/bin:/bin"}, cwd=b"/",
+    cpus=None, stdin=None, stdout=b"/dev/null", stderr=b"/dev/null", merged=False,
+    append=(False, False), grace=60.0, scratch=None, warned=False, most=1.0, shell=None, name=None,
+)
+_, status, _, by_itself, *_, exceeded = supervisor.run(request, os.open("/dev/null", os.O_RDONLY))
+print(os.waitstatus_to_exitcode(status), by_itself, exceeded)
+"""
 FORKS = """
 import os, time
 kept = bytearray(os.urandom(1000) * 100_000)
@@ -370,6 +396,24 @@ async def test_a_worker_may_hold_all_programs_to_what_their_tasks_ask_for(
 async def test_it_is_ended_for_its_reason_without_check_too() -> None:
     with GVAR.scope(Memory(0.2)), pytest.raises(ExternalMemoryError):
         await run_external([sys.executable, "-c", GROWS], enforce=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("script", "ends", "report"),
+    [
+        pytest.param("sleep 600", "goes on", f"-{int(signal.SIGTERM)} False True", id="at once"),
+        pytest.param("sleep 0.3", "ends", "0 True False", id="not if it has ended already"),
+    ],
+)
+async def test_the_second_look_at_a_program_with_too_much_ends_it(
+    script: str, ends: str, report: str
+) -> None:
+    with trio.fail_after(120):
+        done = await trio.run_process(
+            [sys.executable, "-c", SUPERVISED, script, ends], capture_stdout=True
+        )
+
+    assert report == done.stdout.decode().strip()
 
 
 async def test_pages_that_processes_share_count_once() -> None:

@@ -111,8 +111,9 @@ class Supervisor:
             return failure.report
         finally:
             program.close()
+        # One that came to its own end before it could be told has what it needed.
+        exceeded = self.meter.exceeded and not by_itself
         spilled = program.spilled()
-        exceeded = self.meter.exceeded
         return (ENDED, status, seconds, by_itself, *measured, *tails, exceeded, *spilled)
 
 

@@ -99,9 +99,18 @@ def wait_until_gone(
         if phase is not TreePhase.RUNNING:
             caller.wait(1000 * max(kill_at - now, pause))
             continue
-        if meter is not None and now >= meter.due:
-            meter.look(now)
-        caller.wait(until_look(meter, now))
+        # One that is over is ended now, unless it has ended meanwhile: the next look may be far.
+        if not is_over(meter, now):
+            caller.wait(until_look(meter, now))
+
+
+def is_over(meter: Meter | None, now: float) -> bool:
+    """Look at the tree if that is due; return True if it has more memory than it may have."""
+    if meter is None:
+        return False
+    if now >= meter.due:
+        meter.look(now)
+    return meter.exceeded
 
 
 def until_look(meter: Meter | None, now: float) -> float | None:
