@@ -844,7 +844,7 @@ def test_a_daemon_holds_the_core_of_its_run_and_is_found(books: str, tmp_path: P
         ("python", "/v/bin/python -c code grain.head --address edge:///x", "gnaw"),
         ("python", "/v/bin/python -m grain.worker --url edge:///x --name w", "agent"),
         ("grain-worker", "/v/bin/python /v/bin/grain-worker --url edge:///x", "agent"),
-        ("grain-runner", "python -P -m grain.worker.runner.main w 4 {}", "runner"),
+        ("grain-runner", "python -P -m grain.worker.runner.main w 4 5 {}", "runner"),
         ("python", "python -I -S /p/guards/main.py subreaper grain.worker.runner.main w", "guard"),
         ("grain-subreaper", "python -I -S /p/guards/main.py subreaper", "subreaper"),
         ("grain-forkserv", "python -I -S /p/guards/main.py fork_server 5", "fork server"),

@@ -604,14 +604,15 @@ async def test_calls_that_wait_go_by_lanes_and_a_crash_of_one_costs_no_other(
     outcomes: dict[int, Any] = {}
     with trio.fail_after(120):
         async with mission(shared) as executor:
-            executor.on_crash = lambda task, _: crashed.append(task)
+            executor.on_crash = lambda _, crash: crashed.append(crash.call)
             await Begun(executor, nothing).outcome()
             # On a busy machine, more of them take their time until calls count as brief.
             while not executor._lanes.traffic[0].may_hold(trio.current_time()):
                 await Begun(executor, nothing).outcome()
+            tasks = []
             for number in range(1500):
                 call = Call(double, (number, str(tmp_path)), {})
-                executor.submit_call(ONE, call, partial(outcomes.__setitem__, number))
+                tasks.append(executor.submit_call(ONE, call, partial(outcomes.__setitem__, number)))
             held = sum(not lane for lane in executor._session.aboard.values())
             assert held > 1000
             last = max(executor._session.aboard)
@@ -620,4 +621,6 @@ async def test_calls_that_wait_go_by_lanes_and_a_crash_of_one_costs_no_other(
             asked = await executor.ask_why(last)
             assert asked.state != "unknown" or last not in executor._session.pending
     assert {n: 2 * n for n in range(1500)} == {n: one.unwrap() for n, one in outcomes.items()}
-    assert len(crashed) <= 2  # two lanes had one runner
+    # Ends of calls before it waited to be sent. Two lanes had one runner.
+    assert tasks[700] in crashed
+    assert len(crashed) <= 2

@@ -27,7 +27,6 @@ from grain.map.command import map_command
 from grain.map.job_log.entries import read_line
 from grain_testkit.local_processes import alive
 from grain_testkit.programs import run, start
-from grain_testkit.small_disk import fill, small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -614,18 +613,6 @@ def test_without_workers_the_message_has_both_ways_to_run_the_jobs(home: Path) -
         f"`grain -c {shlex.quote(str(config))} up` starts one, from any shell, or -j N runs the "
         f"jobs on this machine. Workers join at {address} (from {config}).\n"
     ) in line
-
-
-def test_a_full_home_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of each mission, whose log has no beginning then."""
-    with small_disk("64k") as disk:
-        monkeypatch.setenv("HOME", str(disk))
-        monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-        fill(disk)
-        done = grain_map_process("-j", "1", "echo", ":::", "a")
-
-    assert (0, "a\n") == (done.returncode, done.stdout)
-    assert "cannot be written (No space left on device)" in done.stderr
 
 
 def test_a_read_only_home_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 
 from grain.cli import main as grain
 from grain.delayed import delayed, each, run
-from grain.eventlog.names import folder_name, logs_folder
 from grain.eventlog.reader import read
 from grain.resource import Memory
 from grain.whatif.replay import replay
@@ -142,20 +141,6 @@ def test_what_cannot_be_replayed_is_a_sentence(
 
     assert done.exit_code in {1, 2}
     assert sentence in done.stderr
-
-
-def test_a_log_without_a_first_line_is_said_to_have_no_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    folder = logs_folder() / folder_name(5000.0, "lost", "ffff9999", 1)
-    folder.mkdir(parents=True)
-    (folder / "events.jsonl").touch()
-
-    for word in "lost", str(folder):
-        done = whatif(word)
-        assert 1 == done.exit_code
-        assert f"Error: the event log {folder.name} has no beginning" in done.stderr
 
 
 def test_only_the_command_needs_click() -> None:

@@ -87,7 +87,8 @@ class RunOfLane(Protocol):
         closing: True from when it is to end with its call, or without one at once.
         over: True from when it has ended, or died.
         died: True from when it has died with its runner.
-        blamed: True if it had not been told to end.
+        blamed: True if it had not been told to end, and all outcomes before were confirmed.
+        noted: what it has noted for its agent, as `Beginnings`.
     """
 
     peer: SimulatedPeer
@@ -99,6 +100,7 @@ class RunOfLane(Protocol):
     over: bool
     died: bool
     blamed: bool
+    noted: memoryview
 
     @property
     def key(self) -> tuple[str, int]:
@@ -564,12 +566,13 @@ class SimulatedWorker(SimulatedPeer):
         """Let the runner's process die, with all that runs in it."""
         for process in self.runs.values():
             self.world.laws.on_crashed(process)
+        begun = {attempt: lane.noted[0] for attempt, lane in self.lanes.items()}
         for attempt, lane in self.lanes.items():
             lane.die(blamed=self.session.runs[attempt].wish is Wish.COMPLETE)
         self.lanes.clear()
         self.learnt.clear()
         self.runs.clear()
-        self.session.on_runner_crashed("SIGSEGV", self.now)
+        self.session.on_runner_crashed("SIGSEGV", self.now, begun=begun)
         self.flush()
 
     def kill(self) -> None:

@@ -20,7 +20,7 @@ from grain.cli.mission_records import (
     write,
 )
 from grain.config import load
-from grain.edge.questions import FoundAnswer, WhyAnswer
+from grain.edge.questions import FoundAnswer
 from grain.eventlog.errors import NoSuchLog
 from grain.eventlog.names import folder_name, logs_folder
 from grain.eventlog.schema import LogEnded, LogStarted, RunEnded, TaskSubmitted, encode
@@ -133,69 +133,6 @@ def test_every_command_takes_a_label(site: Path, word: str, function: str) -> No
     assert f"it calls {function}" in grain("why", f"{word}:1").output
     assert "Note: run 1 returned a value after " in grain("logs", f"{word}:1").output
     assert function in grain("report", "-o", "-", word).output
-
-
-def lost(content: bytes) -> str:
-    """Leave the log of a mission whose disk was full when it began; return its folder's name."""
-    folder = logs_folder() / folder_name(5000.0, "lost", "ffff9999", 1)
-    folder.mkdir(parents=True)
-    (folder / "events.jsonl").write_bytes(content)
-    return folder.name
-
-
-@pytest.mark.parametrize("content", [b"", b'{"event":"log","time":50'], ids=["empty", "torn"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        "history lost", "history --json lost", "history --failed lost", "history --calls lost",
-        "history --inputs lost", "history --csv lost", "report", "report lost",
-        "report --watch lost", "report --trace report.json lost", "why --patience 0.1 lost:1",
-        "attach lost",
-    ],
-)  # fmt: skip
-def test_every_command_says_of_a_log_without_a_first_line_that_it_has_no_beginning(
-    site: Path, words: str, content: bytes
-) -> None:
-    name = lost(content)
-
-    done = grain(*words.split())
-
-    assert 1 == done.exit_code
-    assert f"the event log {name} has no beginning: its disk was full, or" in done.stderr
-    assert 1 == len(done.stderr.splitlines())
-    assert [] == list(site.glob("report*"))
-
-
-def test_a_log_without_a_first_line_is_a_line_below_the_missions_and_not_one_of_them(
-    site: Path,
-) -> None:
-    says = f"the event log {lost(b'')} has no beginning: its disk was full"
-
-    *_, first, second = grain("history").stdout.splitlines()
-    assert f"{first}{second[1:]}".startswith(says)
-    done = grain("history", "--json")
-    assert 5 == done.stdout.count('"name": ')
-    assert done.stderr.startswith(f"Note: {says}")
-
-
-@pytest.mark.usefixtures("site")
-def test_the_tasks_of_a_mission_without_a_first_line_in_its_log_are_not_counted() -> None:
-    lost(b"")
-
-    assert "submitted none" not in grain("logs", "lost:1").stderr
-
-
-@pytest.mark.parametrize("state", ["ended", "unknown"])
-def test_a_scheduler_explains_a_task_of_a_mission_whose_log_has_no_first_line(
-    site: Path, answering: Any, state: str
-) -> None:
-    lost(b"")
-    answer = WhyAnswer(1, state, ["it knew"], ended="value" if state == "ended" else None)
-    with answering(f"unix://{site}/socket", state=states.state(), why=answer):
-        done = grain("why", "--patience", "60", "lost:1")
-
-    assert "it knew" in done.output
-    assert "no beginning" not in done.output
 
 
 def test_attach_takes_what_other_commands_call_a_mission(site: Path) -> None:

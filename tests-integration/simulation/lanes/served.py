@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.questions import pack, unpack
+from grain.worker.lanes.beginnings import no_place
 from grain.worker.lanes.run import CONFIRM
 from grain.worker.messages import Ended, LaneOpen, Recall, StartRun
 from simulation.lanes.ends import LaneEnd, LaneWire
@@ -27,7 +28,8 @@ class ServedLane(LaneEnd):
         closing: True from when it is to end with its call, or without one at once.
         over: True from when it has ended, or died.
         died: True from when it has died with its runner.
-        blamed: True if it had not been told to end.
+        blamed: True if it had not been told to end, and all outcomes before were confirmed.
+        noted: what it has noted for its agent, as `Beginnings`.
     """
 
     def __init__(self, worker: SimulatedWorker, process: SimulatedRun, invitation: Payload) -> None:
@@ -35,7 +37,10 @@ class ServedLane(LaneEnd):
         self._worker = worker
         self.process = process
         self._mission: str = unpack(invitation, str)
-        self.calls = worker.world.lane_calls(process.run, self._begin, self._stop, self._define)
+        self.noted = no_place()
+        self.calls = worker.world.lane_calls(
+            process.run, self._begin, self._stop, self._define, self.noted
+        )
         self.call: SimulatedCall | None = None
         self.recalled = self.closing = self.over = self.died = self.blamed = False
         self._unreachable = False
@@ -138,7 +143,8 @@ class ServedLane(LaneEnd):
         Args:
             blamed: True if the worker goes on, and has not told it to end.
         """
-        # Of those whose ends may not have arrived the first is blamed.
+        # If the worker is lost before it has reported the crash, the first call is blamed whose end
+        # may not have arrived.
         self.over, self.died, self.blamed = True, True, blamed and not self.calls.kept
         if self.call is not None:
             self.call.how = "died"
@@ -159,6 +165,7 @@ class ServedLane(LaneEnd):
         place = self._came[run.task]
         assert place > self._last, "a call begins before one that came earlier"
         self._last = place
+        assert [run.task] == list(self.noted), "a call begins that is not noted"
         call = SimulatedCall(self, run.task, world.behaviour(lease.mission, run.task))
         world.laws.on_call_begun(call)
         self.call = call

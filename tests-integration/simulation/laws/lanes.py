@@ -122,6 +122,9 @@ class LaneLaws:
             and not (lane_of[0] == lease.mission and lane_of[1] in had)
         ]
         demand("a crash of a lane counts for the call that it had", not wrong, (lease, wrong))
+        named = all(crash.call in (0, lease.task) for crash in task.crashes)
+        law = "a crash of a lane counts for the call that began last"
+        demand(law, named, (lease, task.crashes))
         for attempt in crashes & self._lanes.keys():
             only = self._blamed.setdefault(attempt, lease.task) == lease.task
             demand("a crash of a lane counts for one of its calls", only, (lease, attempt))

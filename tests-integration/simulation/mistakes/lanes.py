@@ -43,6 +43,9 @@ LANE_SLIPS: dict[str, Slip] = {
         "self.kept[self.call] = end",
         "pass",
     ),
+    "a lane does not note a call that begins": Slip(
+        LaneCalls, "pop_next", "self._begun[0] = call.task", "pass"
+    ),
     "a lane does not take in the function of a call": Slip(
         LaneCalls, "pop_next", "if function is not None:", "if False:"
     ),
@@ -67,7 +70,10 @@ LANE_SLIPS: dict[str, Slip] = {
         MissionLanes, "cancel", "lane.open and lane.connection is not None", "lane.open"
     ),
     "the crash of a lane does not count": Slip(
-        MissionLanes, "_on_over", "if crashed and over.crashes:", "if False:"
+        MissionLanes, "_on_over", "if crashed and over.crashes and", "if False and"
+    ),
+    "the crash of a lane counts for the first call without an outcome": Slip(
+        MissionLanes, "_on_over", "blamed in (0, task)", "True"
     ),
     "the crash of a lane counts for a call that was not sent": Slip(
         MissionLanes, "_on_over", "crashed = lane.open", "crashed = True"
@@ -194,10 +200,16 @@ LANE_SLIPS: dict[str, Slip] = {
         LaneCalls, "_withdraw", "UNBEGUN if message.waiting else", ""
     ),
     "a crash of a lane is that of all of its calls": Slip(
-        MissionLanes, "_on_over", "crashed = False", "pass"
+        MissionLanes,
+        "_on_over",
+        "if crashed and over.crashes and blamed in (0, task):",
+        "if lane.open and over.crashes:",
     ),
     "a crash of a lane is that of its last call": Slip(
-        MissionLanes, "_on_over", "for task in self._of(lane):", "for task in self._of(lane)[::-1]:"
+        MissionLanes,
+        "_on_over",
+        "blamed = next((crash.call for crash in over.crashes), 0)",
+        "blamed = next(reversed(self._of(lane)), 0)",
     ),
     "calls that did not begin in their lane are forgotten": Slip(
         MissionLanes, "_on_over", "self._hold_again(lane, task)", "pass"

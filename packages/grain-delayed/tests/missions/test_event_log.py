@@ -29,7 +29,6 @@ from grain.eventlog.schema import (
 from grain.eventlog.store import LogStore
 from grain.resource import Cores, Memory
 from grain.util import as_completed
-from grain_testkit.small_disk import fill, small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -329,19 +328,6 @@ def test_a_local_mission_that_no_log_was_asked_of_says_nothing_where_none_can_be
     monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
     assert 1 == local(lambda: g(1))
     assert "" == capsys.readouterr().err
-
-
-def test_a_local_mission_that_no_log_was_asked_of_says_that_the_disk_is_full(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A file is there then, with nothing in it."""
-    with small_disk("64k") as disk:
-        fill(disk)
-        monkeypatch.setenv("XDG_STATE_HOME", str(disk))
-        assert 1 == local(lambda: g(1))
-        (log,) = (disk / "grain" / "missions").glob("*")
-        said = f"warning: the event log {log} cannot be written (No space left on device)"
-        assert 1 == capsys.readouterr().err.count(said)
 
 
 def test_an_event_log_that_is_no_place_is_refused() -> None:

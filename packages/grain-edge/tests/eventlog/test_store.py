@@ -241,18 +241,6 @@ def test_a_mission_that_was_killed_here_does_not_run_from_that_moment_on(tmp_pat
     assert {"alive", "far"} == running
 
 
-def test_a_log_without_a_first_line_is_not_that_of_a_mission_which_runs(tmp_path: Path) -> None:
-    """Another one of its name is meant; but its process may still write to it."""
-    now = time.time()
-    lost = tmp_path / log(tmp_path, "opt", "ab12", started=now - 9, end=False)
-    log(tmp_path, "opt", "cd34", started=now)
-    for content in (b"", b'{"event":"log",', b"\n"):
-        (lost / "events.jsonl").write_bytes(content)
-        _, stored = LogStore(tmp_path).logs()
-        assert (False, False, True) == (stored.runs(), stored.is_running(), stored.is_written())
-        assert "cd34" == LogStore(tmp_path).find("opt").id
-
-
 def test_of_a_lasting_mission_only_the_last_process_runs_whatever_the_clocks_say(
     tmp_path: Path,
 ) -> None:

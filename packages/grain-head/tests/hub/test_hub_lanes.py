@@ -194,6 +194,18 @@ def test_a_lane_that_crashes_before_its_mission_comes_is_over(harness: HubHarnes
     assert [] == other.sent("w", Lease)
 
 
+def test_a_mission_is_told_which_call_its_lane_had_begun_last(harness: HubHarness) -> None:
+    harness.worker("w", 1)
+    harness.send(harness.mission(), Synced())
+    ask(harness, 1)
+    [lane] = harness.sent("w", Lease)
+
+    harness.send("w", harness.ended(lane, "crashed", detail="SIGKILL", call=30))
+
+    [over] = harness.sent("m", Resolved)
+    assert [30] == [crash.call for crash in over.crashes]
+
+
 def test_a_task_whose_number_need_not_ascend_comes_once(harness: HubHarness) -> None:
     harness.worker("w", 3)
     mission = harness.synced("m", 9)

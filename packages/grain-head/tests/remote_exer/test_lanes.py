@@ -114,10 +114,12 @@ class Mission:
         ended = Ended((lane.number, lane.task), **more)
         self.lanes.on_message(lane, ended, b"outcome", now)
 
-    def over(self, lane: Lane, outcome: LaneOutcome | None, now: float = 0.0) -> None:
+    def over(
+        self, lane: Lane, outcome: LaneOutcome | None, now: float = 0.0, call: int = 0
+    ) -> None:
         """Let the scheduler report the end of a lane: a crash if there is no outcome."""
         if outcome is None:
-            crash = Crash((7, 1), "w", "SIGKILL", 0.0)
+            crash = Crash((7, 1), "w", "SIGKILL", 0.0, call=call)
             self.session.on_message(Crashed(lane.number, crash), None)
             self.session.on_message(Resolved(lane.number, "crashed", (crash,), b"report"), None)
         else:
@@ -696,6 +698,30 @@ def test_a_crash_is_that_of_the_first_call_of_a_window_which_goes_to_the_schedul
         *(submit.task, submit.late, [crash.how for crash in submit.crashes]),
     )
     assert {LANE} == {one.function for one in lanes}
+
+
+def test_a_crash_is_that_of_the_call_which_began_last_and_all_others_are_held_again(
+    mission: Mission,
+) -> None:
+    tasks = flood(mission, 20)
+    [(lane, sent)] = open_all(mission)
+    had = begun(sent)
+    mission.over(lane, None, call=had[3])
+    [submit, *lanes] = mission.mail(Submit)
+    assert (tasks[3], ["SIGKILL"]) == (submit.task, [crash.how for crash in submit.crashes])
+    assert {LANE} == {one.function for one in lanes}
+    held = {task for task in tasks if mission.session.aboard.get(task) == 0}
+    assert {*tasks} - {tasks[3]} == held
+
+
+def test_a_crash_is_that_of_no_call_if_the_end_of_the_last_one_has_come(mission: Mission) -> None:
+    tasks = flood(mission, 20)
+    [(lane, sent)] = open_all(mission)
+    had = begun(sent)
+    answer(mission, lane, 1)
+    mission.over(lane, None, call=had[0])
+    assert {LANE} == {one.function for one in mission.mail(Submit)}
+    assert {0} == {mission.session.aboard[task] for task in tasks[1:]}
 
 
 def test_a_held_call_is_cancelled_without_a_message(mission: Mission) -> None:

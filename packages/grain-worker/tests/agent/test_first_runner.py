@@ -45,7 +45,7 @@ async def surroundings() -> dict[str, Any]:
         "marks": os.environb[b"GRAIN_SUBREAPERS"] in (proc / "environ").read_bytes(),
         "path": sys.path,
         "argv": sys.argv,
-        "original": [*sys.orig_argv[:-2], sys.orig_argv[-1]],
+        "original": [*sys.orig_argv[:-3], sys.orig_argv[-1]],
         "spawned": spawned,
         "module": str(sys.modules["__main__"].__spec__).partition(",")[0],
         "blocked": [line for line in status if line.startswith(("SigBlk", "SigPnd"))],
@@ -184,11 +184,12 @@ async def main():
     await first.wait()
     first.send_signal(signal.SIGKILL)  # of a number that may be another process's by now
     with socket.socket() as sock:
-        print(first.start(["python", "w", "1", "{}"], 1.0, sock.fileno()))
+        fds = sock.fileno(), sock.fileno()
+        print(first.start(["python", "w", "1", "{}"], 1.0, fds))
         # One that cannot take what it is told is not left, nor as a zombie, though it is stopped.
         first = FirstRunner.fork()
         first.send_signal(signal.SIGSTOP)
-        print(first.start(["python", "w", "1", "x" * 40_000], 1.0, sock.fileno()))
+        print(first.start(["python", "w", "1", "x" * 40_000], 1.0, fds))
     print(Path(f"/proc/self/task/{os.getpid()}/children").read_text())
 
 trio.run(main)

@@ -312,6 +312,15 @@ def test_a_crash_is_that_of_all_runs_but_the_revoked_which_it_cancels() -> None:
     assert "cancelled" == ends[1, 2].status
 
 
+def test_a_crash_of_a_lane_has_the_call_that_it_had_begun_last() -> None:
+    session = joined_session()
+    for number in (1, 2):
+        session.on_message(lease(number), b"", 0.0)
+    session.on_runner_crashed("SIGSEGV", 1.0, begun={(1, 1): 30, (1, 7): 5})
+
+    assert {1: 30, 2: 0} == {one.attempt[1]: one.call for one in sent(session, RunEnded)}
+
+
 def test_a_draining_worker_hands_back_late_leases_and_leaves_when_all_is_acknowledged() -> None:
     session = joined_session()
     session.on_message(lease(1), b"", 0.0)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from grain.eventlog.causes import RunFailure
+from grain.worker.lanes.beginnings import no_place
 from grain.worker.lanes.calls import LaneCalls
 from grain.worker.messages import (
     LANE,
@@ -33,11 +34,13 @@ class Runner:
         self.begun: list[tuple[StartRun, Any]] = []
         self.cancelled = 0
         self.defined: list[bytes] = []
+        self.last = no_place()
         self.calls = LaneCalls(
             RUN,
             lambda run, arguments: self.begun.append((run, arguments)),
             self.cancel,
             lambda digest, _: self.defined.append(digest),
+            self.last,
         )
 
     def cancel(self) -> None:
@@ -62,6 +65,16 @@ class Runner:
 @pytest.fixture
 def runner() -> Runner:
     return Runner()
+
+
+def test_the_call_that_was_begun_last_is_noted_also_when_it_has_ended(runner: Runner) -> None:
+    runner.start(FIRST)
+    runner.start(SECOND)
+    assert [10] == list(runner.last)
+    runner.end()
+    assert [11] == list(runner.last)
+    runner.end()
+    assert [11] == list(runner.last)
 
 
 def test_a_call_has_what_the_lane_was_given_and_its_own_function_and_number(

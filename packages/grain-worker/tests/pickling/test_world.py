@@ -38,7 +38,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import filelock
 import numpy as np
 import outcome
 import pytest
@@ -176,80 +175,6 @@ def mapped(folder: Path) -> Any:
     return table
 
 
-def held(kind: type[filelock.BaseFileLock]) -> Callable[[Path], Any]:
-    def make(folder: Path) -> Any:
-        # Its state is not in a `threading.local`, which would be refused itself.
-        lock = kind(folder / "lock", thread_local=False)
-        lock.acquire()
-        return lock
-
-    return make
-
-
-def released(kind: type[filelock.BaseFileLock]) -> Callable[[Path], Any]:
-    def make(folder: Path) -> Any:
-        lock = held(kind)(folder)
-        lock.release()
-        return lock
-
-    return make
-
-
-class Terminal:
-    """An object of a package that has a descriptor, and closes it as ``__del__`` should."""
-
-    def __init__(self, number: int) -> None:
-        self._Terminal__child_fd = number
-
-    def close(self) -> None:
-        number, self._Terminal__child_fd = self._Terminal__child_fd, -1
-        if number > 2:
-            os.close(number)
-
-    def __del__(self) -> None:
-        self.close()
-
-
-class Slotted(Terminal):
-    """The same, whose number is not among the variables of the object."""
-
-    __slots__ = ("fileno",)
-
-    def __init__(self, number: int) -> None:
-        self.fileno = number
-        super().__init__(-1)
-
-    def close(self) -> None:
-        number, self.fileno = self.fileno, -1
-        if number > 2:
-            os.close(number)
-
-
-class Reopened(Terminal):
-    """The same, which says how it travels."""
-
-    def __getstate__(self) -> dict[str, int]:
-        return {"_Terminal__child_fd": -1}
-
-
-class Counted:
-    """An object with a ``__del__``, whose number happens to be that of an open file."""
-
-    def __init__(self, file: Any) -> None:
-        self.file = file
-        self.dimensions = file.fileno()
-
-    def close(self) -> None:
-        self.file.close()
-
-    def __del__(self) -> None:
-        self.dimensions = 0
-
-
-def new_descriptor(folder: Path) -> int:
-    return os.open(folder / "data", os.O_RDONLY)
-
-
 def http_error(folder: Path) -> Any:
     return urllib.error.HTTPError("u", 404, "no", {}, (folder / "data").open("rb"))  # type: ignore[arg-type]
 
@@ -309,10 +234,6 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: tempfile.NamedTemporaryFile(dir=folder)._closer,
         "tempfile._TemporaryFileCloser",
     ),
-    "lock of a file": (held(filelock.FileLock), "filelock.UnixFileLock holds an open file"),
-    "lock that is a file": (held(filelock.SoftFileLock), "filelock.SoftFileLock holds an open"),
-    "terminal": (lambda folder: Terminal(new_descriptor(folder)), "Terminal holds an open file"),
-    "slotted terminal": (lambda folder: Slotted(new_descriptor(folder)), "Slotted holds an open"),
     "generator": (lambda _: (i for i in range(3)), "generator"),
     "process of multiprocessing": (lambda _: multiprocessing.Process(), "multiprocessing"),
     "queue of multiprocessing": (lambda _: multiprocessing.Queue(), "multiprocessing"),
@@ -349,12 +270,6 @@ COPIED: dict[str, Callable[[Path], Any]] = {
     "condition": lambda _: threading.Condition(),
     "semaphore": lambda _: threading.Semaphore(),
     "thread": lambda _: threading.Thread(),
-    "released lock of a file": released(filelock.FileLock),
-    "released lock that is a file": released(filelock.SoftFileLock),
-    "closed terminal": closed(lambda folder: Terminal(new_descriptor(folder))),
-    "terminal on a standard stream": lambda _: Terminal(1),
-    "terminal that is opened again": lambda folder: Reopened(new_descriptor(folder)),
-    "number of something else": lambda folder: Counted((folder / "data").open("r")),
     "event of asyncio": lambda _: asyncio.Event(),
     "event of trio": lambda _: trio.Event(),
 }
@@ -393,8 +308,6 @@ def end(thing: Any) -> None:
     if isinstance(thing, trio.lowlevel.FdStream):
         thing._fd_holder._raw_close()
         return
-    if isinstance(thing, filelock.BaseFileLock):
-        thing.release()
     if hasattr(thing, "other"):
         thing.other.close()
     if isinstance(thing, trio._file_io.AsyncIOWrapper):
@@ -490,14 +403,6 @@ def test_what_would_act_when_loaded_is_refused_with_its_place(
         assert isinstance(came, outcome.Error)
         with pytest.raises(PayloadError, match=rf"because {place}[^\0]* cannot[^\0]*{words}"):
             raise came.error
-
-
-def test_a_lock_of_a_file_is_an_argument_only_once_it_is_released(tmp_path: Path) -> None:
-    lock = held(filelock.FileLock)(tmp_path)
-    with pytest.raises(PayloadError, match=r"argument 0\.thing[^\0]*Make it in the function"):
-        Payloads().dump_arguments((Keeper(lock),), {})
-    lock.release()
-    Payloads().dump_arguments((Keeper(lock),), {})
 
 
 @pytest.mark.filterwarnings("ignore:Unclosed file <tempfile.Spooled:ResourceWarning")

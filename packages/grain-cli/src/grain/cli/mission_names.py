@@ -21,7 +21,7 @@ import click
 from grain.cli.mission_records import find as find_start
 from grain.cli.mission_records import missions_folder, read
 from grain.cli.show import clean
-from grain.eventlog.errors import LogError, NoBeginning, NoSuchLog, SeveralRun
+from grain.eventlog.errors import LogError, NoSuchLog, SeveralRun
 from grain.eventlog.names import fit_name, logs_folder, parse_label
 from grain.eventlog.store import LogStore
 from grain.resource.figures import minute
@@ -112,7 +112,6 @@ def started(configured: Callable[[], Config], word: str) -> StartRecord:
         configured: returns the configuration, which is needed if it is not the word of a start.
 
     Raises:
-        NoBeginning: the log of the mission does not tell which process it was.
         click.ClickException: there is no such mission, or `grain run` has not started it.
     """
     records = read(missions_folder())
@@ -129,12 +128,10 @@ def started(configured: Callable[[], Config], word: str) -> StartRecord:
         ) from None
     record = start_of(log)
     if record is None:
-        header = log.header()
-        if header is None:
-            raise NoBeginning(log.folder)
+        where = clean(header.host) if (header := log.header()) is not None else "another host"
         raise click.ClickException(
             f"mission {clean(word)} was not started by `grain run`: its output is where it was "
-            f"started, on {clean(header.host)}; `grain history {clean(word)}` shows its tasks"
+            f"started, on {where}; `grain history {clean(word)}` shows its tasks"
         )
     return record
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 class LogError(Exception):
     """The base of these errors."""
@@ -14,16 +9,6 @@ class LogError(Exception):
 
 class NotALog(LogError):
     """A file or a folder is not an event log."""
-
-
-class NoBeginning(LogError):
-    """A log has no line, so nothing is known of its mission."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"the event log {path.name} has no beginning: its disk was full, or its mission begins "
-            "just now"
-        )
 
 
 class NewerLog(LogError):

@@ -21,10 +21,8 @@ LARGEST = 512 << 20
 """Bytes of a file that is read as a whole. The largest that Grain writes, a thousand jobs of a
 queue with the longest scripts, has 64 MiB."""
 
-DISK_FAILS = frozenset({*FULL, errno.EFBIG, errno.EIO})
-"""The errors of a disk on which a log has its place: full, for one, and perhaps not for long."""
-
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FULL = {*FULL, errno.EFBIG, errno.EIO}
 
 
 def open_plain(path: Path | str, *, links: bool = True) -> BinaryIO:
@@ -145,7 +143,7 @@ class LogFiles:
                 self.unwritten = self.unwritten[count:]
                 self._sizes[self.part] += count
         except OSError as error:
-            if error.errno not in DISK_FAILS:
+            if error.errno not in _FULL:
                 # This file cannot be written any more, as after the folder was removed.
                 self.close()
                 self._drop_empty_part()

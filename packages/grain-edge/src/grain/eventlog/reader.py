@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, get_args
 
 import msgspec
 
-from grain.eventlog.errors import NewerLog, NoBeginning, NotALog
+from grain.eventlog.errors import NewerLog, NotALog
 from grain.eventlog.files import open_plain
 from grain.eventlog.names import FIRST_PART, part_name, part_number
 from grain.eventlog.schema import (
@@ -108,15 +108,6 @@ class LogReader:
             yield from self._part(self._path / part_name(self._position.part), last=True)
             self.missing += following - self._position.part - 1
             self._position = Position(following)
-
-    def require_beginning(self) -> None:
-        """Check, once all that is there was read, that there is something to show.
-
-        Raises:
-            NoBeginning: not even its first line is there.
-        """
-        if self.header is None:
-            raise NoBeginning(self._path)
 
     def _parts(self) -> list[int]:
         """Return the numbers of the parts that are there, in order."""
@@ -234,8 +225,8 @@ class LogReader:
             line = None
         if not isinstance(line, LogStarted):
             raise NotALog(
-                f"{path} does not begin with the line of an event log: its disk was full, or it is "
-                f"something else. Name the folder of a log, or its {FIRST_PART}, as it was written"
+                f"{path} does not begin with the line of an event log: name the folder of a log, "
+                f"or its {FIRST_PART}, as it was written"
             )
         self._check_version(line.version)
         self.header = line
@@ -269,10 +260,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[AnyLine]:
 
     Raises:
         NotALog: the path is not an event log.
-        NoBeginning: it has no line.
         NewerLog: a newer Grain has written it.
         OSError: it cannot be read.
     """
-    reader = LogReader(path)
-    yield from reader
-    reader.require_beginning()
+    return iter(LogReader(path))

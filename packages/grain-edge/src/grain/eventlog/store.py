@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from grain.eventlog.errors import (
-    AmbiguousLog,
-    LogError,
-    NewerLog,
-    NoBeginning,
-    NoSuchLog,
-    NotALog,
-    SeveralRun,
-)
+from grain.eventlog.errors import AmbiguousLog, NoSuchLog, NotALog, SeveralRun
 from grain.eventlog.files import read_end, refuse_foreign_links
 from grain.eventlog.names import (
     FIRST_PART,
@@ -143,9 +135,7 @@ class StoredLog:
         if self.end() is not None or self._is_followed():
             return False
         writer = self._writer()
-        if writer is None:
-            return self._has_beginning() and self.is_written()
-        return _is_alive(*writer, self.modified())
+        return self.is_written() if writer is None else _is_alive(*writer, self.modified())
 
     def runs(self) -> bool:
         """Return True if its process runs as far as that can be told now.
@@ -158,7 +148,7 @@ class StoredLog:
             return False
         writer = self._writer()
         if writer is None:
-            return age < _SURELY and self._has_beginning()
+            return age < _SURELY
         return _is_alive(*writer, self.modified())
 
     def _writer(self) -> tuple[int, float] | None:
@@ -167,15 +157,6 @@ class StoredLog:
         if header is None or header.host != socket.gethostname():
             return None
         return (header.pid, header.time) if header.pid else None
-
-    def _has_beginning(self) -> bool:
-        """Return False without a first line: which mission it was, or is, cannot be told."""
-        try:
-            return self.header() is not None
-        except NewerLog:
-            return True
-        except (LogError, OSError):
-            return False
 
     def _is_followed(self) -> bool:
         """Return True if a later process serves the lasting mission that its process served.
@@ -414,7 +395,7 @@ def _at(path: Path) -> StoredLog:
     log = StoredLog(folder, datetime.datetime.now(datetime.timezone.utc), "", "")
     header = log.header()
     if header is None:
-        raise NoBeginning(folder)
+        raise NotALog(f"{path} has no complete line yet")
     started = datetime.datetime.fromtimestamp(header.time, datetime.timezone.utc)
     _, number = parse_label(header.label) or ("", 0)
     return StoredLog(folder, started, fit_name(header.name), header.id, number)

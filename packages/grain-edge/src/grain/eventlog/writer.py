@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from grain.eventlog.files import DISK_FAILS, LogFiles
+from grain.eventlog.files import LogFiles
 from grain.eventlog.names import folder_name, parse_label
 from grain.eventlog.schema import VERSION, AnyLine, ClockChanged, LogEnded, LogStarted, encode
 from grain.eventlog.store import KEEP, KEEP_GB, TOUCHED
@@ -109,8 +109,7 @@ class LogWriter:
     All but `close` is for one thread, that of the event loop.
 
     Args:
-        on_trouble: called by the thread, once, with a sentence: the log cannot be written. And with
-            True if its disk fails, as a full one does; False if there is no place for it.
+        on_trouble: called by the thread, once, with a sentence: the log cannot be written.
         call_soon: called by the thread with a function that the thread of `write` is to call.
         keep: seconds for which logs of the store are kept, see `LogStore.remove_old`.
         gigabytes: how much of them is kept. This log keeps half of that at most.
@@ -126,7 +125,7 @@ class LogWriter:
         store: LogStore,
         header: LogStarted,
         *,
-        on_trouble: Callable[[str, bool], object] = lambda *_: None,
+        on_trouble: Callable[[str], object] = lambda _: None,
         call_soon: Callable[[Callable[[], None]], object] = lambda _: None,
         keep: float = KEEP,
         gigabytes: float = KEEP_GB,
@@ -274,8 +273,7 @@ class LogWriter:
             self._on_trouble(
                 f"the event log {self.folder} cannot be written ({error.strerror}). What it is "
                 "about goes on, and the log is tried again. To have it elsewhere, or not at all, "
-                "set head.event_log.folder or head.event_log.enabled in grain.toml",
-                error.errno in DISK_FAILS,
+                "set head.event_log.folder or head.event_log.enabled in grain.toml"
             )
 
     def _look_after(self) -> None:

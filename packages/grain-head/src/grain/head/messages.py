@@ -51,6 +51,8 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         absent: the name of the worker of the member that did not join a gang, or died before all
             had joined, so that its function has not begun; empty for all others.
         interruption: for what its worker has ended it.
+        call: for the run of a lane, the call that it had begun last; 0 if that is not known, and
+            for all others.
     """
 
     attempt: Attempt
@@ -61,6 +63,7 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     known: bool = False
     absent: str = ""
     interruption: Interruption = ""
+    call: int = 0
 
     @property
     def blamed(self) -> bool:

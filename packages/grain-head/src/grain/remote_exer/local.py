@@ -240,7 +240,9 @@ class LocalWorker:
         _log.warning("%s; runs lost: %d", death, len(death.runs))
         made = death.memory_outcome if death.for_want_of_memory else None
         now = trio.current_time()
-        self._session.on_runner_crashed(str(death), now, death.runs, out_of_memory=made)
+        self._session.on_runner_crashed(
+            str(death), now, death.runs, begun=death.begun, out_of_memory=made
+        )
         self._flush()
 
     def blocked(self, seconds: float, runs: tuple[Attempt, ...]) -> None:

@@ -378,6 +378,8 @@ class RunEnded(Message, frozen=True):
         failure: the exception that it raised; None if it raised none.
         interruption: for what its worker has ended it; ``"short"`` counts as a crash, after which
             its task runs by itself.
+        call: for a crash of a lane, the call that it had begun last; 0 if that is not known, and
+            for all others.
     """
 
     max_payload = _GIB
@@ -393,6 +395,7 @@ class RunEnded(Message, frozen=True):
     absent: int = -1
     failure: Raised = None
     interruption: Interruption = ""
+    call: int = 0
 
 
 class LaneOpen(Message, frozen=True):

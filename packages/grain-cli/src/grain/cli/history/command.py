@@ -103,7 +103,7 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
     from grain.cli.history.kept import KeptSummaries
     from grain.cli.history.logs import state_of, up_to_now
     from grain.cli.history.text import MISSIONS_DATA, ListedMission, missions_text
-    from grain.eventlog.errors import LogError, NoBeginning
+    from grain.eventlog.errors import LogError
 
     logs = store.logs()
     kept = KeptSummaries()
@@ -113,8 +113,6 @@ def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: s
     for log in logs[:most]:
         try:
             summary = kept.of(log)
-        except NoBeginning as error:
-            unreadable.append(str(error))
         except (LogError, OSError) as error:
             unreadable.append(f"{log.folder.name} cannot be read: {error}")
         else:

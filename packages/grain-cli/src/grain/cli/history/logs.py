@@ -66,11 +66,6 @@ def lines_of(reader: LogReader, size: int) -> Iterator[AnyLine]:
 
     Args:
         size: bytes of the whole log.
-
-    Raises:
-        NoBeginning: the log has no line.
-        LogError: it is not a log of this version.
-        OSError: it cannot be read.
     """
     shows = sys.stderr is not None and sys.stderr.isatty()
     due = time.monotonic() + _QUIET
@@ -91,7 +86,6 @@ def lines_of(reader: LogReader, size: int) -> Iterator[AnyLine]:
                 share = min(1.0, (before + offset) / max(1, size))
                 text = f"\rreading {percent(share)} of {size_text(size)}"
                 print(text, end="", file=plain(sys.stderr))
-        reader.require_beginning()
     finally:
         if shown:
             print("\r" + " " * 40 + "\r", end="", file=plain(sys.stderr), flush=True)

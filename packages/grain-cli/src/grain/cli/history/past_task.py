@@ -119,13 +119,13 @@ def past_in_log(config: Config, mission: str, number: int) -> Logged | None:
     If several missions have the name, it is the last one with a log.
 
     Raises:
-        NoBeginning: the log has no line.
         LogError: there is no log of the mission, or none that can be understood.
         OSError: it cannot be read.
     """
     log = find_log(config, mission)
     past = past_task(lines_of(LogReader(log.folder), log.size()), number)
-    assert past.header is not None  # `lines_of` has raised otherwise
+    if past.header is None:
+        return None
     logged = past.seen or past.was_brief
     if not logged and 0 < number <= past.last:
         return None  # what was lost of the log may have had it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -122,13 +121,12 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
 
     Raises:
         NoScheduler: there is none, and no log of such a task.
-        LogError: several missions of that name run; or there is none, and its log has no line.
+        LogError: several missions of that name run.
     """
     from msgspec.structs import replace
 
     from grain.cli.mission_names import id_of
     from grain.cli.query import NoScheduler, explain
-    from grain.eventlog.errors import NoBeginning
 
     word, mission = mission, id_of(config, mission)
     try:
@@ -141,9 +139,7 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
     if explanation.state != "unknown" and explanation.ended is None:
         return explanation
     # Others may have had the same name, before or elsewhere.
-    logged = None
-    with suppress(NoBeginning):
-        logged = _logged(config, explanation.mission_id or mission, number)
+    logged = _logged(config, explanation.mission_id or mission, number)
     if logged is None or (explanation.ended is not None and logged.explanation.ended is None):
         return explanation  # the log may not have its end yet
     if explanation.call is None:
@@ -153,18 +149,12 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
 
 
 def _logged(config: Config, mission: str, number: int) -> Logged | None:
-    """Look a task up in the log of its mission; None if there is no such log or task.
-
-    Raises:
-        NoBeginning: the log has no line.
-    """
+    """Look a task up in the log of its mission; None if there is no such log or task."""
     from grain.cli.history.past_task import past_in_log
-    from grain.eventlog.errors import LogError, NoBeginning
+    from grain.eventlog.errors import LogError
 
     try:
         return past_in_log(config, mission, number)
-    except NoBeginning:
-        raise
     except (LogError, OSError):
         return None
 

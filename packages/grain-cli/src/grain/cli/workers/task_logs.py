@@ -43,8 +43,7 @@ class TaskInLog(NamedTuple):
         mission: the name of the mission, as it stands in the output of workers.
         id: the beginning of its id, as it stands there; empty if it has no log here.
         since: when the mission began, in Unix seconds; 0 if it has no log here.
-        last: the largest number of a task that the mission has submitted; None if it has no log, or
-            none that can be read.
+        last: the largest number of a task that the mission has submitted; None if it has no log.
     """
 
     mission: str
@@ -77,11 +76,11 @@ def task_facts(mission: str, number: int, log: StoredLog | None) -> TaskInLog:
                 last = max(last, line.task)
             elif isinstance(line, RunEnded) and line.task == number:
                 runs.append(line)
-        reader.require_beginning()
     except (LogError, OSError):
         return TaskInLog(name, log.id[:_SHORT], 0.0, (), None)
     header = reader.header
-    assert header is not None
+    if header is None:
+        return TaskInLog(name, log.id[:_SHORT], 0.0, tuple(runs), last)
     return TaskInLog(header.name, header.id[:_SHORT], header.time, tuple(runs), last)
 
 

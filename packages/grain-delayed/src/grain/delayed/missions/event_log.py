@@ -56,10 +56,11 @@ async def recording(
     """
     log = None
     if wanted is not False:
-        # A small program whose author has not heard of logs runs without a place for one as well.
-        always = wanted is not None or bool(address)
+        if wanted is None and not address:
+            # A small program whose author has not heard of logs runs without one as well.
+            report = _be_silent
         folder = settings.folder if isinstance(wanted, bool | None) else os.fspath(wanted)
-        log = _begin(folder, settings, name, number, address, lasting, report, always=always)
+        log = _begin(folder, settings, name, number, address, lasting, report)
     if log is None:
         yield None
         return
@@ -140,6 +141,10 @@ def wanted_log(
     return wanted
 
 
+def _be_silent(_: str) -> None:
+    """Report nothing."""
+
+
 def _begin(
     folder: str,
     settings: EventLog,
@@ -148,10 +153,7 @@ def _begin(
     address: str,
     lasting: LastingMission | None,
     report: Callable[[str], object],
-    *,
-    always: bool,
 ) -> LogWriter | None:
-    """Begin a log; report that it cannot be written, or only ``always`` that it has no place."""
     # Imported where a log begins, for the start-up time of missions without one.
     from grain.edge.version import own_versions
     from grain.eventlog.names import label_of, logs_folder
@@ -161,14 +163,11 @@ def _begin(
     try:
         store = LogStore(logs_folder(folder))
     except RuntimeError as error:
-        if always:
-            report(f"warning: there is no event log, as there is no place for it: {error}")
+        report(f"warning: there is no event log, as there is no place for it: {error}")
         return None
     token = trio.lowlevel.current_trio_token()
 
-    def on_trouble(text: str, disk_fails: bool) -> None:
-        if not always and not disk_fails:
-            return
+    def on_trouble(text: str) -> None:
         with suppress(trio.RunFinishedError):
             token.run_sync_soon(report, f"warning: {text}")
 

@@ -20,8 +20,8 @@ end, `grain.head.hub.tasks.lanes` the scheduler's part. There are two sorts:
     of what is held. It is filled again when half of it has ended.
 4.  A call belongs to its lane until its outcome has come, the runner has handed it back, or the
     lane is over. What did not begin is held again, in front.
-5.  If a lane crashed, so may have the first call that it had: the crash counts as one of that call,
-    which goes to the scheduler from then on.
+5.  If a lane crashed, the crash counts as one of the call that it had begun last, which goes to the
+    scheduler from then on. If its worker is lost, that is not known: then it is the first call.
 6.  A call that takes long has those behind it handed back. A lane without a call is given back
     after `LINGER` seconds.
 

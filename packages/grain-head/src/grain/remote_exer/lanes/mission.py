@@ -412,7 +412,11 @@ class MissionLanes:
                     self.way = max(self.way, Way(lane.way + 1))
             elif over.ending == "crashed" and not (lane.waits and over.crashes):
                 lane.traffic.on_refused(now)
-        # A lane that was never open was sent nothing that could have crashed it.
+        # A lane that was never open was sent nothing that could have crashed it. If the runner's
+        # last beginning is not known, as when its worker is lost, the first call is blamed: it is
+        # the likeliest, as only ends of the last 10 ms are on their way. If the end of the call
+        # that began last has come, none is to blame.
+        blamed = next((crash.call for crash in over.crashes), 0)
         crashed = lane.open
         for task in self._of(lane):
             crash = lane.crashes.get(task)
@@ -422,7 +426,7 @@ class MissionLanes:
             if over.ending == "cancelled" and self._session.cancelled_by:
                 # A user has cancelled the mission.
                 self._session.pending[task].arguments = None
-            if crashed and over.crashes:
+            if crashed and over.crashes and blamed in (0, task):
                 # Else the call was not sent, or not begun.
                 self._session.leave_lane(task, over.crashes, over.report)
                 crashed = False

@@ -311,7 +311,7 @@ class Agent:
                 self._session.on_ended(Ended(attempt, "returned"), None, now)
         else:
             self._session.on_runner_crashed(
-                str(death), now, death.runs, time.time(),
+                str(death), now, death.runs, time.time(), begun=death.begun,
                 out_of_memory=death.memory_outcome if death.for_want_of_memory else None,
             )  # fmt: skip
         self._settle()

@@ -77,13 +77,14 @@ class FirstRunner:
         control.setblocking(False)
         return cls(pid, os.pidfd_open(pid), control)
 
-    def start(self, argv: list[str], grace: float, fd: int) -> SubreaperProcess | None:
+    def start(self, argv: list[str], grace: float, fds: tuple[int, int]) -> SubreaperProcess | None:
         """Have it start its runner; to be called once.
 
         Args:
             argv: the command line of a runner that is started.
             grace: seconds between SIGTERM and SIGKILL for what the runner leaves behind.
-            fd: the socket for its reports, whose number is the last word but one of ``argv``.
+            fds: those of its reports and of its `Beginnings`, whose numbers stand before the last
+                word of ``argv``.
 
         Returns:
             None if it is dead, or the command line is too long.
@@ -95,7 +96,7 @@ class FirstRunner:
             request = RUN + marshal.dumps((argv, grace, marks))
             with suppress(OSError):
                 if len(request) <= RUN_LONGEST:
-                    socket.send_fds(self._control, [request], [theirs.fileno(), fd])
+                    socket.send_fds(self._control, [request], [theirs.fileno(), *fds])
                     return SubreaperProcess(self, self._control, ours, sweep)
         ours.close()
         self._control.close()
@@ -148,11 +149,11 @@ def _serve(control: int, agent: int) -> NoReturn:
     request = caller.next_request()
     if request is None:
         os._exit(0)
-    data, (sock, reports) = request
+    data, (sock, *fds) = request
     argv, grace, marks = marshal.loads(data)  # noqa: S302 (our parent)
     os.environb[MARKS] = marks
     # Not as Python 3.10 is told to run a module, for which there may be no room.
-    words = [argv[0], "-P", "-m", *argv[-4:]]
+    words = [argv[0], "-P", "-m", *argv[-5:]]
     show([NAME, *map(os.fsencode, words)], os.environb)
     began = time.monotonic()
     pid = os.fork()
@@ -161,27 +162,27 @@ def _serve(control: int, agent: int) -> NoReturn:
         os.close(agent)
         unguarded()
         show(list(map(os.fsencode, words)), os.environb)
-        _run(argv, sock, reports)
+        _run(argv, sock, fds)
     os.close(sock)  # so that its end of file is that of the runner
-    os.close(reports)
+    for fd in fds:
+        os.close(fd)
     attend(caller, pid, began, grace)
     os._exit(0)
 
 
-def _run(argv: list[str], sock: int, reports: int) -> NoReturn:
+def _run(argv: list[str], sock: int, fds: list[int]) -> NoReturn:
     """Be the runner, as if it had been started by a command line."""
     import grain.worker.runner.main as module
 
-    if reports == CHILD_SOCKET:
-        reports = os.dup(reports)
+    fds = [os.dup(fd) if fd == CHILD_SOCKET else fd for fd in fds]
     if sock != CHILD_SOCKET:
         os.dup2(sock, CHILD_SOCKET)
         os.close(sock)
-    name, _, settings = argv[-3:]
+    name, *_, settings = argv[-4:]
     if not getattr(sys.flags, "safe_path", False) and sys.orig_argv[1:2] != ["-c"]:
         del sys.path[0]  # the directory of the script, or that in which the agent was started
     sys.orig_argv[:] = argv
-    sys.argv[:] = [module.__file__, name, str(reports), settings]
+    sys.argv[:] = [module.__file__, name, *map(str, fds), settings]
     main = ModuleType("__main__")
     main.__spec__, main.__file__ = module.__spec__, module.__file__
     sys.modules["__main__"] = main

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import outcome
@@ -11,7 +11,7 @@ import outcome
 from grain.worker.errors import RunnerMemoryError, note_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from grain.edge.messages import Payload
     from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, RunMessage
@@ -24,12 +24,14 @@ class RunnerDeath:
 
     Attributes:
         blocked: seconds for which it had been blocked when last seen.
+        begun: the call that each lane among the runs had begun last, as far as that is known.
     """
 
     runs: tuple[Attempt, ...]
     end: ProcessEnd
     blocked: float = 0.0
     host: str = ""
+    begun: Mapping[Attempt, int] = field(default_factory=dict)
 
     @property
     def for_want_of_memory(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
 from grain.files.trust import python_command
 from grain.worker.agent.listener import RunnerDeath
+from grain.worker.lanes.beginnings import Beginnings, open_beginnings
 from grain.worker.messages import (
     AskEnding,
     Ended,
@@ -95,6 +97,7 @@ class RunnerInstance:
         self._channel: FramedChannel | None = None
         self._process: SubreaperProcess | None = None
         self._blocked = 0.0
+        self._beginnings = Beginnings()
         self.state = InstanceState.STARTING
         self.failure = ""
         self.runs: dict[Attempt, StartRun] = {}
@@ -138,14 +141,15 @@ class RunnerInstance:
             OSError: no process can be started.
         """
         reports, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        with theirs, reports:
-            fd = theirs.fileno()
+        with theirs, reports, os.fdopen(open_beginnings(), "rb", buffering=0) as memory:
+            self._beginnings = Beginnings(memory.fileno())
+            fds = theirs.fileno(), memory.fileno()
             command = python_command("grain.worker.runner.main")
-            argv = [*command, self._name, str(fd), self._settings]
+            argv = [*command, self._name, *map(str, fds), self._settings]
             if self._first is not None:
-                self._process = self._first.start(argv, self._grace, fd)
+                self._process = self._first.start(argv, self._grace, fds)
             if self._process is None:
-                self._process = await SubreaperProcess.start(argv, self._grace, pass_fds=(fd,))
+                self._process = await SubreaperProcess.start(argv, self._grace, pass_fds=fds)
             theirs.close()
             await self._receive(self._process, reports, on_ready, on_ended)
 
@@ -276,4 +280,5 @@ class RunnerInstance:
         except trio.Cancelled:
             self.kill()
             raise
-        return RunnerDeath(tuple(self.runs), end, self._blocked, socket.gethostname())
+        begun = self._beginnings.read()
+        return RunnerDeath(tuple(self.runs), end, self._blocked, socket.gethostname(), begun)

@@ -12,13 +12,15 @@ has the mission's side.
     goes into the outcome of the lane's own run. That one travels through agent and scheduler, and
     is kept until the mission has it.
 3.  Of the calls that the mission has sent, and that have no outcome when the lane has ended, none
-    began; or, if it crashed, the first of them.
+    began. If it crashed, those that had ended and were not sent begin again, and the one that began
+    last is blamed: the runner notes each beginning where its agent can read it.
 4.  A lane that is recalled ends when the call that it has is over; so does one whose mission is
     gone. It hands back those that wait behind, and begins none that comes later. A lane that is
     revoked ends the call under way, too.
 
 Map:
 
+- ``beginnings``: `Beginnings`, the calls that a runner has begun, as its agent sees them
 - ``calls``: `LaneCalls`, which call begins, and which outcomes are kept; no I/O
 - ``run``: `LaneRun`, the run that a runner starts, with its connection
 """

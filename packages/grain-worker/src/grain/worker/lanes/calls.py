@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from grain.worker.lanes.beginnings import no_place
 from grain.worker.messages import (
     LANE,
     UNBEGUN,
@@ -42,6 +43,7 @@ class LaneCalls:
         begin: begins a call: a run of the lane's attempt, with its arguments.
         cancel: cancels the call that was begun; it ends soon.
         define: gives the runner a function, unless it has it.
+        begun: has the number of the call that was begun last; by default for no other process.
 
     Attributes:
         lane: as the argument.
@@ -59,8 +61,10 @@ class LaneCalls:
         begin: Callable[[StartRun, Any], object],
         cancel: Callable[[], object],
         define: Callable[[bytes, Any], object],
+        begun: memoryview | None = None,
     ) -> None:
         self.lane = lane
+        self._begun = no_place() if begun is None else begun
         self._begin = begin
         self._cancel = cancel
         self._define = define
@@ -117,6 +121,9 @@ class LaneCalls:
             return None
         call, arguments = self.waiting.popleft()
         self.call = call.attempt
+        # It stays when the call has ended. If the end is lost with the runner, what the call has
+        # left may be what crashed, as when its value is freed.
+        self._begun[0] = call.task
         function = self._functions.get(call.function)
         if function is not None:
             self._define(call.function, function)  # the agent may have had it forgotten

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.worker.call import name_of
 from grain.worker.pickling.functions import global_names
-from grain.worker.pickling.in_process import attributes, holds_descriptor, is_in_process
+from grain.worker.pickling.in_process import is_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +75,7 @@ def find_large(
 
 
 def _parts(obj: Any, name: str) -> Iterator[tuple[str, Any]]:
-    if is_in_process(type(obj)) or holds_descriptor(obj):
+    if is_in_process(type(obj)):
         return  # it is to blame itself
     if isinstance(obj, dict):
         yield from ((f"{name}[{key!r:.60}]", value) for key, value in obj.items())
@@ -96,7 +96,7 @@ def _parts(obj: Any, name: str) -> Iterator[tuple[str, Any]]:
     if isinstance(obj, BaseException):
         yield f"{name}.args", obj.args
     if not isinstance(obj, type):
-        yield from ((f"{name}.{key}", value) for key, value in attributes(obj))
+        yield from ((f"{name}.{key}", value) for key, value in _attributes(obj))
 
 
 def _variables(fn: FunctionType, name: str) -> Iterator[tuple[str, Any]]:
@@ -113,3 +113,12 @@ def _variables(fn: FunctionType, name: str) -> Iterator[tuple[str, Any]]:
     for variable in sorted(global_names(fn.__code__)):
         if variable in fn.__globals__:
             yield f"{variable} (a global of {name})", fn.__globals__[variable]
+
+
+def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:
+    yield from getattr(obj, "__dict__", {}).items()
+    for base in type(obj).__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(obj, slot):
+                yield slot, getattr(obj, slot)

@@ -38,7 +38,7 @@ from grain.worker.pickling.exceptions import reduce_exception
 from grain.worker.pickling.functions import CachedFunction, Functions
 from grain.worker.pickling.in_process import (
     LOCKS,
-    may_be_in_process,
+    is_in_process,
     new_lock,
     owned_locks,
     reduce_in_process,
@@ -243,7 +243,7 @@ class Reducer:
         if isinstance(part, BaseException):
             return reduce_exception(part)
         if kind not in self._free:
-            if may_be_in_process(kind):
+            if is_in_process(kind):
                 reduction = reduce_in_process(part, self._copy_all)
                 if reduction is not NotImplemented:
                     return reduction

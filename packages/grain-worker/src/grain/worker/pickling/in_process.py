@@ -9,17 +9,13 @@ the originals, so copies are as good, and to refuse them would lose the result o
 But a copy of some *acts* on the world when it is loaded or collected: it opens or connects, closes
 the descriptor that has the original's number here, or writes what the original had still to write.
 Of files, closed ones come back (`grain.worker.pickling.files`); the others are refused.
-
-Locks of files and pseudo-terminals of packages have such copies, too. No list names them all, so
-`holds_descriptor` says what they have in common.
 """
 
 from __future__ import annotations
 
-import fcntl
 import pickle
 import threading
-from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, ModuleType
+from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -27,17 +23,13 @@ import trio
 from grain.worker.pickling.files import is_file, reduce_file, reduce_standard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 _CONNECTING = (
     "is of use in its own process only: a copy would be connected with nothing. Make it in the "
     "function that uses it; if all tasks of a worker share it, in a module that they import"
 )
 _FILE = "belongs to this process. Pass the path, and open the file in the function"
-_DESCRIPTOR = (
-    "holds an open file by its number, which its __del__ would close wherever a copy ends. Make it "
-    "in the function that uses it, or close or release it first"
-)
 _CONNECTION = "belongs to this process. Pass its path or address, and connect in the function"
 
 LOCKS: frozenset[type] = frozenset({type(threading.Lock()), type(threading.RLock())})
@@ -119,10 +111,6 @@ _ACTING: dict[str, Callable[[Any], bool]] = {
     ),
 }
 
-_DESCRIPTORS = frozenset({"fd", "fileno", "descriptor"})  # the last words of attributes' names
-_STANDARD = 2  # the last descriptor that a process has from the start, and that no object closes
-_WAYS = ("__getstate__", "__reduce__", "__reduce_ex__")
-
 IN_PROCESS: frozenset[type] = frozenset(_REMEDIES) - LOCKS
 """The types whose objects are refused wherever they stand."""
 
@@ -130,46 +118,6 @@ IN_PROCESS: frozenset[type] = frozenset(_REMEDIES) - LOCKS
 def is_in_process(kind: type) -> bool:
     """Return True if objects of a type are bound to one process, wherever they stand."""
     return kind in IN_PROCESS or is_file(kind) or _named(kind) is not None
-
-
-def may_be_in_process(kind: type) -> bool:
-    """Return True if `reduce_in_process` has to look at each object of a type."""
-    return is_in_process(kind) or _is_finalised(kind)
-
-
-def holds_descriptor(obj: Any) -> bool:
-    """Return True if the copy of an object would close a descriptor that is not its own.
-
-    The object has a ``__del__``, and the number of an open file: in an attribute whose name ends in
-    ``fd``, ``fileno`` or ``descriptor``, its own or one of an attribute's, as in a lock that keeps
-    its state in a part. Without such a name, any small number would count. A class that says how
-    its objects travel is right about it.
-    """
-    if not _is_finalised(type(obj)):
-        return False
-    found = list(attributes(obj))
-    for _, part in found[:]:
-        if not isinstance(part, type | ModuleType):
-            found += attributes(part)
-    return any(
-        name.rpartition("_")[2] in _DESCRIPTORS and type(value) is int and _is_open(value)
-        for name, value in found
-    )
-
-
-def _is_finalised(kind: type) -> bool:
-    """Return True if objects of a class have a ``__del__``, and travel by their attributes."""
-    return hasattr(kind, "__del__") and all(
-        getattr(kind, way, None) is getattr(object, way, None) for way in _WAYS
-    )
-
-
-def _is_open(number: int) -> bool:
-    """Return True if a number is that of an open file of this process, but a standard one."""
-    try:
-        return number > _STANDARD and fcntl.fcntl(number, fcntl.F_GETFD) >= 0
-    except (OSError, OverflowError):
-        return False
 
 
 def _named(kind: type) -> tuple[str, str] | None:
@@ -194,10 +142,7 @@ def reduce_in_process(obj: Any, copy_all: bool) -> Any:
         pickle.PicklingError: the object is not to travel.
     """
     kind = type(obj)
-    if not is_in_process(kind):
-        if not holds_descriptor(obj):
-            return NotImplemented
-    elif is_file(kind):
+    if is_file(kind):
         reduction = reduce_standard(obj) or (reduce_file(obj) if copy_all else None)
         if reduction is not None:
             return reduction
@@ -209,10 +154,8 @@ def reduce_in_process(obj: Any, copy_all: bool) -> Any:
 def acts(obj: Any) -> bool:
     """Return True if a copy of an object acts on the world when it is loaded or collected."""
     kind = type(obj)
-    if not is_in_process(kind):
-        return holds_descriptor(obj)
     name, _ = _named(kind) or (kind.__name__, "")
-    return is_file(kind) or (name in _ACTING and _ACTING[name](obj))
+    return is_file(kind) or (is_in_process(kind) and name in _ACTING and _ACTING[name](obj))
 
 
 def refusal(obj: Any) -> pickle.PicklingError:
@@ -220,7 +163,7 @@ def refusal(obj: Any) -> pickle.PicklingError:
     kind = type(obj)
     if is_file(kind):
         return pickle.PicklingError(f"an open file {_FILE}")
-    remedy = _REMEDIES.get(kind) or (_named(kind) or ("", _DESCRIPTOR))[1]
+    remedy = _REMEDIES.get(kind) or (_named(kind) or ("", _CONNECTING))[1]
     return pickle.PicklingError(f"{_noun(kind)} {remedy}")
 
 
@@ -249,17 +192,11 @@ def module_locks(function: FunctionType) -> list[int]:
 
 def attribute_locks(obj: Any) -> list[int]:
     """Return the ids of the locks that an object has among its attributes."""
-    return [id(value) for _, value in attributes(obj) if type(value) in LOCKS]
-
-
-def attributes(obj: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names and the values of the attributes that an object has by itself."""
-    yield from getattr(obj, "__dict__", {}).items()
+    values = list(getattr(obj, "__dict__", {}).values())
     for base in type(obj).__mro__:
         slots = base.__dict__.get("__slots__", ())
-        for slot in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(obj, slot):
-                yield slot, getattr(obj, slot)
+        values += [getattr(obj, slot, None) for slot in ((slots,) if type(slots) is str else slots)]
+    return [id(value) for value in values if type(value) in LOCKS]
 
 
 def _noun(kind: type) -> str:

@@ -28,7 +28,7 @@ from grain.edge.messages import Pieces
 from grain.worker.pickling.by_value import NAMED, reduces_to_code
 from grain.worker.pickling.exceptions import reduce_exception
 from grain.worker.pickling.functions import reduce_method
-from grain.worker.pickling.in_process import may_be_in_process, reduce_in_process
+from grain.worker.pickling.in_process import is_in_process, reduce_in_process
 from grain.worker.pickling.origin import dilled_code
 from grain.worker.pickling.reading import Reader
 
@@ -79,7 +79,7 @@ class _Pickler(pickle.Pickler):
             return reduce_method(obj)
         if kind in self._free:
             return NotImplemented
-        if may_be_in_process(kind):
+        if is_in_process(kind):
             return reduce_in_process(obj, self._copy_all)
         self._free.add(kind)
         return NotImplemented

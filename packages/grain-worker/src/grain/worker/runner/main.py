@@ -1,7 +1,7 @@
-"""The runner's process: ``python -P -m grain.worker.runner.main NAME REPORTS SETTINGS``.
+"""The runner's process: ``python -P -m grain.worker.runner.main NAME REPORTS BEGUN SETTINGS``.
 
-Its channel is on the descriptor 3, and its socket for reports of blocking on REPORTS; SETTINGS are
-`RunnerSettings` as JSON.
+Its channel is on the descriptor 3, its socket for reports of blocking on REPORTS, and the memory of
+its `Beginnings` on BEGUN; SETTINGS are `RunnerSettings` as JSON.
 
 It serves a `Runner` until its agent closes the channel, or dies. A subreaper starts it
 (`grain.worker.guards`), and ends whatever it leaves behind.
@@ -28,6 +28,7 @@ from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
 from grain.files.trust import search_working_directory
 from grain.worker.errors import sendable
+from grain.worker.lanes.beginnings import Beginnings
 from grain.worker.logs import Allowance
 from grain.worker.messages import Ready
 from grain.worker.processes.account import attempt_of
@@ -62,10 +63,12 @@ def main() -> None:
     """Serve as the runner's process until its agent ends it."""
     told = EndNotice()
     sock = set_up_child(b"grain-runner", _WITHOUT_EFFECT, told)
-    name, number, word = sys.argv[1:]
+    name, number, begun, word = sys.argv[1:]
     settings = RunnerSettings.from_word(word)
     reports = int(number)
     os.set_inheritable(reports, False)
+    beginnings = Beginnings(int(begun))
+    os.close(int(begun))
     sys.path[:] = settings.search or sys.path
     settings = msgspec.structs.replace(settings, unsearched=search_working_directory())
     if settings.worker.cwd:
@@ -77,7 +80,7 @@ def main() -> None:
     # User code is not to see our command line.
     sys.argv[1:] = []
     socket_of_reports = socket.socket(fileno=reports)
-    code = trio.run(partial(serve, sock, socket_of_reports, name, settings, told))
+    code = trio.run(partial(serve, sock, socket_of_reports, name, settings, told, beginnings))
     sys.stdout.flush()
     sys.exit(code)
 
@@ -88,6 +91,7 @@ async def serve(
     name: str,
     settings: RunnerSettings,
     told: EndNotice,
+    beginnings: Beginnings,
 ) -> int:
     """Serve runs over a socket until its other end is closed; return the exit code."""
     set_last_resort(end_unwatched)
@@ -97,7 +101,7 @@ async def serve(
         async with FramedChannel(stream, CODEC, HEARTBEAT) as channel:
             with reports, LoopWatchdog(BlockingReporter(reports, log=settings.labels)):
                 printed = PrintReporter(reports)
-                return await serve_in_context(channel, name, settings, printed, told)
+                return await serve_in_context(channel, name, settings, printed, told, beginnings)
     finally:
         # The agent has what is left ended now, this process with it. Python would print that a
         # handler cannot wake trio, whose sockets close first. Nothing more is started from here,
@@ -205,6 +209,7 @@ async def serve_in_context(
     settings: RunnerSettings,
     echo: PrintReporter,
     told: EndNotice,
+    beginnings: Beginnings,
 ) -> int:
     """Enter the user's context, serve, leave it; return the exit code."""
     entered, code = False, None
@@ -212,7 +217,7 @@ async def serve_in_context(
         async with user_context(settings.worker.contextmod, settings.unsearched):
             entered = True
             await channel.send([(Ready(), None)])
-            code = await serve_runs(channel, name, settings, echo, told)
+            code = await serve_runs(channel, name, settings, echo, told, beginnings)
     except Exception as error:
         if entered and code is None:
             raise  # not the context's fault
@@ -230,14 +235,16 @@ async def serve_runs(
     settings: RunnerSettings,
     echo: PrintReporter,
     told: EndNotice,
+    beginnings: Beginnings,
 ) -> int:
     """Serve runs; return the exit code."""
     where = f"{name} (host {socket.gethostname()}, pid {os.getpid()})"
     translation = WireTranslation(where, settings=settings, worker=name, interruptible=False)
     on_ended = RunnerOutput(echo).end if settings.labels else None
     runner: Runner[WireBytes, WireBytes] = Runner(
-        name, channel, translation, on_ended, interruptible=False, told_at=told.told_at
-    )
+        *(name, channel, translation, on_ended),
+        interruptible=False, told_at=told.told_at, beginnings=beginnings,
+    )  # fmt: skip
     try:
         await runner.serve()
     except BaseExceptionGroup as group:

@@ -34,6 +34,7 @@ from grain.worker.errors import (
     note_memory,
     printable,
 )
+from grain.worker.lanes.beginnings import Beginnings
 from grain.worker.messages import (
     LANE,
     AskEnding,
@@ -106,6 +107,7 @@ class Runner(Generic[Arriving, Departing]):
         told_at: as of `WorkerEnd`.
         rooms: reads the memory of the node; by default as it is.
         replaced: as `grain.edge.version.replaced_code`.
+        beginnings: where it notes the calls of lanes; by default for itself.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Runner(Generic[Arriving, Departing]):
         told_at: Callable[[], float] = never_told,
         rooms: Callable[[], list[MemoryRoom]] | None = None,
         replaced: Callable[[], str] = replaced_code,
+        beginnings: Beginnings | None = None,
     ) -> None:
         code_at_start()
         self.name = name
@@ -129,6 +132,7 @@ class Runner(Generic[Arriving, Departing]):
         self.told_at = told_at
         self.rooms = rooms
         self.replaced = replaced
+        self.beginnings = beginnings or Beginnings()
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
@@ -210,6 +214,7 @@ class _Execution(Generic[Arriving, Departing]):
         self._parts: set[Attempt] = set()
         # The runs of the calls of each have its attempt, one at a time.
         self._lanes: dict[Attempt, LaneRun] = {}
+        self._beginnings = runner.beginnings
         self._questions: dict[Attempt, _Question] = {}
         self._end_of_worker = WorkerEnd(self._report_warned, runner.told_at)
         self._programs = RunnersPrograms(self._on_program)
@@ -348,13 +353,15 @@ class _Execution(Generic[Arriving, Departing]):
             if (under_way := self._runs.get(attempt)) is not None:
                 under_way.cancel()
 
-        calls = LaneCalls(run, self._start, cancel, self._translation.learn_once)
+        begun = self._beginnings.enter(attempt)
+        calls = LaneCalls(run, self._start, cancel, self._translation.learn_once, begun)
         lane = self._lanes[attempt] = LaneRun(calls)
         self._nursery.start_soon(self._run_lane, attempt, lane, invitation)
 
     async def _run_lane(self, attempt: Attempt, lane: LaneRun, invitation: Any) -> None:
         kept: Any = await lane.serve(invitation)
         del self._lanes[attempt]
+        self._beginnings.leave(attempt)
         if kept is None:
             self._send(Ended(attempt, "cancelled"), None)
         else:

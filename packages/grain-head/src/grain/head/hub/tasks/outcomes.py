@@ -87,14 +87,16 @@ class Outcomes:
                     if course.soft_stops >= SOFT_STOPS:
                         how = STOPPED_SOFTLY
                 lease.worker.on_handed_back(lease)
-            why = ended.interruption
             self.run_again(
-                lease, task, how, now, ended.report, outlived, known=True, interruption=why
-            )
+                lease, task, how, now, ended.report, outlived,
+                known=True, interruption=ended.interruption, call=ended.call,
+            )  # fmt: skip
         # A stale run: its task waits, or has another one. That this one has crashed counts.
         elif how is not None and lease.task is task and not task.retracted:
-            why = ended.interruption
-            self._count_crash(lease, task, how, now, ended.report, known=True, interruption=why)
+            self._count_crash(
+                lease, task, how, now, ended.report,
+                known=True, interruption=ended.interruption, call=ended.call,
+            )  # fmt: skip
             if task.scheduler_id is not None:  # it may be a suspect from now on
                 self._waiting.withdraw(task)
                 self._waiting.enqueue(task, now)
@@ -111,11 +113,12 @@ class Outcomes:
         known: bool = False,
         absent: str = "",
         interruption: Interruption = "",
+        call: int = 0,
     ) -> None:
         """Let a task wait again whose current run came to nothing; note the crash, if any.
 
         Args:
-            known, interruption: as of `Crash`.
+            known, interruption, call: as of `Crash`.
             absent: the worker of the member of its gang that did not join.
         """
         task.lease = None
@@ -127,7 +130,7 @@ class Outcomes:
         if how is not None:
             self._count_crash(
                 lease, task, how, now, report, outlived,
-                known=known, absent=absent, interruption=interruption,
+                known=known, absent=absent, interruption=interruption, call=call,
             )  # fmt: skip
             if task.ending is not None:
                 return
@@ -154,15 +157,16 @@ class Outcomes:
         known: bool,
         absent: str = "",
         interruption: Interruption = "",
+        call: int = 0,
     ) -> None:
         """Count a run that crashed, outlived its worker or did not begin; fail its task after many.
 
         Args:
-            absent, interruption: see `run_again`.
+            absent, interruption, call: see `run_again`.
         """
         worker = lease.lost or lease.worker.name
         at = self._registry.wall_time(now)
-        crash = Crash(lease.attempt, worker, how, at, outlived, known, absent, interruption)
+        crash = Crash(lease.attempt, worker, how, at, outlived, known, absent, interruption, call)
         # The mission may have submitted the same crash, which another head counted.
         if all(earlier.attempt != crash.attempt for earlier in task.crashes):
             course = task.alter()

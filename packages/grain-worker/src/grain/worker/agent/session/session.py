@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from grain.edge.mission_ids import lasts
@@ -50,7 +51,7 @@ from grain.worker.messages import (
 from grain.worker.messages import Draining as DrainingMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from grain.edge.messages import Message, Payload
     from grain.eventlog.causes import RunFailure
@@ -371,6 +372,7 @@ class WorkerSession:
         attempts: Collection[Attempt] | None = None,
         wall: float = 0.0,
         *,
+        begun: Mapping[Attempt, int] = MappingProxyType({}),
         out_of_memory: Callable[[float, bool], Payload] | None = None,
     ) -> None:
         """Take the death of a runner's process, and of all that ran in it.
@@ -378,6 +380,7 @@ class WorkerSession:
         Args:
             attempts: the runs that it had; None for all, where no other runner has started yet.
             wall: the same time in Unix seconds; 0 if it is not asked when they began.
+            begun: as of `RunnerDeath`.
             out_of_memory: if the kernel has killed it for want of memory, makes the outcome of a
                 run with so many GB, and True if no worker had more. A run whose group learns, and
                 beside which none ran, has that and asks for more.
@@ -406,7 +409,8 @@ class WorkerSession:
                     exceeded=payload is not None, learned=learned,
                 )  # fmt: skip
                 report = encode_report(times)
-            self._end(run, status, payload, now, report, detail)
+            call = begun.get(run.lease.attempt, 0)
+            self._end(run, status, payload, now, report, detail, call=call)
 
     def _end(
         self,
@@ -420,6 +424,7 @@ class WorkerSession:
         absent: int = -1,
         failure: RunFailure | None = None,
         interruption: Interruption = "",
+        call: int = 0,
     ) -> None:
         outlived = None
         # What has stopped softly goes on elsewhere from where it was.
@@ -435,7 +440,7 @@ class WorkerSession:
             detail = TIME_OVER
         known = run.lease.mission, run.lease.task, run.lease.attempt
         ended = RunEnded(
-            *known, status, detail, report, outlived, lost, absent, failure, interruption
+            *known, status, detail, report, outlived, lost, absent, failure, interruption, call
         )
         self._report_end(run.lease, ended, payload)
 
