@@ -157,6 +157,18 @@ async def test_all_processes_that_share_a_file_append_to_it(tmp_path: Path) -> N
         )
 
 
+@pytest.mark.parametrize(("variable", "mask"), [("0077", "0077"), ("bad", "0022"), ("", "0022")])
+async def test_a_variable_gives_the_umask_of_processes(
+    tmp_path: Path, variable: str, mask: str
+) -> None:
+    async with job_of(tmp_path) as job:
+        script = "umask 022; srun -o out sh -c umask"
+        done = await job.run("sh", "-c", script, SLURM_UMASK=variable)
+        assert ("", 0) == (done.stderr, done.returncode)
+        assert f"{mask}\n" == (tmp_path / "out").read_text()
+        assert 0o644 == (tmp_path / "out").stat().st_mode & 0o777, "srun itself makes it"
+
+
 @pytest.mark.parametrize(
     ("words", "lines"),
     [((), ["0 hello", "1 hello"]), (("--input=1",), ["0", "1 hello"]),

@@ -69,6 +69,8 @@ def gang(count: int, **of: object) -> dict[str, Any]:
         ({"ntasks": "7", "nodes": "2", "cpus_per_task": "3"}, gang(2, Cores=12)),
         ({"ntasks": "5", "ntasks_per_node": "2"}, gang(3, Cores=2)),
         ({"ntasks_per_node": "4", "cpus_per_task": "2"}, {"Cores": 8}),
+        # As a real sbatch has it: each node has room for so many tasks, if fewer are on it, too.
+        ({"ntasks": "2", "nodes": "2", "ntasks_per_node": "2"}, gang(2, Cores=2)),
         ({"mincpus": "6"}, {"Cores": 6}),
         ({"mincpus": "6", "ntasks": "8"}, {"Cores": 8}),
         ({"ntasks": "8", "cpus_per_task": "2", "overcommit": ""}, {"Cores": 2}),
@@ -95,6 +97,10 @@ def gang(count: int, **of: object) -> dict[str, Any]:
         ({"gpus_per_task": "1", "ntasks_per_node": "2"}, {"Cores": 2, "GPUs": 2}),
         ({"gpus_per_task": "1", "gpus_per_node": "2", "nodes": "2"}, gang(2, Cores=2, GPUs=2)),
         ({"gpus_per_task": "1", "gpus_per_node": "2", "ntasks": "4"}, gang(2, Cores=2, GPUs=2)),
+        (
+            {"gpus_per_task": "1", "gpus_per_node": "2", "nodes": "2", "ntasks": "2"},
+            gang(2, Cores=2, GPUs=2),
+        ),
         ({"gpus_per_socket": "2", "sockets_per_node": "2"}, {"Cores": 1, "GPUs": 4}),
         ({"exclusive": ""}, {"Cores": "all"}),
         ({"exclusive": "", "nodes": "2"}, gang(2, Cores="all")),
@@ -112,7 +118,7 @@ def gang(count: int, **of: object) -> dict[str, Any]:
         ({"nodelist": "n[1-2]", "ntasks": "1"}, {"Cores": 1, "Host": ["n1", "n2"]}),
         (
             {"nodelist": "n[2-3]", "ntasks": "4", "ntasks_per_node": "4"},
-            gang(2, Cores=2, Host=["n2", "n3"]),
+            gang(2, Cores=4, Host=["n2", "n3"]),
         ),
         (
             {"nodelist": "n1", "nodes": "2"},
@@ -164,6 +170,10 @@ def test_what_was_asked_for_is_kept_for_the_variables_of_the_job() -> None:
         ({"array": "1-"}, "Invalid job array specification"),
         ({"array": "1000000"}, "Invalid job array specification"),
         ({"dependency": "afterok:1?singleton"}, "Job dependency problem"),
+        (
+            {"batch": "a", "constraint": "b"},
+            "Job --batch option is invalid or not a subset of --constraints",
+        ),
         ({"gres": "shard:2"}, "Invalid generic resource (gres) specification"),
     ],
 )
@@ -652,6 +662,35 @@ def test_wrong_arguments_of_options_of_a_step_are_refused_as_by_srun(
 def test_of_some_options_of_a_step_only_one_may_be_given() -> None:
     with pytest.raises(BadUse, match="--mem-per-gpu are mutually exclusive"):
         run_step(["--mem=1", "--mem-per-cpu=1", "true"], JOB)
+
+
+def test_variables_with_memory_count_where_no_option_does() -> None:
+    both = {"SLURM_MEM_PER_NODE": "50", "SLURM_MEM_PER_CPU": "20"}
+    with pytest.raises(BadUse, match=r"srun: fatal: SLURM_MEM_PER_CPU, .* mutually exclusive"):
+        run_step(["true"], {**JOB, **both})
+    for name, option in (("SLURM_MEM_PER_NODE", "mem"), ("SLURM_MEM_PER_CPU", "mem-per-cpu")):
+        with pytest.raises(BadUse, match=f"Invalid --{option} specification"):
+            run_step(["true"], {**JOB, name: "bad"})
+    # An option goes before both.
+    assert 0 == run_step(["--test-only", "--mem=10", "true"], {**JOB, **both})
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({"SLURM_HINT": "bad"}, 'unrecognized --hint argument "bad", see --hint=help'),
+        (
+            {"SLURM_THREADS_PER_CORE": "bad"},
+            'Invalid numeric value "bad" for --threads-per-core.',
+        ),
+    ],
+)
+def test_wrong_variables_of_a_step_are_refused(variables: dict[str, str], text: str) -> None:
+    with pytest.raises(BadUse) as refused:
+        ordered({}, {**JOB, **variables})
+    assert f"srun: error: {text}" == str(refused.value)
+    job = {**JOB, "SLURM_HINT": "nomultithread", "SLURM_THREADS_PER_CORE": "1"}
+    assert ordered({})["exact"] == ordered({}, job)["exact"]
 
 
 def test_a_step_has_the_planes_of_its_job() -> None:

@@ -756,6 +756,18 @@ def test_accounts_have_the_steps_of_a_job(site: SlurmSite) -> None:
     assert "1.4|CANCELLED\n" == site.out("sacct", "-nP", "-j", "1.4", "-o", "JobID,State")
 
 
+def test_a_step_has_the_user_who_has_ended_it_and_not_its_whole_job(site: SlurmSite) -> None:
+    steps = [step(0, ended=105.0, statuses=(-15,), state="CANCELLED")]
+    shown = []
+    for how in ("exit", "cancelled"):
+        number = site.submit("--wrap=x")
+        site.begin(number)
+        note_steps(site.queue, number, None, 1, steps)
+        site.end(number, how=how)
+        shown.append(site.out("sacct", "-nP", "-j", f"{number}.0", "-o", "State"))
+    assert [f"CANCELLED by {os.getuid()}\n", "CANCELLED\n"] == shown
+
+
 def test_steps_that_end_with_a_job_that_is_out_of_memory_have_its_state(site: SlurmSite) -> None:
     number = site.submit("--wrap=x")
     site.begin(number)

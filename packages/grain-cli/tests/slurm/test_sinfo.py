@@ -265,6 +265,15 @@ def test_a_test_says_that_a_job_never_begins(busy: SlurmSite) -> None:
     assert ("", text, 1) == found
 
 
+@pytest.mark.parametrize(("command", "words"), [("sbatch", ["--wrap=x"]), ("srun", ["x"])])
+def test_a_test_says_what_is_refused_as_slurm_does(
+    busy: SlurmSite, command: str, words: list[str]
+) -> None:
+    found = busy.answer(command, "--test-only", "-C", "fast", *words)
+    assert 1 == found.status
+    assert "allocation failure: Invalid feature specification" == found.err.splitlines()[0]
+
+
 def test_a_long_name_of_a_node_is_not_cut(site: SlurmSite, answering: Any) -> None:
     (site.folder / "s").mkdir(mode=0o700)
     url = f"unix://{site.folder}/s/s"

@@ -84,6 +84,14 @@ def test_a_job_has_no_such_members(fields: dict[str, Any], why: str) -> None:
     assert why == str(impossible.value)
 
 
+def test_a_step_that_asks_for_what_its_job_was_told_has_all_of_it() -> None:
+    job = JOB._replace(variables={**JOB.variables, "MEM_PER_NODE": "100", "MEM_PER_CPU": "50"})
+    for field, told in (("memory", 100.0), ("memory_per_cpu", 50.0)):
+        for amount, wanted in ((told, None), (told - 1, told - 1)):
+            order = msgspec.convert({field: amount}, StepOrder)
+            assert wanted == getattr(wish_of(order, job), field)
+
+
 def test_each_process_knows_its_place() -> None:
     found = answered(JOB._replace(address="10.0.0.1"), tasks=4)
     expected = {

@@ -163,7 +163,8 @@ def check_offered(job: Job, here: Here) -> None:
     """
     asked = job.first_choice
     least = int(job.options.get(EXCLUSIVE, "1"))
-    if not asked.keys() & {"Licences", "Token", "Host"} and least == 1:
+    prefers = "prefer" in job.options
+    if not (asked.keys() & {"Licences", "Token", "Host"} or prefers) and least == 1:
         return
     config = _configured(here)
     where = config.source or "grain.toml"
@@ -176,10 +177,13 @@ def check_offered(job: Job, here: Here) -> None:
                 "Invalid license specification",
                 f"{where} has no {name} under [head.res], as in Licences = {{{name} = 2}}",
             )
-    feature = asked.get("Token")
-    if feature is not None and feature not in [token(one) for one in workers]:
+    features = {"Invalid feature specification": asked.get("Token")}
+    features["Invalid preferred feature specification"] = job.options.get("prefer")
+    for text, feature in features.items():
+        if feature is None or feature in [token(one) for one in workers]:
+            continue
         raise JobRefused(
-            "Invalid feature specification",
+            text,
             f'no worker of {where} has Token = "{feature}" under [worker.res], or in a [[shape]]',
         )
     if "Host" in asked and not any("Host" in one for one in workers):

@@ -17,7 +17,7 @@ import msgspec
 from grain.cli.slurm.here import NO_TERMINAL, CommandFailed, SlurmAnswer
 from grain.cli.slurm.nodes import check_offered, gpu_shards, with_hosts_of_files
 from grain.cli.slurm.reading import NeverBegins, exit_status, wait_for
-from grain.cli.slurm.sbatch import around, submit, tested
+from grain.cli.slurm.sbatch import around, refused, submit, tested
 from grain.cli.slurm_words.grammar import BadUse
 from grain.cli.slurm_words.steps import StepRefused, refuse, srun_words, step_order
 from grain.cli.slurm_words.submission import JobRefused, slurm_job
@@ -134,14 +134,12 @@ def _job(given: Mapping[str, str], command: Sequence[str], here: Here) -> Job:
         # Wrong options of the step are refused before anything is submitted.
         srun_words(given)
         step_order(given, {}, command, "")
-    except StepRefused as refused:
-        raise CommandFailed(str(refused)) from None
+    except StepRefused as error:
+        raise CommandFailed(str(error)) from None
     except BadUse as error:
         raise BadUse(str(error).replace("sbatch: ", "srun: "), error.status) from None
-    except JobRefused as refused:
-        raise CommandFailed(
-            f"srun: error: Unable to allocate resources: {refused}\nsrun: (Grain) {refused.reason}"
-        ) from None
+    except JobRefused as error:
+        raise refused(given, error, "srun", "Unable to allocate resources") from None
     return job
 
 

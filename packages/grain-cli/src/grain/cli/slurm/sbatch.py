@@ -13,7 +13,7 @@ from grain.cli.queue.submission import SubmittedFrom
 from grain.cli.slurm.here import VERSION, CommandFailed, SlurmAnswer
 from grain.cli.slurm.nodes import check_offered, gpu_shards, with_hosts_of_files
 from grain.cli.slurm.reading import open_queue, unreachable, wake_dispatcher
-from grain.cli.slurm_words.grammar import parse
+from grain.cli.slurm_words.grammar import parse, umask_of
 from grain.cli.slurm_words.options import SBATCH, directives, merged, of_environment, of_script
 from grain.cli.slurm_words.submission import JobRefused, nodes_warning, slurm_job
 from grain.cli.slurm_words.values import EXCLUSIVE, SINGLETON, moment
@@ -21,6 +21,8 @@ from grain.cli.streams import announced
 from grain.queue.errors import BadInput, CannotWrite, NotSynced, QueueError, Uncertain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from grain.cli.slurm.here import Here
     from grain.queue.folder import Queue
     from grain.queue.records import Job
@@ -29,6 +31,7 @@ LONGEST_SCRIPT = 4_194_304
 """Bytes of a script, as ``max_script_size`` of Slurm."""
 
 _WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
+_FAILED = "Batch job submission failed"
 _USAGE = """\
 Usage: sbatch [OPTIONS...] script [args]
 
@@ -71,12 +74,12 @@ def sbatch(words: list[str], here: Here) -> SlurmAnswer:
             gpu_shards=gpu_shards(options, here),
         )
         check_offered(job, here)
-    except JobRefused as refused:
+    except JobRefused as error:
         from grain.cli.batch.system_commands import system_command
 
         system = system_command("sbatch", here.environment)
         more = f"; the system's sbatch may have it: {system}" if system else ""
-        raise _failed(str(refused), refused.reason + more) from None
+        raise refused(options, error, "sbatch", _FAILED, more) from None
     try:
         shared = "".join(
             f"sbatch: warning: (Grain) {line}\n" for line in shared_text(job).splitlines()
@@ -155,9 +158,7 @@ def submit(here: Here, job: Job, stdin: bytes = b"") -> tuple[Queue, int]:
     try:
         queue = open_queue(here, make=True)
     except (QueueError, OSError, RuntimeError) as error:
-        raise unreachable(
-            here, f"{here.command}: error: Batch job submission failed", error
-        ) from None
+        raise unreachable(here, f"{here.command}: error: {_FAILED}", error) from None
     assert queue is not None
     try:
         if SINGLETON in job.options:
@@ -198,17 +199,33 @@ def around(here: Here) -> SubmittedFrom:
         CommandFailed: its directory was removed.
     """
     try:
-        return SubmittedFrom.here(here.environment, here.user, here.commands)
+        found = SubmittedFrom.here(here.environment, here.user, here.commands)
     except BadInput as error:
         raise CommandFailed(
             f"{here.command}: error: getcwd failed: No such file or directory\n"
             f"{here.command}: (Grain) {error}"
         ) from None
+    return found._replace(umask=umask_of(here.environment, found.umask))
+
+
+def refused(
+    given: Mapping[str, str], error: JobRefused, command: str, what: str, more: str = ""
+) -> CommandFailed:
+    """Return the failure of a command whose job cannot be submitted.
+
+    Args:
+        given: its options by their long names.
+        error: why it cannot.
+        command: its name.
+        what: what it could not do, in the words of Slurm.
+        more: is added to the reason.
+    """
+    head = "allocation failure" if "test-only" in given else f"{command}: error: {what}"
+    return CommandFailed(f"{head}: {error}\n{command}: (Grain) {error.reason}{more}")
 
 
 def _failed(text: str, reason: str, command: str = "sbatch") -> CommandFailed:
-    lines = [f"{command}: error: Batch job submission failed: {text}"]
-    return CommandFailed("\n".join(lines + [f"{command}: (Grain) {reason}"] * bool(reason)))
+    return refused({}, JobRefused(text, reason), command, _FAILED)
 
 
 def _read(words: list[str], here: Here) -> tuple[str, str, list[str]]:

@@ -149,6 +149,14 @@ def _state(facts: SlurmTask) -> str:
     return f"CANCELLED by {facts.uid}" if facts.state == "CANCELLED" else facts.accounted_state
 
 
+def _step_state(step: SlurmStep) -> str:
+    """Return the state of a step, with the user if one has ended it, and not its whole job."""
+    run = step.task.run
+    goes_on = run is not None and run.how in ("", "exit")
+    by_user = goes_on and step.state == step.noted.state == "CANCELLED"
+    return f"CANCELLED by {step.task.uid}" if by_user else step.state
+
+
 def _planned(facts: SlurmTask) -> float:
     until = facts.began or facts.ended or facts.now
     return max(until - facts.eligible, 0.0)
@@ -221,7 +229,7 @@ _OF_STEP: dict[str, Callable[[SlurmStep], object]] = by_words({
     "MaxRSSNode": lambda one: one.noted.hosts[0] if one.noted.memory else "",
     "NodeList": lambda one: hosts_text(one.noted.hosts),
     "NTasks": lambda one: one.noted.tasks,
-    "State": lambda one: one.state,
+    "State": _step_state,
     "Suspended": same("00:00:00"),
     "TotalCPU": lambda one: long_span(one.noted.cpu),
 })  # fmt: skip

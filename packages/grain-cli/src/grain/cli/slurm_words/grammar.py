@@ -26,6 +26,18 @@ def error_status(environment: Mapping[str, str]) -> int:
     return int(text) % 256 if text.isascii() and text.isdecimal() else 1
 
 
+def umask_of(environment: Mapping[str, str], umask: int) -> int:
+    """Return the umask of a job or step: that of ``SLURM_UMASK``, if it is an octal number.
+
+    Args:
+        umask: that of the process.
+    """
+    try:
+        return int(environment["SLURM_UMASK"], 8) & 0o777
+    except (KeyError, ValueError):
+        return umask
+
+
 def is_set(value: str) -> bool:
     """Return True if a variable gives a flag: by "yes", a number other than 0, or nothing."""
     digits = value.lstrip().lstrip("+-")

@@ -40,6 +40,8 @@ _USUAL = {
     "chdir", "cpus-per-task", "distribution", "error", "exact", "export", "gres", "input", "label",
     "mem", "mem-per-cpu", "mpi", "nodes", "ntasks", "ntasks-per-node", "output", "overlap", "quiet",
 }  # fmt: skip
+# They choose nothing here, but a wrong value is refused.
+_CHECKED = {"SLURM_HINT": "hint", "SLURM_THREADS_PER_CORE": "threads-per-core"}
 _HOSTS = {"nodelist": "hosts", "exclude": "excluded"}
 _MEMORY = {"mem": "memory", "mem-per-cpu": "memory_per_cpu"}
 _GPUS = {
@@ -103,6 +105,12 @@ class SrunWords(NamedTuple):
     name: str = ""
     states: bool = True
     quits: bool = False
+
+
+def of_memory(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the amounts of memory that variables of srun give, as options."""
+    names = {"SLURM_MEM_PER_NODE": "mem", "SLURM_MEM_PER_CPU": "mem-per-cpu"}
+    return [(name, environment[key]) for key, name in names.items() if key in environment]
 
 
 def with_variables(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -210,12 +218,14 @@ def step_order(
         raise StepRefused(
             f"srun: error: Invalid MPI type '{given['mpi']}', --mpi=list for acceptable types"
         )
-    if not given.keys() <= _USUAL:
+    checked = {name: environment[key] for key, name in _CHECKED.items() if key in environment}
+    if checked or not given.keys() <= _USUAL:
         from grain.cli.slurm_words.values import check_arguments, check_owner
 
         check_owner("srun", given, environment.get("SLURM_JOB_USER", ""))
         # The distribution of a job may be a plane whose size is in another variable.
-        check_arguments("srun", {n: v for n, v in given.items() if n != "distribution"})
+        told = {n: v for n, v in given.items() if n != "distribution"}
+        check_arguments("srun", checked | told)
     numbers = step_numbers(given, environment)
     relative = given.get("relative", "0")
     if not relative.isdecimal():
@@ -267,8 +277,14 @@ def _with_units(given: Mapping[str, str], environment: Mapping[str, str]) -> dic
     """Return what is asked for in options whose values take long to read, if there are any."""
     job = environment.get("SLURM_JOB_ID", "")
     no_step = f"srun: error: Unable to create step for job {job}"
-    found: dict[str, Any] = {}
-    if not given.keys() & {*_MEMORY, *_GPUS, "gpus-per-socket", "time", *_HOSTS}:
+    # A plain number, as most jobs have, is read without what takes long.
+    found: dict[str, Any] = {
+        field: float(given[option])
+        for option, field in _MEMORY.items()
+        if given.get(option, "").isdecimal()
+    }
+    memory = {option for option, field in _MEMORY.items() if field not in found}
+    if not given.keys() & {*memory, *_GPUS, "gpus-per-socket", "time", *_HOSTS}:
         return found
     from grain.cli.slurm_words import values
 
@@ -278,12 +294,11 @@ def _with_units(given: Mapping[str, str], environment: Mapping[str, str]) -> dic
         except ValueError:
             raise BadUse("srun: error: Invalid --time specification") from None
     found |= _hosts(given, no_step)
-    for option, field in _MEMORY.items():
-        if option in given:
-            try:
-                found[field] = values.megabytes(given[option])
-            except ValueError:
-                raise BadUse(f"srun: error: Invalid --{option} specification") from None
+    for option in memory & given.keys():
+        try:
+            found[_MEMORY[option]] = values.megabytes(given[option])
+        except ValueError:
+            raise BadUse(f"srun: error: Invalid --{option} specification") from None
     try:
         return found | _gpus(given, environment)
     except ValueError:

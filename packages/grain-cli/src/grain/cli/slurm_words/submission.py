@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 _SHOWN = (
     "account", "partition", "qos", "comment", "wckey", "dependency", "nice", "gres", "constraint",
-    "licenses", "nodelist", "exclude",
+    "licenses", "nodelist", "exclude", "prefer",
 )  # fmt: skip
 # Kept for the variables of the job.
 _TOLD = (
@@ -110,6 +110,11 @@ def submit_options(
     for option, (text, reason) in _REFUSED.items():
         if option in given:
             raise JobRefused(text, reason)
+    if given.get("batch") and given["batch"] != given.get("constraint"):
+        raise JobRefused(
+            "Job --batch option is invalid or not a subset of --constraints",
+            "all workers of a job have its one feature: name the same in both options",
+        )
     after = _after(given["dependency"]) if given.get("dependency") else None
     values.check_arguments("sbatch", given)
     values.check_owner("sbatch", given, around.user)
@@ -309,7 +314,7 @@ def _cores(given: Mapping[str, str]) -> tuple[int, int, int]:
     nodes = min(nodes or 1, tasks or _MOST_NODES)  # none without a task
     tasks = tasks or (per_node or 1) * nodes
     each = _count(given, "cpus-per-task", 1)
-    most = -(-tasks // nodes)
+    most = max(-(-tasks // nodes), per_node)  # room for that many, as in Slurm
     of_gpus = _gpus(given, nodes, most) * _count(given, "cpus-per-gpu")
     if "overcommit" in given:
         most = 1  # as for one task on each node

@@ -175,12 +175,20 @@ def wish_of(order: StepOrder, job: StepJob) -> StepWish:
         whole=not order.exact,
         overlap=order.overlap,
         overcommit=order.overcommit,
-        memory=order.memory,
-        memory_per_cpu=order.memory_per_cpu,
+        memory=_unlike(order.memory, job.variables.get("MEM_PER_NODE")),
+        memory_per_cpu=_unlike(order.memory_per_cpu, job.variables.get("MEM_PER_CPU")),
         gpus=gpus,
         gpus_per_task=order.gpus_per_task,
         plane=_plane(order.distribution),
     )
+
+
+def _unlike(asked: float | None, told: str | None) -> float | None:
+    """Return an amount of memory; None if it is what the job was told, as srun read it there.
+
+    The job may have a part of a MB more.
+    """
+    return None if asked is not None and f"{asked:.0f}" == told else asked
 
 
 def _plane(distribution: str) -> int:

@@ -16,11 +16,12 @@ from contextlib import suppress
 
 from grain.cli.slurm.in_job.ends import CANCEL, HEARD, WARNINGS, StepProcesses, say
 from grain.cli.slurm.in_job.files import StepFiles, is_empty
-from grain.cli.slurm_words.grammar import BadUse, error_status, parse
+from grain.cli.slurm_words.grammar import BadUse, error_status, parse, umask_of
 from grain.cli.slurm_words.options import SRUN, merged
 from grain.cli.slurm_words.steps import (
     SrunWords,
     StepRefused,
+    of_memory,
     programs,
     srun_words,
     step_order,
@@ -104,7 +105,8 @@ def run_step(
         return write_answer("srun: error: (Grain)", fixed) or 0
     if not parsed.rest:
         raise BadUse("srun: fatal: No command given to execute.", 1)
-    given = with_variables(merged("srun", parsed.given), environment)
+    given = merged("srun", parsed.given, variables=of_memory(environment))
+    given = with_variables(given, environment)
     if "/" in given.get("nodelist", "") + given.get("exclude", ""):
         from grain.cli.slurm.nodes import with_hosts_of_files  # which takes its time
 
@@ -205,8 +207,9 @@ class _Step:
         self._ranks = answer["ranks"]
         self._environment = environment
         self._mask = mask
-        self._umask = os.umask(0o077)
-        os.umask(self._umask)
+        umask = os.umask(0o077)
+        os.umask(umask)
+        self._umask = umask_of(environment, umask)  # of the processes only, as in Slurm
         self._commands = [command] * len(self._ranks)
         if how.multi:
             try:
@@ -364,6 +367,7 @@ class _Step:
             for number in _RESET:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            os.umask(self._umask)
             if self._how.directory:
                 try:
                     os.chdir(self._how.directory)
