@@ -253,7 +253,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "a worker does not count leases": Slip(ArrivedLeases, "take", "self.count += 1", "pass"),
     "a revoked run that dies counts as crashed": Slip(
-        WorkerSession, "on_runner_crashed", "if run.wish is not Wish.COMPLETE:", "if False:"
+        WorkerSession, "on_runner_crashed", "if run.wish is Wish.CANCEL:", "if False:"
     ),
     "a worker leaves before its outcomes have arrived": Slip(
         WorkerSession,

@@ -312,6 +312,20 @@ def test_a_crash_is_that_of_all_runs_but_the_revoked_which_it_cancels() -> None:
     assert "cancelled" == ends[1, 2].status
 
 
+@pytest.mark.parametrize(("mission", "status"), [("m", "returned"), ("lasting-m", "crashed")])
+def test_a_run_that_dies_as_its_worker_ends_is_handed_back_but_a_job_has_crashed(
+    mission: str, status: str
+) -> None:
+    """The process of a job has not noted its end, so nothing else would say that it is over."""
+    session = joined_session()
+    session.on_message(structs.replace(lease(1), mission=mission), b"", 0.0)
+    session.drain(1.0, 1.0)
+    session.on_runner_crashed("SIGKILL", 2.0)
+
+    [ended] = sent(session, RunEnded)
+    assert (status, "SIGKILL") == (ended.status, ended.detail)
+
+
 def test_a_crash_of_a_lane_has_the_call_that_it_had_begun_last() -> None:
     session = joined_session()
     for number in (1, 2):

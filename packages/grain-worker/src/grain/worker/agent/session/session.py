@@ -391,8 +391,11 @@ class WorkerSession:
             if attempts is not None and run.lease.attempt not in attempts:
                 continue
             status: Status = "crashed"
-            if run.wish is not Wish.COMPLETE:
-                status = "returned" if run.wish is Wish.RETURN else "cancelled"
+            if run.wish is Wish.CANCEL:
+                status = "cancelled"
+            # A job that had begun has no receipt of its end then: its dispatcher follows the crash.
+            elif run.wish is Wish.RETURN and not lasts(run.lease.mission):
+                status = "returned"
             payload: Payload = None
             learned = _learned_amount(run.lease)
             # Lasting missions, as jobs are, have receipts, by which a crash is followed.
