@@ -349,8 +349,10 @@ request = dict(
     argv=[b"sh", b"-c", sys.argv[1].encode()], env={b"PATH": b"/usr/bin:/bin"}, cwd=b"/",
     cpus=None, stdin=None, stdout=b"/dev/null", stderr=b"/dev/null", merged=False,
     append=(False, False), grace=60.0, scratch=None, warned=False, most=1.0, shell=None, name=None,
+    overflow=None,
 )
-_, status, _, by_itself, *_, exceeded = supervisor.run(request, os.open("/dev/null", os.O_RDONLY))
+ended = supervisor.run(request, os.open("/dev/null", os.O_RDONLY))
+_, status, _, by_itself, *_, exceeded, _, _, _ = ended
 print(os.waitstatus_to_exitcode(status), by_itself, exceeded)
 """
 FORKS = """
