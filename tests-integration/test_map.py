@@ -15,8 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
@@ -26,10 +25,10 @@ import pytest
 from grain.map.command import map_command
 from grain.map.job_log.entries import read_line
 from grain_testkit.local_processes import alive
-from grain_testkit.programs import run, start
+from grain_testkit.programs import killed, run, start, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from grain_testkit.programs import Process
 
@@ -76,23 +75,10 @@ def grain_map_process(*words: str, stdin: str = "") -> subprocess.CompletedProce
     return run("-c", GRAIN, "map", *words, input=stdin, timeout=240)
 
 
-@contextmanager
-def begun(*words: str) -> Iterator[Process]:
-    words = ("-c", GRAIN, "map", *words)
+def begun(*words: str) -> AbstractContextManager[Process]:
     pipe = subprocess.PIPE
-    process = start(*words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def wait_until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 180
-    while not true():
-        assert time.monotonic() < deadline, "in vain"
-        time.sleep(0.02)
+    words = ("-c", GRAIN, "map", *words)
+    return killed(start(*words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe))
 
 
 def logged(path: str = "log") -> list[tuple[int, int, int]]:

@@ -9,7 +9,6 @@ import hashlib
 import re
 import signal
 import subprocess
-import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Thread
@@ -18,11 +17,12 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import pytest
 
 from grain_testkit.local_processes import descendants_of
-from grain_testkit.programs import start, terminated
+from grain_testkit.programs import killed, start, terminated, wait_until
 from grain_testkit.small_disk import small_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from grain_testkit.programs import Process
 
@@ -79,16 +79,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@contextmanager
-def begun(*words: str) -> Iterator[Process]:
+def begun(*words: str) -> AbstractContextManager[Process]:
     pipe = subprocess.PIPE
     words = ("-c", GRAIN, "map", "--no-progress", *words)
-    process = start(*words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    return killed(start(*words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe))
 
 
 def printed(*words: str) -> tuple[int, Stream, Stream]:
@@ -104,13 +98,6 @@ def printed(*words: str) -> tuple[int, Stream, Stream]:
             size, last = size + len(last), line
         reader.join()
         return process.wait(240), found[0], Stream(size, digest.hexdigest())
-
-
-def wait_until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 180
-    while not true():
-        assert time.monotonic() < deadline, "in vain"
-        time.sleep(0.02)
 
 
 def outputs(home: Path) -> list[Path]:

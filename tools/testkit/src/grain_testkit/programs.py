@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
     Process: TypeAlias = subprocess.Popen[Any]
@@ -38,6 +39,16 @@ def run(*words: StrPath, input: str = "", **options: Any) -> subprocess.Complete
 
 
 @contextmanager
+def killed(process: Process) -> Iterator[Process]:
+    """Kill a process at the end of the block, and read the rest of its pipes."""
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
 def terminated(process: Process) -> Iterator[Process]:
     """Terminate a process at the end of the block, and wait for it; kill it if it does not end."""
     try:
@@ -49,3 +60,11 @@ def terminated(process: Process) -> Iterator[Process]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    """Wait for something that processes do, for three minutes at most."""
+    deadline = time.monotonic() + 180
+    while not true():
+        assert time.monotonic() < deadline, "in vain"
+        time.sleep(0.02)
