@@ -37,7 +37,7 @@ _OF_STEP = (
     "overcommit", "unbuffered", "wait",
 )  # fmt: skip
 # All others are of the job, and so is what a task has.
-_NOT_OF_JOB = {*_OF_STEP} - {
+_NOT_OF_JOB = set(_OF_STEP) - {
     "ntasks", "cpus-per-task", "gpus-per-task", "overcommit",
 }  # fmt: skip
 _PATIENCE = 1.0  # seconds for the first word in a pipe, which may be that of another program

@@ -134,7 +134,7 @@ def _why_not_both(given: AbstractSet[str], options: AbstractSet[str]) -> str:
     """Return why two of what is given contradict each other; "" if none do.
 
     Args:
-        options: those that are options; the others come from variables.
+        options: the names that a command line or a script has given; variables gave the others.
     """
     if len(_MEMORY & given) > 1:
         names = "--mem, --mem-per-cpu, and --mem-per-gpu"

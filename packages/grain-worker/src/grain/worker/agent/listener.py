@@ -24,7 +24,7 @@ class RunnerDeath:
 
     Attributes:
         blocked: seconds for which it had been blocked when last seen.
-        begun: the call that each lane among the runs had begun last, as far as that is known.
+        begun: for each lane among the runs, the call that it began last, if that is known.
     """
 
     runs: tuple[Attempt, ...]

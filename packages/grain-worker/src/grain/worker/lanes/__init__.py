@@ -11,9 +11,10 @@ has the mission's side.
 2.  An outcome is kept until the mission has confirmed it. What is not confirmed when the lane ends
     goes into the outcome of the lane's own run. That one travels through agent and scheduler, and
     is kept until the mission has it.
-3.  Of the calls that the mission has sent, and that have no outcome when the lane has ended, none
-    began. If it crashed, those that had ended and were not sent begin again, and the one that began
-    last is blamed: the runner notes each beginning where its agent can read it.
+3.  When a lane has ended, the calls that the mission has sent and that have no outcome did not
+    begin. After a crash some of them did: the last outcomes may be lost with the runner. All begin
+    again, and the call that began last is blamed: the runner notes each beginning where its agent
+    can read it.
 4.  A lane that is recalled ends when the call that it has is over; so does one whose mission is
     gone. It hands back those that wait behind, and begins none that comes later. A lane that is
     revoked ends the call under way, too.

@@ -23,9 +23,9 @@ _SIZE = _LANES * _ENTRY.size
 class Beginnings:
     """The calls that the lanes of a runner have begun last.
 
-    A runner that is killed says nothing of it, and the ends of the calls before may wait to be sent
-    together. So it notes each beginning in memory that it has in common with its agent, which reads
-    them when it is dead.
+    A runner that is killed cannot say which call it had, and ends of earlier calls may not be sent
+    yet. So it notes each beginning in memory that it shares with its agent. The agent reads this
+    memory when the runner is dead.
 
     Args:
         fd: as of `open_beginnings`; by default no other process sees them.
@@ -59,7 +59,7 @@ class Beginnings:
             self._free.append(self._places.pop(lane))
 
     def read(self) -> Mapping[Attempt, int]:
-        """Return the call that each lane has begun last, but for those that began none."""
+        """Return the call that each lane began last, for those that began any."""
         entries = _ENTRY.iter_unpack(self._words)
         return {(epoch, number): call for epoch, number, call in entries if call}
 
@@ -72,8 +72,8 @@ def no_place() -> memoryview:
 def open_beginnings() -> int:
     """Return a descriptor by which two processes have `Beginnings` in common; close it.
 
-    Where there is no such memory, it is one by which they have none: then the first call of which
-    no end has come is blamed for the death of a runner.
+    Where the system has no such memory, nothing is shared through it. Then the first call without
+    an outcome is blamed for the death of a runner.
     """
     # A Python for an old C library lacks the call.
     with suppress(AttributeError, OSError):

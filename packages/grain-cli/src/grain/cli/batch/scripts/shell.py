@@ -119,8 +119,8 @@ def own_file(job: BatchJob) -> str:
     refuse_gpus(
         job,
         "no batch system gives them to plain processes",
-        "Leave it away, as workers find the GPUs of their host; or say in res of the shape what "
-        "each offers, as in res = {GPUs = 2}.",
+        "Leave gpus out: workers find the GPUs of their host. Or set what each offers in res "
+        "of the shape, as in res = {GPUs = 2}.",
     )
     return f'{job.script.shebang}\nrm -f -- "$0"\n\n{body(job)}'
 
