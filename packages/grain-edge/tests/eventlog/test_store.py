@@ -85,6 +85,16 @@ def test_logs_are_listed_newest_first_among_other_things(tmp_path: Path) -> None
     assert [] == LogStore(tmp_path / "nowhere").logs()
 
 
+def test_of_missions_that_began_in_one_second_the_highest_number_is_the_last(
+    tmp_path: Path,
+) -> None:
+    for number, id_ in [(1, "cc"), (3, "aa"), (2, "bb")]:
+        log(tmp_path, "opt", id_, number=number)
+    store = LogStore(tmp_path)
+    assert [3, 2, 1] == [one.number for one in store.logs()]
+    assert "opt@3" == store.find("opt").label
+
+
 def test_a_log_is_found_by_name_id_beginning_and_path(tmp_path: Path) -> None:
     log(tmp_path, "opt", "a1b2", started=NOW - 5)
     newer = log(tmp_path, "opt", "c3d4")

@@ -214,7 +214,9 @@ class LogStore:
             parsed = parse_folder(name)
             if parsed is not None:
                 logs.append(StoredLog(self.folder / name, *parsed))
-        return sorted(logs, key=lambda log: (log.started, log.id), reverse=True)
+        # A folder tells the second only, and a loop in a shell starts several missions in one:
+        # numbers of one name say which began last.
+        return sorted(logs, key=lambda log: (log.started, log.number, log.id), reverse=True)
 
     def find(self, text: str) -> StoredLog:
         """Return the log that a user means.
