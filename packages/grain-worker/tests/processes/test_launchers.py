@@ -110,7 +110,8 @@ async def test_a_rank_with_more_than_the_amount_of_its_task_is_ended_with_all_ot
     ended = pytest.raises(ExternalMemoryError, match=r"of 0\.3 and was ended")
     with GVAR.scope(Cores(USABLE) & Memory(0.3)), ended as raised:
         await run_external(words, enforce=True)
-    assert 0.4 < raised.value.used < 0.6
+    # The rank may still grow at the second look.
+    assert 0.3 < raised.value.used < 0.6
 
 
 @subprocify
