@@ -454,6 +454,24 @@ async def test_a_job_whose_runner_was_killed_runs_again_as_its_worker_says_so(jo
             assert (ended.how, "was ended by SIGKILL" in ended.message) == ("lost", True)
 
 
+async def test_a_job_whose_runner_is_killed_is_lost_though_nobody_hears_of_it(jobs: Jobs) -> None:
+    """Neither dispatcher nor scheduler is there to be told, and then the worker ends."""
+    with ExitStack() as worker, trio.fail_after(300):
+        with jobs.gnaw():
+            worker.enter_context(jobs.site.worker("w", Cores=1))
+            number = int(await jobs.submit("job.sh", "a"))
+            await jobs.until_lines("a", "begun 1")
+            dispatcher = await jobs.dispatcher()
+            os.kill(dispatcher, signal.SIGKILL)
+        queue = Queue.open(jobs.folder)
+        begun = queue.begun(number, None, 1)
+        assert begun is not None
+        os.kill(begun.pid, signal.SIGKILL)
+        while (ended := queue.ended(number, None, 1)) is None:
+            await trio.sleep(0.05)
+        assert (ended.how, "was ended by SIGKILL" in ended.message) == ("lost", True)
+
+
 async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
     with jobs.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
         await jobs.submit("job.sh", "a")

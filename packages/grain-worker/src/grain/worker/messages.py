@@ -247,6 +247,21 @@ class EndingTold(Message, frozen=True):
     ends: bool
 
 
+class JobBegins(Message, frozen=True):
+    """A run is about to begin an attempt of a job; if its process dies, the agent notes the loss.
+
+    Attributes:
+        queue: the folder of the queue.
+        number, task, of: the job, its task (None if it is not an array), and the attempt.
+    """
+
+    attempt: Attempt
+    queue: str
+    number: int
+    task: int | None
+    of: int
+
+
 class EndOfWorker(Message, frozen=True):
     """The time that is left to the runs of a worker; repeated when that changes.
 

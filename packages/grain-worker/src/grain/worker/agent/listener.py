@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from grain.edge.messages import Payload
-    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected, RunMessage
+    from grain.worker.messages import (
+        Attempt,
+        BlockingCode,
+        Ended,
+        Inspected,
+        JobBegins,
+        RunMessage,
+    )
     from grain.worker.processes.subreaper_client import ProcessEnd
 
 
@@ -25,6 +32,7 @@ class RunnerDeath:
     Attributes:
         blocked: seconds for which it had been blocked when last seen.
         begun: for each lane among the runs, the call that it began last, if that is known.
+        jobs: the attempts of jobs among the runs.
     """
 
     runs: tuple[Attempt, ...]
@@ -32,6 +40,7 @@ class RunnerDeath:
     blocked: float = 0.0
     host: str = ""
     begun: Mapping[Attempt, int] = field(default_factory=dict)
+    jobs: tuple[JobBegins, ...] = ()
 
     @property
     def for_want_of_memory(self) -> bool:

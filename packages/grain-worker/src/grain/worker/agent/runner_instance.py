@@ -21,6 +21,7 @@ from grain.worker.messages import (
     Ended,
     EndingTold,
     Inspected,
+    JobBegins,
     ProgramWarned,
     Ready,
     RunMessage,
@@ -101,6 +102,7 @@ class RunnerInstance:
         self.state = InstanceState.STARTING
         self.failure = ""
         self.runs: dict[Attempt, StartRun] = {}
+        self._jobs: dict[Attempt, JobBegins] = {}  # those among the runs
         self.served = False
 
     # ---- orders
@@ -167,6 +169,7 @@ class RunnerInstance:
             ended = []
             for message, payload in batch:
                 if isinstance(message, Ended):
+                    self._jobs.pop(message.attempt, None)
                     if self.runs.pop(message.attempt, None) is not None:
                         ended.append((message, payload))
                 elif isinstance(message, AskEnding):
@@ -206,6 +209,8 @@ class RunnerInstance:
             self._listener.inspected(message)
         elif isinstance(message, RunMessage):
             self._listener.run_message(message)
+        elif isinstance(message, JobBegins):
+            self._jobs[message.attempt] = message
         elif isinstance(message, ProgramWarned):
             self._listener.warned()
 
@@ -280,5 +285,5 @@ class RunnerInstance:
         except trio.Cancelled:
             self.kill()
             raise
-        begun = self._beginnings.read()
-        return RunnerDeath(tuple(self.runs), end, self._blocked, socket.gethostname(), begun)
+        begun, jobs = self._beginnings.read(), tuple(self._jobs.values())
+        return RunnerDeath(tuple(self.runs), end, self._blocked, socket.gethostname(), begun, jobs)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 FAILURES = 3
 """Runners in a row that may die without having had a run."""
 
+_NOTE = 10.0  # seconds that a death is kept back, for receipts on a disk that does not answer
+
 
 class _State(enum.Enum):
     """The states of a handle, by the consequence of a runner's death."""
@@ -308,6 +310,11 @@ class RunnerProcess:
 
     async def _bury(self, dead: RunnerInstance) -> None:
         death = await dead.bury(leaving=self._state is not _State.SERVING)
+        if death.jobs:
+            from grain.worker.jobs.lost import note_lost  # the agent needs it seldom
+
+            with trio.move_on_after(_NOTE):
+                await note_lost(death.jobs, str(death))
         if death.runs or self._state is _State.SERVING:
             self._listener.died(death)
         # After the report: leaving waits for the runs of the last process until their loss is

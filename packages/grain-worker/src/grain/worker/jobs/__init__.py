@@ -8,5 +8,6 @@ Map:
 - ``run``: the tasklet that runs one attempt
 - ``program``: its program: interpreter, signals, and how it ended
 - ``variables``: its environment
+- ``lost``: the receipts of attempts whose process has died
 - ``standby``: what it needs only if it lasts, or has steps
 """

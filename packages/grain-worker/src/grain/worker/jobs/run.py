@@ -57,6 +57,7 @@ from grain.worker.jobs.variables import (
     task_variables,
     threads_each,
 )
+from grain.worker.messages import JobBegins
 from grain.worker.processes.account import RunAccount, attempt_of
 from grain.worker.processes.environment import allocated
 from grain.worker.processes.fork_server_client import ForkServerClient
@@ -65,7 +66,12 @@ from grain.worker.processes.sweep import own_mark
 from grain.worker.processes.usage_now import usages_now
 from grain.worker.processes.warning import EarlyWarning, send
 from grain.worker.runner.runner import signal_behind
-from grain.worker.runner.services import end_use, programs_were_told_to_end, worker_ends
+from grain.worker.runner.services import (
+    end_use,
+    job_begins,
+    programs_were_told_to_end,
+    worker_ends,
+)
 from grain.worker.steps.desk import DESK, StepDesk
 from grain.worker.steps.of_job import shares_of, step_job
 
@@ -229,6 +235,7 @@ async def run_job(what: AttemptCall) -> AttemptEnd:
     opened = _OPENED.get(None)
     runner = _Runner(what, opened)
     ended: Ended | None = None
+    runner.announce()
     try:
         if not await trio.to_thread.run_sync(runner.begin):
             return AttemptEnd("taken")
@@ -370,6 +377,16 @@ class _Runner:
         """The name of the program: for a script that of the job, as the file has a digest."""
         job = self._job
         return job.name if self._script is not None else job.command[0].rpartition("/")[2]
+
+    def announce(self) -> None:
+        """Tell the agent what it is to note if this process dies with the attempt.
+
+        The dispatcher learns of such a death from the scheduler. It may die before it has noted
+        that, and so may the scheduler, and then no other host can see that this process is gone.
+        """
+        if self._run is not None:
+            what = self._what
+            job_begins(JobBegins(self._run, what.queue, what.number, what.task, what.attempt))
 
     def begin(self) -> bool:
         """Make the receipt of the begin; errors as of `Queue.open` and `Queue.begin`.

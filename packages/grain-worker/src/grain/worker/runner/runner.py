@@ -47,6 +47,7 @@ from grain.worker.messages import (
     GangBegun,
     Inspect,
     Inspected,
+    JobBegins,
     MemberOpen,
     ProgramWarned,
     RunMessage,
@@ -144,6 +145,7 @@ class Runner(Generic[Arriving, Departing]):
                 execution = _Execution(self, nursery)
                 services_of(nursery).ask_ending = execution.ask_ending
                 services_of(nursery).end_use = execution.end_use
+                services_of(nursery).job_begins = execution.job_begins
                 afterwards.callback(execution.end_claims)
                 await self.channel.receive_into(execution.take)
                 execution.leave()
@@ -378,7 +380,7 @@ class _Execution(Generic[Arriving, Departing]):
         self._gangs[attempt] = part
         return part.call()
 
-    def _tell(self, news: RunMessage) -> None:
+    def _tell(self, news: RunMessage | JobBegins) -> None:
         with suppress(trio.BrokenResourceError):  # the other end has left
             self._channel.post([(news, None)])
 
@@ -567,6 +569,12 @@ class _Execution(Generic[Arriving, Departing]):
         # A local worker has no agent to tell, and a gang ends as a whole.
         if not self._interruptible and attempt not in self._parts:
             self._tell(RunOver(attempt))
+
+    def job_begins(self, job: JobBegins) -> None:
+        """Tell the agent what to note if this process dies; see `services.job_begins`."""
+        # Only the head knows when the last member of a gang is gone.
+        if not self._interruptible and job.attempt not in self._parts:
+            self._tell(job)
 
     # ---- ends
 

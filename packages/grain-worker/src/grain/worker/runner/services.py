@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from grain.worker.messages import Attempt
+    from grain.worker.messages import Attempt, JobBegins
 
     _Registry = weakref.WeakKeyDictionary[trio.Nursery, "Services"]
 
@@ -49,10 +49,12 @@ class Services:
     Attributes:
         ask_ending: asks the agent for a run, see `worker_ends`; None without an agent.
         end_use: reports that a run uses its resources no more; None without an agent.
+        job_begins: tells the agent what a run is about to begin; None without an agent.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.end_use: Callable[[Attempt], object] | None = None
+        self.job_begins: Callable[[JobBegins], object] | None = None
         self.ask_ending: Callable[[Attempt, int, str], Awaitable[bool]] | None = None
         self._nursery = nursery
         self._services: dict[Callable[[], Any], Service] = {}
@@ -133,6 +135,13 @@ def end_use() -> None:
     services, attempt = services_here(), attempt_of(trio.lowlevel.current_task().context)
     if services is not None and services.end_use is not None and attempt is not None:
         services.end_use(attempt)
+
+
+def job_begins(job: JobBegins) -> None:
+    """Tell the agent which attempt of a job the calling run is about to begin, if there is one."""
+    services = services_here()
+    if services is not None and services.job_begins is not None:
+        services.job_begins(job)
 
 
 async def programs_were_told_to_end() -> bool:

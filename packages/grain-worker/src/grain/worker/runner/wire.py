@@ -26,6 +26,7 @@ from grain.worker.messages import (
     GangBegun,
     Inspect,
     Inspected,
+    JobBegins,
     MemberOpen,
     ProgramWarned,
     Ready,
@@ -51,6 +52,7 @@ CODEC = Codec(
     SeatOpen,
     MemberOpen,
     RunOver,
+    JobBegins,
 )
 
 HEARTBEAT = Heartbeat(interval=1.0, suspect=5.0, lost=math.inf)
