@@ -100,7 +100,7 @@ class Counting(StepShares):
 
 def test_thousands_of_steps_that_wait_for_the_same_cost_one_look_at_each_end() -> None:
     shares = Counting([NODE])
-    count = 2_000
+    count = 10_000
     tickets = [shares.ask(StepWish(1 + number % 2, 1, whole=False)) for number in range(count)]
     shares.looks = 0
     running = [ticket for ticket, _ in shares.begin()]
