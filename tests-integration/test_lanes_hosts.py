@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -71,11 +72,54 @@ async def main():
 trio.run(main)
 """
 
+FLOODS = """
+import json, sys, trio
+from collections import Counter
+from grain.remote_exer import GnawConnector, RemoteExecutor
+from grain.resource import Cores
+from grain.worker import Call
+
+ONE, AT_ONCE = Cores(1), 2000
+
+async def square(number):
+    import socket, time
+
+    time.sleep(0.005)
+    return number * number, socket.gethostname()
+
+async def flood(executor):
+    values = {}
+    for number in range(AT_ONCE):
+        call = Call(square, (number,), {})
+        executor.submit_call(ONE, call, values.setdefault(number, []).append)
+    await executor.join()
+    right, took = 0, Counter()
+    for number, [ended] in values.items():
+        value, host = ended.unwrap()
+        right += value == number * number
+        took[host] += 1
+    return right, took
+
+async def main():
+    connect = GnawConnector(sys.argv[1], start=False).connect
+    async with RemoteExecutor(sys.argv[1], name="m", connect=connect) as executor:
+        took = Counter()
+        while min(took["n1"], took["n2"]) < AT_ONCE / 5:
+            right, more = await flood(executor)
+            assert right == AT_ONCE, right
+            took += more
+    print("took", json.dumps(took), flush=True)
+
+trio.run(main)
+"""
+
 
 class Site:
-    """Two hosts that share a folder: a mission and the scheduler on one, a worker on the other."""
+    """Hosts that share a folder: a mission and the scheduler on one, a worker on each other."""
 
-    def __init__(self, one: Host, other: Host, folder: Path, until_the_end: ExitStack) -> None:
+    def __init__(
+        self, one: Host, other: Host, folder: Path, until_the_end: ExitStack, *more: Host
+    ) -> None:
         self.one = one
         self.other = other
         self.folder = folder
@@ -84,7 +128,8 @@ class Site:
         self._address = f"edge://{folder}/edge"
         self._head = self.start(one, "-m", "grain.head", "--address", self._address)
         words = ("--url", self._address, "--res", '{"Cores": 2}')
-        self.start(other, "-m", "grain.worker", *words)
+        for host in (other, *more):
+            self.start(host, "-m", "grain.worker", *words)
 
     def start(self, host: Host, *words: str) -> Process:
         names = {"HOME": str(self.folder), "XDG_STATE_HOME": f"{self.folder}/state"}
@@ -113,6 +158,11 @@ class Site:
         (self.folder / "look").touch()
         return mission
 
+    def floods(self) -> Process:
+        """Start a mission that makes thousands of calls at once until both workers had many."""
+        (self.folder / "floods.py").write_text(FLOODS)
+        return self.start(self.one, "floods.py", self._address)
+
     def lanes(self) -> set[str]:
         """Return the ports by which runners are connected since."""
         return self.connected() - self._before
@@ -128,11 +178,12 @@ class Site:
     def let_go(self) -> None:
         (self.folder / "go").touch()
 
-    def connected(self) -> set[str]:
-        """Return the ports of the first host to which the other is connected."""
+    def connected(self, other: Host | None = None) -> set[str]:
+        """Return the ports of the first host to which the second is connected, or another one."""
+        address = (other or self.other).address
         words = self.one.entering(["ss", "-Htn", "state", "established"])
         rows = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-        return set(re.findall(rf"{self.one.address}:(\d+) +{self.other.address}:", rows))
+        return set(re.findall(rf"{self.one.address}:(\d+) +{address}:", rows))
 
     def marks(self) -> list[int]:
         return [int(word) for word in (self.folder / "marks").read_text().split()]
@@ -227,3 +278,22 @@ async def test_a_call_whose_connection_is_cut_has_its_outcome_by_the_scheduler(s
         _, last = await said(mission)
 
     assert list(range(int(last) + 1)) == site.marks()
+
+
+@pytest.mark.nightly  # a runner tries each way for seconds
+async def test_a_flood_over_three_hosts_has_all_outcomes_with_a_firewall_between_two() -> None:
+    """The runner beyond it cannot come to the mission, and its outcomes go by the scheduler."""
+    with (
+        shared_folder() as folder,
+        hosts("login", "n1", "n2") as (login, node, apart),
+        ExitStack() as until_the_end,
+        trio.fail_after(480),
+    ):
+        site = Site(login, node, folder, until_the_end, apart)
+        while not (site.connected(node) and site.connected(apart)):
+            await trio.sleep(0.1)
+        login.refuse_connections(apart.address)
+        mission = site.floods()
+        text, _ = await trio.to_thread.run_sync(mission.communicate)
+
+    assert {"n1", "n2"} == json.loads(text.removeprefix("took ")).keys()
