@@ -425,14 +425,21 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         pooled: PooledNursery,
     ) -> None:
-        """Execute a run, and those that follow it: a task for each would cost more than they do."""
+        """Execute a run; and the calls that follow it in its lane.
+
+        A task for each of these would cost more than they do.
+        """
+        if run.attempt not in self._lanes:
+            await self._run_one(run, call, res, settings, pooled)
+            self._rest(pooled)
+            return
         context, given = copy_context(), GVAR.surroundings
         until = trio.current_time() + _TURN
         while True:
             await self._run_one(run, call, res, settings, pooled)
             # One that has set variables for itself is the last here.
             as_before = GVAR.is_all_but(context) and GVAR.surroundings is (settings or given)
-            if not as_before or pooled.cancelled or self._leaving or not self._lanes:
+            if not as_before or pooled.cancelled or self._leaving:
                 break
             if trio.current_time() >= until:
                 await trio.lowlevel.checkpoint()
@@ -446,8 +453,7 @@ class _Execution(Generic[Arriving, Departing]):
             call, res, settings = decoded
             self._runs[run.attempt] = pooled
         self._rest(pooled)
-        if self._lanes:
-            self._start_successor(run)
+        self._start_successor(run)
 
     def _rest(self, pooled: PooledNursery) -> None:
         """Keep a nursery for a later run, if there is to be one."""
@@ -470,7 +476,9 @@ class _Execution(Generic[Arriving, Departing]):
         account = RunAccount(res, run.attempt, run.past, self._end_of_worker, self._programs)
         try:
             ended = await self._call(run, call, res, settings, None, account)
-            returned = await self._handed_back(account, ended)
+            # Not for a brief call that has returned a value: to ask costs a part of it.
+            if account.ran is not None or type(ended) is not outcome.Value or account.stopped:
+                returned = await self._handed_back(account, ended)
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
