@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from copy import copy
 from pathlib import Path
@@ -20,6 +21,7 @@ from fake_small.start import real_grid_engine
 from grain.files.processes import start_time
 from grain.queue.dispatchers import Dispatchers
 from grain.queue.folder import Queue
+from grain.queue.records import Wish
 from grain_testkit.local_processes import stop
 
 if TYPE_CHECKING:
@@ -470,6 +472,26 @@ async def test_a_job_whose_runner_is_killed_is_lost_though_nobody_hears_of_it(jo
         while (ended := queue.ended(number, None, 1)) is None:
             await trio.sleep(0.05)
         assert (ended.how, "was ended by SIGKILL" in ended.message) == ("lost", True)
+
+
+async def test_a_job_whose_runner_is_killed_as_it_is_cancelled_is_cancelled(jobs: Jobs) -> None:
+    with jobs.gnaw(), jobs.site.worker("w", Cores=1), trio.fail_after(300):
+        number = int(await jobs.submit("job.sh", "a"))
+        await jobs.until_lines("a", "begun 1")
+        dispatcher = await jobs.dispatcher()
+        stop(dispatcher)
+        queue = Queue.open(jobs.folder)
+        begun = queue.begun(number, None, 1)
+        assert begun is not None
+        queue.wish(Wish(what="cancel", jobs=((number, number),), by="ann", at=time.time()))
+        os.kill(begun.pid, signal.SIGKILL)
+        while (ended := queue.ended(number, None, 1)) is None:
+            await trio.sleep(0.05)
+        assert "lost" == ended.how
+        os.kill(dispatcher, signal.SIGCONT)
+        await jobs.site.typed("wait", str(number))
+        assert (await jobs.list())[number]["state"] == "cancelled"
+        await jobs.until_lines("a", "begun 1")
 
 
 async def test_of_two_dispatchers_the_later_one_stays(jobs: Jobs) -> None:
