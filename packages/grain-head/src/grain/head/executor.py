@@ -431,7 +431,7 @@ class GrainExecutor(ExecutorBase[LocalTask]):
             ran = self._scheduler.tasks[task]
             began = ran.started
             failed = type(payload) is outcome.Error
-            use = self._use(task, message.report, payload)
+            use = self._use(message.report, payload) if ran.queue.learns else None
             # One that needed more memory than it had says nothing of its place.
             if (failed or self._scheduler.places.watches) and not (use and use.exceeded):
                 self._note_outcome(ran, task, now, failed=failed)
@@ -456,10 +456,8 @@ class GrainExecutor(ExecutorBase[LocalTask]):
                 SchedulerTrouble(*set_aside_texts(one, "", str(one.function)), aside=True)
             )
 
-    def _use(self, task: int, account: RunAccount, ended: Outcome | None) -> MemoryUse | None:
-        """Return the memory that a run has used, if its group learns from it."""
-        if not self._scheduler.tasks[task].queue.learns:
-            return None
+    def _use(self, account: RunAccount, ended: Outcome | None) -> MemoryUse | None:
+        """Return the memory that a run has used, if that says something to its group."""
         exceeded = type(ended) is outcome.Error and exceeded_memory(ended.error)
         usage = account.usage
         if exceeded or (type(ended) is outcome.Value and usage.measured_by != "none"):

@@ -335,7 +335,9 @@ class _Execution(Generic[Arriving, Departing]):
     ) -> None:
         if self._idle:
             pooled = self._runs[run.attempt] = self._idle.pop()
-            pooled.start(self._run_pooled, run, call, res, settings)
+            in_lane = self._lanes and run.attempt in self._lanes
+            execute = self._run_calls if in_lane else self._run_one
+            pooled.start(execute, run, call, res, settings)
         else:
             scope = self._runs[run.attempt] = trio.CancelScope()
             self._nursery.start_soon(
@@ -417,7 +419,7 @@ class _Execution(Generic[Arriving, Departing]):
             self._idle.append(PooledNursery(nursery))
             await trio.sleep_forever()
 
-    async def _run_pooled(
+    async def _run_calls(
         self,
         run: StartRun,
         call: Call,
@@ -425,18 +427,14 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         pooled: PooledNursery,
     ) -> None:
-        """Execute a run; and the calls that follow it in its lane.
+        """Execute a call of a lane, and those that follow it.
 
-        A task for each of these would cost more than they do.
+        A task for each of them would cost more than they do.
         """
-        if run.attempt not in self._lanes:
-            await self._run_one(run, call, res, settings, pooled)
-            self._rest(pooled)
-            return
         context, given = copy_context(), GVAR.surroundings
         until = trio.current_time() + _TURN
         while True:
-            await self._run_one(run, call, res, settings, pooled)
+            await self._run_one(run, call, res, settings, pooled, followed=True)
             # One that has set variables for itself is the last here.
             as_before = GVAR.is_all_but(context) and GVAR.surroundings is (settings or given)
             if not as_before or pooled.cancelled or self._leaving:
@@ -470,7 +468,10 @@ class _Execution(Generic[Arriving, Departing]):
         res: Resource,
         settings: RunSettings | None,
         pooled: PooledNursery,
+        *,
+        followed: bool = False,
     ) -> None:
+        """Execute a run; its nursery is for a later one then, unless it is followed at once."""
         ended: Outcome | None = None
         returned: Interruption | None = None
         account = RunAccount(res, run.attempt, run.past, self._end_of_worker, self._programs)
@@ -484,6 +485,8 @@ class _Execution(Generic[Arriving, Departing]):
             if not pooled.cancelled or has_interrupt(error):
                 raise
         self._end(run, ended, call, account, returned=returned)
+        if not followed:
+            self._rest(pooled)
 
     async def _run_in_scope(
         self,
@@ -602,7 +605,8 @@ class _Execution(Generic[Arriving, Departing]):
         """
         attempt = run.attempt
         del self._runs[attempt]
-        self._end_watch()
+        if self._leaving:
+            self._end_watch()
         if run.gang is not None:
             self._gangs.pop(attempt, None)
             self._parts.discard(attempt)
@@ -645,7 +649,7 @@ class _Execution(Generic[Arriving, Departing]):
 
     def _end_watch(self) -> None:
         """End what would keep a runner that leaves from its end."""
-        if self._leaving and not self._runs and self._watch is not None:
+        if not self._runs and self._watch is not None:
             self._watch.cancel()
 
     def _send(self, ended: Ended, payload: Departing | None) -> None:
