@@ -52,14 +52,14 @@ from grain.worker.jobs.run import (
     run_job,
 )
 from grain.worker.jobs.variables import submitted_variables
-from grain.worker.messages import AskEnding, EndingTold, RunOver, StartRun
+from grain.worker.messages import AskEnding, EndingTold, JobBegins, RunOver, StartRun
 from grain.worker.messages import Ended as RunEnd
 from grain.worker.processes.account import RunAccount, WorkerEnd
 from grain_testkit.queue_disk import unreadable
 from grain_testkit.small_disk import small_disk
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from grain.edge.channel import MemoryChannel
     from grain.worker.call import Outcome
@@ -701,6 +701,20 @@ async def runner(
         nursery.cancel_scope.cancel()
 
 
+async def start(
+    agent: MemoryChannel[Call | None, Outcome | None],
+    queue: Queue,
+    number: int,
+    fn: Callable[[AttemptCall], Awaitable[Any]] | None = None,
+) -> None:
+    """Have a runner run a job, of which it first tells what it is about to begin."""
+    agent.post(
+        [(StartRun((1, 1), ZERO), Call(fn or JobFunction("opt"), (call(queue, number),), {}))]
+    )
+    begins = JobBegins((1, 1), str(queue.folder), number, None, 1)
+    assert [(begins, None)] == await agent.receive()
+
+
 @pytest.mark.parametrize(
     ("does", "signal_told", "how"),
     [
@@ -717,8 +731,7 @@ async def test_a_program_that_is_ended_together_with_its_worker_has_not_failed(
     """Only the agent knows, so the runner asks it before there is a receipt."""
     number = submit(queue, work, "sh", "-c", does)
     async with runner() as agent:
-        job = Call(JobFunction("opt"), (call(queue, number),), {})
-        agent.post([(StartRun((1, 1), ZERO), job)])
+        await start(agent, queue, number)
         assert [(AskEnding((1, 1), signal_told), None)] == await agent.receive()
         assert queue.ended(number, None, 1) is None
         agent.post([(EndingTold((1, 1), ends), None)])
@@ -735,8 +748,7 @@ async def test_a_program_that_ends_well_when_it_is_told_to_has_not_ended(
 ) -> None:
     number = submit(queue, work, "true")
     async with runner(told_at=time.monotonic()) as agent:
-        job = Call(JobFunction("opt"), (call(queue, number),), {})
-        agent.post([(StartRun((1, 1), ZERO), job)])
+        await start(agent, queue, number)
         assert [(AskEnding((1, 1), signal.SIGTERM), None)] == await agent.receive()
         assert queue.ended(number, None, 1) is None
         agent.post([(EndingTold((1, 1), ends), None)])
@@ -754,8 +766,7 @@ async def test_a_program_that_has_ended_well_asks_nobody_before_it_is_told_to_en
 ) -> None:
     number = submit(queue, work, "true")
     async with runner(told_at=time.monotonic() + 1000) as agent:
-        job = Call(JobFunction("opt"), (call(queue, number),), {})
-        agent.post([(StartRun((1, 1), ZERO), job)])
+        await start(agent, queue, number)
         assert [(RunOver((1, 1)), None)] == await agent.receive()
         ((ended, _),) = await agent.receive()
         assert isinstance(ended, RunEnd)
@@ -770,8 +781,7 @@ async def test_a_job_that_has_succeeded_is_over_before_the_disk_has_its_end(
     away, attempts = queue.folder / "away", queue.folder / "live" / "attempts-0"
     number = submit(queue, work, "sh", "-c", f"mv {attempts} {away}; exit {int(fails)}")
     async with runner() as agent:
-        job = Call(JobFunction("opt"), (call(queue, number),), {})
-        agent.post([(StartRun((1, 1), ZERO), job)])
+        await start(agent, queue, number)
         if fails:
             while not away.exists():
                 await trio.sleep(0.01)
@@ -792,7 +802,7 @@ async def test_a_job_that_says_itself_what_was_wrong_asks_nobody(
 ) -> None:
     number = submit(queue, work, "sleep", "1000", **fields)
     async with runner() as agent:
-        agent.post([(StartRun((1, 1), ZERO), Call(run_job, (call(queue, number),), {}))])
+        await start(agent, queue, number, run_job)
         ((ended, _),) = await agent.receive()
         assert isinstance(ended, RunEnd)
 
