@@ -82,16 +82,27 @@ async def test_the_receipt_is_there_before_the_death_is_told(
 
 
 @pytest.mark.parametrize(
-    ("run", "ended", "how"),
-    [(RUN, False, "lost"), ((7, 2), False, None), (None, False, None), (RUN, True, "exit")],
-    ids=["its own", "of another run", "not begun", "ended"],
+    ("run", "ended", "how", "others"),
+    [
+        (RUN, False, "lost", ()),
+        ((7, 2), False, None, ()),
+        (None, False, None, ()),
+        (RUN, True, "exit", ()),
+        (RUN, False, None, ("n2",)),
+    ],
+    ids=["its own", "of another run", "not begun", "ended", "on several workers"],
 )
 async def test_only_an_attempt_that_the_run_has_begun_and_not_ended_is_lost(
-    queue: Queue, tmp_path: Path, run: tuple[int, int] | None, ended: bool, how: str | None
+    queue: Queue,
+    tmp_path: Path,
+    run: tuple[int, int] | None,
+    ended: bool,
+    how: str | None,
+    others: tuple[str, ...],
 ) -> None:
     number = queue.submit(job(tmp_path, "true"))
     if run is not None:
-        queue.begin(number, None, 1, Begun(at=1.0, host="n1", run=run))
+        queue.begin(number, None, 1, Begun(at=1.0, host="n1", run=run, others=others))
     if ended:
         queue.end(number, None, 1, Ended(how="exit", at=2.0))
     await note_lost([begins(queue, number)], "the runner on n1 was ended by SIGSEGV")

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import trio
 
+from grain.worker.agent.functions import FunctionStore
+from grain.worker.agent.runner_instance import RunnerInstance
+from grain.worker.runner.settings import RunnerSettings
 from grain_testkit.local_processes import (
     alive,
     descendants,
@@ -14,7 +17,7 @@ from grain_testkit.local_processes import (
     read_pid,
     wait_for_file,
 )
-from grain_testkit.runner_station import station
+from grain_testkit.runner_station import Witness, station
 
 
 async def test_leaving_ends_a_blocked_runner_after_the_grace(tmp_path: Path) -> None:
@@ -47,6 +50,18 @@ async def test_leaving_cancels_and_reports_each_run() -> None:
 
     assert {"cancelled"} == {s.witness.outcomes[n][0].status for n in numbers}
     assert [] == s.witness.deaths
+
+
+async def test_one_that_is_left_before_its_process_is_there_leaves_by_itself() -> None:
+    """Its grace, of minutes for a job, is not waited for."""
+    instance = RunnerInstance(
+        "w1", 600.0, Witness(), FunctionStore().feed(), RunnerSettings(), lambda: ""
+    )
+    await instance.close()
+    with trio.fail_after(120):
+        await instance.live(lambda: None, lambda: None)
+        death = await instance.bury(leaving=True)
+    assert 0 == death.end.returncode
 
 
 async def test_a_cancelled_handle_leaves_no_process_behind() -> None:

@@ -98,6 +98,7 @@ class RunnerInstance:
         self._channel: FramedChannel | None = None
         self._process: SubreaperProcess | None = None
         self._blocked = 0.0
+        self._closing = False
         self._beginnings = Beginnings()
         self.state = InstanceState.STARTING
         self.failure = ""
@@ -122,7 +123,8 @@ class RunnerInstance:
         return True
 
     async def close(self) -> None:
-        """Have it leave once its runs have ended."""
+        """Have it leave once its runs have ended, or once it is there."""
+        self._closing = True
         if self._channel is not None:
             await self._channel.aclose()
 
@@ -194,6 +196,8 @@ class RunnerInstance:
             trio.open_nursery() as nursery,
         ):
             self._channel = channel
+            if self._closing:  # since its process was started, when there was no channel to close
+                await channel.aclose()
             nursery.start_soon(self._watch, channel)
             nursery.start_soon(self._take_reports, reports)
             nursery.start_soon(self._end_with_guard, process, connection)

@@ -28,7 +28,8 @@ _log = logging.getLogger("grain.worker")
 async def note_lost(jobs: Iterable[JobBegins], why: str) -> None:
     """Note that attempts are lost whose process, and all that they started, is gone.
 
-    An attempt that has not begun, that another run has begun, or that has an end, stays as it is.
+    An attempt that has not begun, that another run has begun, or that has an end, stays as it is;
+    and one on several workers, as only the scheduler knows when the last of them has nothing of it.
     What cannot be noted is a warning in the log: the dispatcher learns of the death by the
     scheduler, too.
 
@@ -50,5 +51,5 @@ def _note(job: JobBegins, why: str) -> None:
     queue = Queue.open(Path(job.queue))
     key = job.number, job.task, job.of
     begun = queue.begun(*key)
-    if begun is not None and begun.run == job.attempt:
+    if begun is not None and begun.run == job.attempt and not begun.others:
         queue.end(*key, Ended(how="lost", at=time.time(), message=why))

@@ -583,8 +583,7 @@ class _Execution(Generic[Arriving, Departing]):
 
     def job_begins(self, job: JobBegins) -> None:
         """Tell the agent what to note if this process dies; see `services.job_begins`."""
-        # Only the head knows when the last member of a gang is gone.
-        if not self._interruptible and job.attempt not in self._parts:
+        if not self._interruptible:
             self._tell(job)
 
     # ---- ends
