@@ -235,7 +235,7 @@ def test_variables_that_contradict_each_other_are_named(
     assert text.replace("--gpus-per-task", "SLURM_GPUS_PER_TASK") == found
 
 
-# sbatch(1), "INPUT ENVIRONMENT VARIABLES", without those that stand for no option.
+# The variables of sbatch(1), "INPUT ENVIRONMENT VARIABLES", that set an option.
 _INPUTS = """
     SBATCH_ACCOUNT SBATCH_ACCTG_FREQ SBATCH_ARRAY_INX SBATCH_BATCH SBATCH_CLUSTERS SLURM_CLUSTERS
     SBATCH_CONSTRAINT SBATCH_CONTAINER SBATCH_CORE_SPEC SBATCH_CPUS_PER_GPU SBATCH_DEBUG

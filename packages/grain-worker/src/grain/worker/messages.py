@@ -252,14 +252,15 @@ class JobBegins(Message, frozen=True):
 
     Attributes:
         queue: the folder of the queue.
-        number, task, of: the job, its task (None if it is not an array), and the attempt.
+        number, task: the job, and its task; None if it is not an array.
+        job_attempt: the number of the attempt, from 1.
     """
 
     attempt: Attempt
     queue: str
     number: int
     task: int | None
-    of: int
+    job_attempt: int
 
 
 class EndOfWorker(Message, frozen=True):

@@ -196,7 +196,7 @@ class RunnerInstance:
             trio.open_nursery() as nursery,
         ):
             self._channel = channel
-            if self._closing:  # since its process was started, when there was no channel to close
+            if self._closing:  # asked for while the process was starting, without a channel
                 await channel.aclose()
             nursery.start_soon(self._watch, channel)
             nursery.start_soon(self._take_reports, reports)

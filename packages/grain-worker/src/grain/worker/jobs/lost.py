@@ -49,7 +49,7 @@ async def note_lost(jobs: Iterable[JobBegins], why: str) -> None:
 
 def _note(job: JobBegins, why: str) -> None:
     queue = Queue.open(Path(job.queue))
-    key = job.number, job.task, job.of
+    key = job.number, job.task, job.job_attempt
     begun = queue.begun(*key)
     if begun is not None and begun.run == job.attempt and not begun.others:
         queue.end(*key, Ended(how="lost", at=time.time(), message=why))

@@ -59,7 +59,7 @@ class Beginnings:
             self._free.append(self._places.pop(lane))
 
     def read(self) -> Mapping[Attempt, int]:
-        """Return the call that each lane began last, for those that began any."""
+        """Return the last call that each lane began; lanes that began none are left out."""
         entries = _ENTRY.iter_unpack(self._words)
         return {(epoch, number): call for epoch, number, call in entries if call}
 

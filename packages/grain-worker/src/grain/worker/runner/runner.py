@@ -427,9 +427,9 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         pooled: PooledNursery,
     ) -> None:
-        """Execute a call of a lane, and those that follow it.
+        """Execute a call of a lane, then the calls that follow it there.
 
-        A task for each of them would cost more than they do.
+        A trio task for each would cost more than a brief call itself.
         """
         context, given = copy_context(), GVAR.surroundings
         until = trio.current_time() + _TURN

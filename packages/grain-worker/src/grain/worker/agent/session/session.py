@@ -393,7 +393,8 @@ class WorkerSession:
             status: Status = "crashed"
             if run.wish is Wish.CANCEL:
                 status = "cancelled"
-            # A job that had begun has no receipt of its end then: its dispatcher follows the crash.
+            # A job may have no receipt of its end, as on a full disk: its dispatcher follows the
+            # crash.
             elif run.wish is Wish.RETURN and not lasts(run.lease.mission):
                 status = "returned"
             payload: Payload = None
