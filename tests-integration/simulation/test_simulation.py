@@ -132,6 +132,18 @@ def test_the_worker_of_an_outcome_is_away_when_that_is_forgotten_as_no_process_w
     assert "" == error
 
 
+def test_an_outcome_counts_again_that_was_known_of_a_mission_given_up_since() -> None:
+    error, _ = run_seed(9402796)
+
+    assert "" == error
+
+
+def test_the_next_process_hears_who_cancelled_a_run_that_ends_late() -> None:
+    error, _ = run_seed(9404406)
+
+    assert "" == error
+
+
 def test_a_run_is_refused_whose_task_was_cancelled_before_any_run_of_it_began() -> None:
     """One process of a lasting mission has heard of that; another submits it to a later head."""
     error, _ = run_seed(19486)

@@ -181,9 +181,12 @@ class _Look:
 
     @property
     def again(self) -> int:
-        """The number of outcomes of tasks that had another one, as far as the head remembers."""
+        """The number of outcomes of tasks that had another one, as far as the head remembers.
+
+        It may have had that under an earlier record: the mission was given up, and came back.
+        """
         ended = (one[0] for one in self.hub.registry.ended_tasks)
-        numbers = [one.number for one in ended if one.mission is self.record]
+        numbers = [one.number for one in ended if one.mission.id == self.record.id]
         return len(numbers) - len({*numbers})
 
     @property
