@@ -165,6 +165,22 @@ def test_a_user_ends_a_lasting_mission_of_which_no_process_lives(harness: HubHar
     assert [6] == [one.task for one in harness.sent(worker, Lease)]
 
 
+def test_the_next_process_is_told_who_cancelled_a_run_that_has_yet_to_end(
+    harness: HubHarness,
+) -> None:
+    worker, mission, (lease,) = running(harness)
+    harness.send("cli", Ask("cancel", mission=M, by="me@host"))
+    assert [CancelMission("me@host")] == harness.sent(mission, CancelMission)
+    harness.send(mission, Depart())
+
+    again = successor(harness, 1, 2)
+    assert [CancelTask(1, "me@host")] == harness.sent(again, CancelTask)
+    assert [] == harness.sent(again, CancelMission)
+    harness.send(worker, harness.ended(lease, "cancelled"))
+    assert [Retracted(1)] == harness.sent(again, Retracted)
+    assert [2] == [one.task for one in harness.sent(worker, Lease)]
+
+
 def silent_and_back(harness: HubHarness) -> tuple[str, str, Lease]:
     """Let a worker be lost with a run, which begins elsewhere and is refused, and come back."""
     worker, mission, (lease,) = running(harness)

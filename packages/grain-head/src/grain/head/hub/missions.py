@@ -520,8 +520,13 @@ class Missions:
             self._remove(mission, now)
             return
         # It leaves as it was told to, or not because of that: the next one has nothing to do with
-        # it. Its runs are retracted already.
-        mission.cancelled_by = ""
+        # it. Its runs are retracted already. Of those that have yet to end the next one gets the
+        # outcomes, and is to know who has cancelled them.
+        by, mission.cancelled_by = mission.cancelled_by, ""
+        if by:
+            for task in mission.tasks.values():
+                if task.retracted and task.lease is not None:
+                    mission.cancelled.setdefault(task.number, by)
         self.on_link_lost(link, now)
         self._end_if_over(mission, now)
 
