@@ -64,6 +64,17 @@ async def test_one_that_is_left_before_its_process_is_there_leaves_by_itself() -
     assert 0 == death.end.returncode
 
 
+async def test_one_that_is_killed_before_its_process_is_there_ends_at_once() -> None:
+    instance = RunnerInstance(
+        "w1", 600.0, Witness(), FunctionStore().feed(), RunnerSettings(), lambda: ""
+    )
+    instance.kill()
+    with trio.fail_after(120):
+        await instance.live(lambda: None, lambda: None)
+        death = await instance.bury(leaving=True)
+    assert (death.end.returncode or 0) < 0
+
+
 async def test_a_cancelled_handle_leaves_no_process_behind() -> None:
     """A scope around it is enough; while it starts, too. The grace is not spent on ended ones."""
 

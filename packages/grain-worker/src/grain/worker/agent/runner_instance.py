@@ -99,6 +99,7 @@ class RunnerInstance:
         self._process: SubreaperProcess | None = None
         self._blocked = 0.0
         self._closing = False
+        self._killed = False
         self._beginnings = Beginnings()
         self.state = InstanceState.STARTING
         self.failure = ""
@@ -129,7 +130,8 @@ class RunnerInstance:
             await self._channel.aclose()
 
     def kill(self) -> None:
-        """End the process, and all that it started, now."""
+        """End the process, and all that it started, now, or once it is there."""
+        self._killed = True
         if self._process is not None:
             self._process.end(hurry=True)
 
@@ -155,6 +157,8 @@ class RunnerInstance:
             if self._process is None:
                 self._process = await SubreaperProcess.start(argv, self._grace, pass_fds=fds)
             theirs.close()
+            if self._killed:  # ordered while it was being started
+                self._process.end(hurry=True)
             await self._receive(self._process, reports, on_ready, on_ended)
 
     async def _receive(
