@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import base64
 import math
+import os
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 import pytest
 import trio
 
 from grain import GVAR
+from grain.edge.errors import EdgeError
 from grain.edge.invitation import accept
 from grain.resource import Cores
-from grain.worker.errors import MemberLost
+from grain.worker.errors import ExternalError, MemberLost
 from grain.worker.gang.control import JsonLines, listen
 from grain.worker.gang.member import keep
 from grain.worker.gang.messages import (
     CODEC,
     LEAD,
+    UNWATCHED,
     CallEnded,
     EndCall,
     MemberEnds,
     MemberPlace,
+    ProgramOrder,
+    SpawnProgram,
     heartbeat,
 )
 from grain.worker.gang.session import keep_seat, tell_end
 from grain.worker.processes.account import RunAccount, WorkerEnd
+from grain_testkit.local_processes import alive
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from trio.testing import MockClock
 
     from grain.edge.messages import Message
@@ -85,6 +94,48 @@ async def test_a_seat_says_of_a_call_that_has_failed_if_its_worker_is_being_ende
                     while not told or not isinstance(told[-1], CallEnded):
                         told += [message for message, _ in await root.receive()]
                     assert CallEnded(3, ends and failed) == told[-1]
+
+
+_KILLS_ITS_GUARDS = """
+supervisor=$PPID
+read -r _ _ _ fork_server _ < /proc/$supervisor/stat
+echo $$ > "$0"
+kill -9 $fork_server $supervisor
+exec sleep 1000
+"""
+
+
+async def test_a_seat_ends_with_a_program_whose_guards_were_killed(tmp_path: Path) -> None:
+    """Else it would go on beside the next attempt of its gang."""
+    invited = trio.Event()
+    invitations: list[bytes] = []
+    failed: list[int | None] = []
+    mark = tmp_path / "pid"
+
+    def announce(invitation: bytes) -> None:
+        invitations.append(invitation)
+        invited.set()
+
+    async def keeps() -> None:
+        with pytest.raises(ExternalError, match="no other process could end it") as caught:
+            await keep_seat(announce, stays)
+        failed.append(caught.value.returncode)
+
+    words = b"/bin/sh", b"-c", _KILLS_ITS_GUARDS.encode(), os.fsencode(mark)
+    order = ProgramOrder(words, tuple(os.environb.items()), os.fsencode(tmp_path))
+    with GVAR.scope(Cores([0])), trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keeps)
+            await invited.wait()
+            async with accept(invitations[0], CODEC, heartbeat(60.0)) as (root, _, _):
+                root.post([(SpawnProgram(1), msgspec.msgpack.encode(order))])
+                with pytest.raises((EdgeError, trio.EndOfChannel)):
+                    while True:
+                        for message, _ in await root.receive():
+                            assert isinstance(message, MemberPlace)
+
+    assert [UNWATCHED] == failed
+    assert not alive(int(mark.read_text()))
 
 
 async def test_a_seat_says_when_its_worker_ends() -> None:

@@ -39,7 +39,8 @@ from grain.worker.gang.messages import (
     WarnProgram,
     heartbeat,
 )
-from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound
+from grain.worker.gang.programs import NO_BOUND, MemberPrograms, MemoryBound, end_unwatched
+from grain.worker.processes.fork_server_client import set_last_resort
 
 if TYPE_CHECKING:
     from grain.edge.buffers import Buffer
@@ -56,6 +57,7 @@ async def keep(control: str, silence: float, bound: MemoryBound = NO_BOUND) -> b
         silence: seconds without a sign of life after which the root is lost.
         bound: the memory that each program may have.
     """
+    set_last_resort(end_unwatched)
     async with await connect(control) as tasklet, invite(CODEC, heartbeat(silence)) as door:
         await tasklet.send(invitation=base64.b85encode(door.invitation).decode())
         with trio.move_on_after(LEAD * silence) as patience:

@@ -23,6 +23,9 @@ of all, and then for all to join."""
 NO_ROOT = 3
 """The status of the process of a seat to which no root has connected."""
 
+UNWATCHED = 5
+"""The status of a process that has ended itself with a program that no other could end."""
+
 OUTPUT = 64 * 1024
 """The most bytes of a program's output in one message; of one that reports only its end, the last
 ones."""

@@ -8,6 +8,7 @@ import math
 import os
 import shlex
 import socket
+import sys
 import time
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -28,7 +29,7 @@ from grain.worker.external import (
     run_program_call,
     run_warned,
 )
-from grain.worker.gang.messages import OUTPUT
+from grain.worker.gang.messages import OUTPUT, UNWATCHED
 from grain.worker.processes.account import Programs
 from grain.worker.processes.environment import ALLOCATED, NOT_BATCH, UNBOUND
 from grain.worker.processes.mpi import RSH
@@ -337,6 +338,21 @@ def _read(fd: int) -> bytes:
         return os.read(fd, OUTPUT)
     except BlockingIOError:
         return b""
+
+
+def end_unwatched() -> None:
+    """End this process, as a program goes on whose guards were killed: its supervisor ends both.
+
+    The gang then counts as crashed. To say how the program ended would be to guess, and it would
+    go on beside the next attempt.
+    """
+    print(
+        "the fork server and the supervisor of a program were killed (SIGKILL), and no other "
+        "process could end it",
+        file=sys.stderr,
+    )
+    sys.stderr.flush()
+    os._exit(UNWATCHED)
 
 
 def as_of_ssh(outcome: Outcome) -> tuple[int, str]:

@@ -74,8 +74,10 @@ from grain.worker.gang.programs import (
     MemberPrograms,
     MemoryBound,
     as_of_ssh,
+    end_unwatched,
 )
 from grain.worker.gang.rsh import ENFORCE
+from grain.worker.processes.fork_server_client import set_last_resort
 from grain.worker.processes.mpi import EDGE
 
 if TYPE_CHECKING:
@@ -396,6 +398,7 @@ async def lead(control: str, silence: float, bound: MemoryBound = NO_BOUND) -> N
         silence: seconds without a sign of life after which a seat is lost.
         bound: the memory that each program may have.
     """
+    set_last_resort(end_unwatched)
     name, listener = listen()
     async with listener, await connect(control) as tasklet, trio.open_nursery() as nursery:
         root = Root(nursery, tasklet, heartbeat(silence), bound)
