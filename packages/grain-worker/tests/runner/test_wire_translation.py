@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import os
 import resource
 import signal
@@ -48,6 +49,29 @@ def test_a_call_is_made_of_its_function_arguments_and_resources() -> None:
     wire.learn(ForgetFunctions((function.digest,)), None)
     with pytest.raises(PayloadError, match="never came"):
         wire.decode(run(function.digest), b"")
+
+
+class Precise:
+    """An argument that sets the precision of decimals when it is loaded."""
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        return set_precision, (77,)
+
+
+def set_precision(digits: int) -> int:
+    decimal.setcontext(decimal.Context(prec=digits))
+    return digits
+
+
+def test_what_a_call_sets_while_it_is_loaded_is_not_for_others() -> None:
+    mission, wire = Payloads(), WireTranslation("w1")
+    function = mission.dump_function(add)
+    wire.learn(DefineFunction(function.digest), function.payload)
+
+    call, *_ = wire.decode(run(function.digest), mission.dump_arguments((Precise(), 2), {}))
+
+    assert (77, 2) == call.args
+    assert 77 != decimal.getcontext().prec
 
 
 def test_functions_that_only_lanes_bring_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,9 @@ class Bars:
 
     Args:
         places: those that are set aside.
+
+    Attributes:
+        some: True if a place is set aside, or may be barred for a queue.
     """
 
     def __init__(
@@ -43,8 +46,7 @@ class Bars:
         self._queues = queues
         self._guard = guard
         self._places = places
-        # True if a place is set aside, or may be barred for a queue.
-        self._some = False
+        self.some = False
         # The last time that is known, and the one from which workers may have too little time left
         # to serve a queue in place of those that are barred.
         self._now = -math.inf
@@ -54,13 +56,13 @@ class Bars:
     def due(self) -> float:
         """The next time at which `on_time` may change something."""
         # A second later, so that no rounding leaves the workers the time.
-        lapse = self._lapse + 1.0 if self._some else math.inf
+        lapse = self._lapse + 1.0 if self.some else math.inf
         return min(self._places.due, lapse)
 
     def on_time(self, now: float) -> None:
         """Make the bars again for which the time has come."""
         self._now = now
-        if self._some and (self._places.try_again(now) or now > self._lapse):
+        if self.some and (self._places.try_again(now) or now > self._lapse):
             self.renew()
 
     def lapse(self) -> None:
@@ -71,16 +73,17 @@ class Bars:
         """Keep tasks from the places that are set aside, or that they avoid, and from no others."""
         if now is not None:
             self._now = now
-        if self._some or self._places.some_aside or self._queues.avoiding:
-            self._some = self._places.some_aside
+        if self.some or self._places.some_aside or self._queues.avoiding:
+            self.some = self._places.some_aside
             self._lapse = math.inf
             for queue in self._queues.by_request.values():
                 self._renew(queue)
 
     def queue_for(self, queue: TaskQueue, avoid: tuple[RunPlace, ...]) -> TaskQueue:
-        """Return the queue for tasks of a queue that avoid some places, or none."""
-        if not (avoid or self._some):
-            return queue
+        """Return the queue for tasks of a queue that avoid some places, or none.
+
+        It is the same if they avoid none, and there are none (`some`).
+        """
         if queue.rank is None:
             self._renew(queue)
         # What is set aside now will be tried again, so that makes no difference.
@@ -92,7 +95,7 @@ class Bars:
     def _renew(self, queue: TaskQueue) -> None:
         aside = self._places.barred(queue.share) if self._places.some_aside else {}
         barred = self.barred(queue, queue.avoid, aside)
-        self._some |= barred is not None
+        self.some |= barred is not None
         if barred != queue.barred:
             before, queue.barred = queue.barred, barred
             self._queues.untried |= queue.open & self._queues.nonempty

@@ -438,7 +438,8 @@ class StartDecisions:
         self._table.waiting -= 1
         reservation = worker.reservation
         self._table.occupy(task, by, worker, now, held)
-        seats = [self._table.seat(task, by, member, now) for member in members[1:]]
+        # Most tasks are no gangs, and an empty comprehension is a call.
+        seats = [self._table.seat(task, by, one, now) for one in members[1:]] if members else ()
         if self._queues.order[0][2] is not queue:
             # Only now: a new reservation of this worker must account for the run that begins.
             self._guard.on_overtaken(task, worker, now)
@@ -453,13 +454,10 @@ class StartDecisions:
         trials = self._places.trials
         if trials and self._places.on_started(queue.share, places_of(worker.id, held), now):
             self._bars.renew()
-        return Start(
-            worker.id,
-            task.id,
-            allocation,
-            limit,
-            tuple(
-                (member.id, seat.id, self._table.with_limits(seat.id, seat.held, by))
-                for member, seat in zip(members[1:], seats, strict=True)
-            ),
+        if not seats:
+            return Start(worker.id, task.id, allocation, limit)
+        others = (
+            (member.id, seat.id, self._table.with_limits(seat.id, seat.held, by))
+            for member, seat in zip(members[1:], seats, strict=True)
         )
+        return Start(worker.id, task.id, allocation, limit, tuple(others))

@@ -240,7 +240,8 @@ class Scheduler:
                 they do not.
         """
         queue = self._queues.get(request, priority, share, interpreter, seen)
-        queue = self._bars.queue_for(queue, avoid)
+        if avoid or self._bars.some:
+            queue = self._bars.queue_for(queue, avoid)
         if seen:
             self._require((queue,))
         return queue

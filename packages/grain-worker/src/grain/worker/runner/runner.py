@@ -205,7 +205,8 @@ class _Execution(Generic[Arriving, Departing]):
         # The runs under way, and what cancels each.
         self._runs: dict[Attempt, PooledNursery | trio.CancelScope] = {}
         self._idle: list[PooledNursery] = []
-        # Each run begins with these variables, whatever the one before it has set.
+        # Each run begins with these variables, whatever the one before it has set: a trio task
+        # copies the context that starts it, which is that of the channel or this one.
         self._context = copy_context()
         self._threads = library_threads()
         # By run: the cores that count for numeric libraries.
@@ -307,8 +308,18 @@ class _Execution(Generic[Arriving, Departing]):
             self._open_lane(run, payload)
             return
         decoded = self._decoded(run, payload)
-        if decoded is not None:
-            self._context.run(self._start_call, run, *decoded)
+        if decoded is None:
+            return
+        if self._idle:
+            pooled = self._runs[run.attempt] = self._idle.pop()
+            in_lane = self._lanes and run.attempt in self._lanes
+            execute = self._run_calls if in_lane else self._run_one
+            pooled.start(execute, run, *decoded)
+        else:
+            scope = self._runs[run.attempt] = trio.CancelScope()
+            self._nursery.start_soon(self._run_in_scope, run, *decoded, scope, name=decoded[0].fn)
+            # For a later run, which then need not wait for a nursery.
+            self._nursery.start_soon(self._open_pooled)
 
     def _decoded(
         self, run: StartRun, payload: Arriving | None
@@ -330,22 +341,6 @@ class _Execution(Generic[Arriving, Departing]):
             call = self._part_of(run.gang, attempt, call)
         return call, res, settings
 
-    def _start_call(
-        self, run: StartRun, call: Call, res: Resource, settings: RunSettings | None
-    ) -> None:
-        if self._idle:
-            pooled = self._runs[run.attempt] = self._idle.pop()
-            in_lane = self._lanes and run.attempt in self._lanes
-            execute = self._run_calls if in_lane else self._run_one
-            pooled.start(execute, run, call, res, settings)
-        else:
-            scope = self._runs[run.attempt] = trio.CancelScope()
-            self._nursery.start_soon(
-                self._run_in_scope, run, call, res, settings, scope, name=call.fn
-            )
-            # For a later run, which then need not wait for a nursery.
-            self._nursery.start_soon(self._open_pooled)
-
     def _open_lane(self, run: StartRun, invitation: Any) -> None:
         attempt = run.attempt
         if attempt in self._lanes or attempt in self._runs:
@@ -357,8 +352,11 @@ class _Execution(Generic[Arriving, Departing]):
             if (under_way := self._runs.get(attempt)) is not None:
                 under_way.cancel()
 
+        def start(first: StartRun, payload: Arriving | None) -> None:
+            self._context.run(self._start, first, payload)
+
         begun = self._beginnings.enter(attempt)
-        calls = LaneCalls(run, self._start, cancel, self._translation.learn_once, begun)
+        calls = LaneCalls(run, start, cancel, self._translation.learn_once, begun)
         lane = self._lanes[attempt] = LaneRun(calls)
         self._nursery.start_soon(self._run_lane, attempt, lane, invitation)
 
@@ -395,7 +393,7 @@ class _Execution(Generic[Arriving, Departing]):
         """Start the run that waits for the end of this one, if there is one."""
         successor = self._pop_successor(run)
         if successor is not None:
-            self._start(*successor)
+            self._context.run(self._start, *successor)
 
     def _cancel(self, message: Cancel) -> None:
         lane = self._lanes.get(message.attempt)
@@ -612,7 +610,8 @@ class _Execution(Generic[Arriving, Departing]):
         if attempt in self._cores:
             self._threads.end_run(self._cores.pop(attempt))
         lost = ended.error if type(ended) is outcome.Error else None
-        if isinstance(lost, MemberLost) and not lost.joined:  # it has never begun
+        if lost is not None and isinstance(lost, MemberLost) and not lost.joined:
+            # It has never begun.
             if self._on_ended is not None:
                 self._on_ended(attempt)
             # The first line: the others are one for each address that was tried.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -111,9 +112,13 @@ class WireTranslation:
             return Call(_no_call, (), {}), self._resource(run.res), self._settings.of(run, _no_call)
         if payload is None:
             raise PayloadError("a task came without its arguments")
-        fn = self._function(run.function)
-        args, kwargs = self._payloads.load_arguments(payload)
-        return Call(fn, args, kwargs), self._resource(run.res), self._settings.of(run, fn)
+        # In a context of its own: what users' code sets while it is loaded, such as the precision
+        # of decimals, is not for the tasks that begin in the caller's context.
+        call = copy_context().run(self._load_call, run.function, payload)
+        return call, self._resource(run.res), self._settings.of(run, call.fn)
+
+    def _load_call(self, function: bytes, payload: WireBytes) -> Call:
+        return Call(self._function(function), *self._payloads.load_arguments(payload))
 
     def _resource(self, data: dict[str, Any]) -> Resource:
         key = msgspec.msgpack.encode(data)
