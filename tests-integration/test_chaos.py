@@ -421,6 +421,17 @@ def lost_by_the_death_of_its_guards(case: MadeUp) -> None:
     case.resolve("m0", 4, 121.0, error="ExternalLostError ('... some may be left',)")
 
 
+def lost_locally_with_one_of_its_guards(case: MadeUp) -> None:
+    a_local_program_without_guards(case)
+    case.events = [one for one in case.events if one.target != "fork server"]
+
+
+def restarted_without_a_gang_by_a_reset(case: MadeUp) -> None:
+    case.again(129.0, worker="tcp-1")
+    case.change("start", "m0", 3, worker="tcp-1")
+    case.events.append(case.event("reset", "tcp", "", 101.0))
+
+
 def on_a_core_of_a_program_without_guards(case: MadeUp) -> None:
     unwatched(case, 110.0)
     case.change("start", "m0", 5, at=126.0, taken=[1])
@@ -552,6 +563,8 @@ CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
     (failed_by_its_own_signal, ["failed"]),
     (hung, ["hung"]),
     (restarted, ["restarted"]),
+    (restarted_without_a_gang_by_a_reset, ["restarted"]),
+    (lost_locally_with_one_of_its_guards, ["wrong"]),
     (restarted_by_the_fault_of_another_worker, ["restarted"]),
     (restarted_by_a_fault_that_came_later, ["restarted"]),
     (restarted_by_a_fault_that_came_before, ["restarted"]),
@@ -719,6 +732,20 @@ def a_gang_whose_member_was_cut_off_for_less_than_a_grace_period(case: MadeUp) -
     case.events.append(case.event("cut", "tcp", "", 101.0, 122.0))
 
 
+def a_gang_whose_connections_were_reset(case: MadeUp) -> None:
+    case.gang()
+    case.again(129.0)
+    case.events.append(case.event("reset", "tcp", "", 101.0))
+
+
+def a_local_program_without_guards(case: MadeUp) -> None:
+    case.plans[1] = dataclasses.replace(case.plans[1], interface="local")
+    case.events.append(case.event("kill", "fork server", "unix-1", 100.5))
+    case.events.append(case.event("kill", "supervisor", "unix-1", 100.6, task=("m1", 4)))
+    case.drop("resolved", "m1", 4)
+    case.resolve("m1", 4, error="ExternalLostError ('... some may be left',)")
+
+
 def a_gang_whose_workers_do_not_reach_each_other(case: MadeUp) -> None:
     case.gang()
     case.drop("resolved", "m0", 3)
@@ -729,6 +756,8 @@ EXCUSES = [
     a_gang_whose_member_was_killed,
     a_gang_whose_member_was_away,
     a_gang_whose_member_was_cut_off_for_less_than_a_grace_period,
+    a_gang_whose_connections_were_reset,
+    a_local_program_without_guards,
     a_gang_whose_workers_do_not_reach_each_other,
     a_job_that_was_cancelled_as_it_began,
     a_killed_runner,

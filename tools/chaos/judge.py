@@ -27,7 +27,8 @@ What is promised, and what breaks it:
 - *vacuous*: too little has happened to prove anything.
 
 If the fork server is killed, then the supervisor of a program that began before, only the subreaper
-can end that program (`docs/external.md`): the runner ends itself, with all its runs. The report
+can end that program (`docs/external.md`): the runner ends itself, with all its runs. A local worker
+without a process of its own has no subreaper, so `ExternalLostError` is right there. The report
 counts such programs as *unwatched*.
 
 Which faults end a run, or keep a worker away, is stated here once, in `Causes`, and nowhere taken
@@ -232,6 +233,11 @@ class Causes:
                         ):
                             self.unwatched.add(one)
 
+    @property
+    def left(self) -> set[tuple[str, int] | None]:
+        """The tasks of the programs that no process could end, see `unwatched`."""
+        return {one.task for one in self.unwatched}
+
     def ended(self, start: Mapping[str, Any], before: float) -> str:
         """Return the kind of fault that ended a run, or "" if there was none.
 
@@ -291,11 +297,16 @@ class Causes:
         )
 
     def _was_cut(self, transport: str, since: float, until: float) -> bool:
-        """Return True if the host of a transport was cut off for long enough to lose a gang."""
+        """Return True if the host of a transport was cut off for long enough to lose a gang.
+
+        A reset ends the connections of a gang as well, which are not made again.
+        """
         return any(
             min(one.until, until) - max(one.at, since) >= SILENCE
+            if one.kind == "cut"
+            else one.kind == "reset" and since - EARLY <= one.at <= until
             for one in self._events
-            if one.kind == "cut" and one.target == transport
+            if one.target == transport
         )
 
     def _longest(self, owner: str, transport: str, since: float, until: float) -> float:
@@ -399,7 +410,10 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
         for number, task in enumerate(ending.plan.tasks):
             key = (ending.plan.name, number)
             crashes = _runs_ended(starts[key], causes)
-            report.violations += _of_task(key, task.kind, resolutions[key], ends, crashes)
+            # Nothing ends a program of the mission's own process then, see docs/external.md.
+            left = ending.plan.interface == "local" and key in causes.left
+            found = _of_task(key, task.kind, resolutions[key], ends, crashes, left=left)
+            report.violations += found
     report.unwatched = len(causes.unwatched)
     for runs in starts.values():
         report.starts += len(runs)
@@ -466,6 +480,8 @@ def _of_task(
     resolutions: Sequence[Mapping[str, Any]],
     ends: set[str],
     crashes: int,
+    *,
+    left: bool = False,
 ) -> Iterator[Violation]:
     name = f"task {key[1]} of {key[0]}"
     if len(resolutions) > 1:
@@ -476,6 +492,8 @@ def _of_task(
         if kind == "gang" and one.get("apart", 0) >= GANGS:
             continue
         if error.startswith("TaskCrashed") and crashes >= CRASHES:
+            continue
+        if left and error.startswith("ExternalLostError"):
             continue
         if error != right:
             yield Violation("wrong", f"{name}, {kind}, was resolved with {error or one['value']}")
