@@ -104,7 +104,6 @@ def test_a_job_that_runs_is_waited_for_with_progress_on_a_terminal(
 ) -> None:
     jobs.submit("opt", "1-2")
     jobs.begin(1, 1)
-    monkeypatch.setattr("grain.cli.jobs.wait._LOOK", 0.01)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     seen: list[str] = []
 
@@ -156,9 +155,8 @@ def test_who_waits_starts_a_dispatcher_each_time_the_last_one_was_killed(
 
     monkeypatch.setattr("grain.cli.jobs.dispatcher.wake_dispatcher", start)
     Dispatchers(jobs.queue.files).take_charge(replace(this_dispatcher(), pid_began=1))
-    module = "grain.cli.jobs.wait" if how == "wait" else "grain.cli.slurm.reading"
-    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep, time=time.time)
-    monkeypatch.setattr(f"{module}.time", clock)
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep)
+    monkeypatch.setattr("grain.cli.queue.looks.time", clock)
     if how == "wait":
         assert 0 == wait_for(jobs.queue, [Selected(1, 1)], config="grain.toml")
     else:
@@ -185,8 +183,8 @@ def test_who_waits_is_told_once_that_no_end_can_be_noted_for_want_of_room(
         raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
 
     monkeypatch.setattr(LocalDisk, "create", refuse)
-    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep, time=time.time)
-    monkeypatch.setattr("grain.cli.jobs.wait.time", clock)
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep)
+    monkeypatch.setattr("grain.cli.queue.looks.time", clock)
     assert 0 == wait_for(jobs.queue, [Selected(1, 1)])
     assert (
         f"{jobs.queue.folder}: Disk quota exceeded. What has ended cannot be noted there until you "
@@ -280,7 +278,7 @@ def test_a_job_on_hold_is_waited_for_and_named_also_if_others_wait_for_it(
         for number in (1, 2, 3):
             jobs.end(number)
 
-    monkeypatch.setattr("grain.cli.jobs.wait.time.sleep", end)
+    monkeypatch.setattr("grain.cli.queue.looks.time.sleep", end)
     done = jobs.grain("wait", waited_for)
     told = "job 1 (one) is on hold: `grain release 1` lets it begin\n"
     assert (0, told) == (done.exit_code, done.stderr)
@@ -307,17 +305,17 @@ def test_ctrl_c_says_that_jobs_go_on_and_what_ends_them(
     jobs.submit("opt", "1-3")
     for _ in range(4):
         jobs.submit()
-    monkeypatch.setattr("grain.cli.jobs.wait.time.sleep", interrupt)
+    monkeypatch.setattr("grain.cli.queue.looks.time.sleep", interrupt)
     done = jobs.grain("wait", *words)
     assert (130, f"\n{said}\n") == (done.exit_code, done.stderr)
 
 
-@pytest.mark.parametrize("where", ["wait.time.sleep", "dispatcher.wake_dispatcher"])
+@pytest.mark.parametrize("where", ["queue.looks.time.sleep", "jobs.dispatcher.wake_dispatcher"])
 def test_ctrl_c_says_so_from_the_moment_at_which_a_job_is_in_the_queue(
     jobs: JobCommands, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     monkeypatch.setattr("grain.cli.jobs.dispatcher.wake_dispatcher", lambda *_: "")
-    monkeypatch.setattr(f"grain.cli.jobs.{where}", interrupt)
+    monkeypatch.setattr(f"grain.cli.{where}", interrupt)
     done = jobs.grain("submit", "--queue", "night", "-W", "--", "true")
     assert (130, "job 1\n") == (done.exit_code, done.stdout)
     assert "\njob 1 goes on: `grain wait night:1` " in done.stderr
@@ -336,7 +334,7 @@ def test_ctrl_c_on_sbatch_wait_says_that_the_job_goes_on(
     jobs: JobCommands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("grain.cli.slurm.sbatch.wake_dispatcher", lambda _: "")
-    monkeypatch.setattr("grain.cli.slurm.reading.time.sleep", interrupt)
+    monkeypatch.setattr("grain.cli.queue.looks.time.sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):  # whose exit status is 130
         answer(Here("sbatch"), ["--wait", "--wrap=true"])
     assert "sbatch: (Grain) job 1 goes on: `scancel 1` ends it\n" == capsys.readouterr().err

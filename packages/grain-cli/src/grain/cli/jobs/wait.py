@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from grain.queue.book import Block, Blocks, Book, Entry
     from grain.queue.folder import Queue
 
-_LOOK = 0.5  # seconds between two looks, at first
-_LOOK_LATER = 3.0  # after a while
 _END = 4096  # bytes, more than the end of a job takes
-_REVIVE = 30.0  # seconds between two looks for a dispatcher that was killed
 _MOST = 100  # the exit status for more failures than it could tell
 _NEVER = 102  # that of a task that never begins
 _TROUBLE = 255  # that of anything but a task without success
@@ -161,6 +158,7 @@ def wait_for(
     """
     from grain.cli.jobs.dispatcher import revive_dispatcher
     from grain.cli.queue.fitting import blocks_of
+    from grain.cli.queue.looks import Looks
     from grain.queue.book import Book
 
     book = Book.read(queue)
@@ -176,8 +174,7 @@ def wait_for(
         if (entry := book.find(one.first)) is not None
     ]
     warn_of_damage(book)
-    began, shown, full = time.monotonic(), "", ""
-    revive_at = began
+    looks, shown, full = Looks(), "", ""
     _tell_held(book, found, blocks_of(book, config))
     progress = sys.stderr.isatty()
     try:
@@ -192,15 +189,14 @@ def wait_for(
                 for of, one in zip(counts, found, strict=True)
             ):
                 break
-            time.sleep(_LOOK if time.monotonic() < began + 60 else _LOOK_LATER)
+            looks.wait()
             book.refresh()
-            if time.monotonic() >= revive_at:
+            if looks.revival_is_due():
                 revive_dispatcher(queue, config)
                 before, full = full, _no_room(queue)
                 if full and not before:
                     click.echo(clean(f"{chr(10) * bool(shown)}{full}", keep="\n"), err=True)
                     shown = ""
-                revive_at = time.monotonic() + _REVIVE
     finally:
         if shown:
             click.echo(err=True)

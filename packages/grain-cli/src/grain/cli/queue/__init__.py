@@ -14,5 +14,6 @@ Map:
 - ``submission``: the content of a submission, and the job that it becomes
 - ``sharing``: outputs that tasks of an array share
 - ``shell``: the variables, umask and limits of the shell in which a user submits
+- ``looks``: when a command that waits looks at the queue again
 - ``tickets``: jobs by the numbers of their attempts in the queue's mission
 """

@@ -23,9 +23,6 @@ PATIENCE = 30.0
 """Seconds for which files that cannot be read are tried again."""
 
 _PAUSE = 1.0
-_LOOK = 0.3  # seconds between two looks for the end of a job, at first
-_LOOK_LATER = 2.0
-_REVIVE = 30.0  # seconds between two looks for a dispatcher that was killed
 
 
 def open_queue(here: Here, *, make: bool = False) -> Queue | None:
@@ -186,12 +183,12 @@ def wait_for(
         CommandFailed: the files of the queue cannot be read.
     """
     from grain.cli.queue.fitting import blocks_of
+    from grain.cli.queue.looks import Looks
     from grain.queue.book import Book
 
     what = f"{here.command}: error"
     book = patiently(here, what, lambda: Book.read(queue))
-    began = time.monotonic()
-    revive_at = began
+    looks = Looks()
     while not book.entries[number].is_final:
         blocks = blocks_of(book, env=here.environment)
         if (block := blocks.of(book.entries[number])) is not None:
@@ -199,12 +196,11 @@ def wait_for(
 
             why = block_text(book, book.entries[number], block)
             raise NeverBegins(f"{here.command}: error: (Grain) {why}")
-        time.sleep(_LOOK if time.monotonic() < began + 30 else _LOOK_LATER)
+        looks.wait()
         patiently(here, what, book.refresh)
         between()
-        if time.monotonic() >= revive_at:
+        if looks.revival_is_due():
             revive_dispatcher(queue)
-            revive_at = time.monotonic() + _REVIVE
     between()
     return book.entries[number]
 
