@@ -168,6 +168,24 @@ def test_a_file_that_cannot_be_read_for_a_moment_is_read_again(
     assert hosts.started
 
 
+@pytest.mark.parametrize("how", ["submit", "sbatch"])
+def test_a_submission_rouses_the_dispatcher_of_this_host(idle: JobCommands, how: str) -> None:
+    roused: list[int] = []
+    before = signal.signal(signal.SIGCONT, lambda number, _: roused.append(number))
+    try:
+        Dispatchers(idle.queue.files).take_charge(this_dispatcher())
+        if how == "submit":
+            idle.done("submit", "--", "true")
+        else:
+            answer(Here("sbatch"), ["--wrap=true"])
+        guard = time.monotonic() + 60  # the kernel may deliver a signal a moment later
+        while not roused and time.monotonic() < guard:
+            time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGCONT, before)
+    assert [signal.SIGCONT] == roused
+
+
 class Watched:
     """A queue whose dispatcher runs on another host, and the commands that were given."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from contextlib import ExitStack
 from functools import partial
 from types import SimpleNamespace
@@ -142,6 +143,28 @@ def has_ended(queue: Queue, number: int) -> Callable[[], bool]:
 
 def has_calls(executor: Executor, count: int) -> bool:
     return len(executor.calls) == count
+
+
+async def test_a_loop_that_is_roused_looks_at_once(
+    queue: Queue, mock_clock: trio.testing.MockClock
+) -> None:
+    """Its clock stands still."""
+    executor = Executor(lambda _: None)
+    desk = Desk(queue)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(DispatchLoop(queue, desk, executor).run)  # type: ignore[arg-type]
+        await trio.testing.wait_all_tasks_blocked()
+        queue.submit(JOB)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [] == executor.calls
+        alive = Dispatchers(queue.files).alive()
+        assert alive is not None
+        alive.rouse()
+        guard = time.monotonic() + 60  # the kernel may deliver a signal a moment later
+        while not executor.calls and time.monotonic() < guard:
+            await trio.lowlevel.checkpoint()
+        assert 1 == len(executor.calls)
+        nursery.cancel_scope.cancel()
 
 
 async def test_no_call_of_a_dispatcher_counts_as_one_of_the_one_before(

@@ -18,6 +18,7 @@ from grain.files.batch_jobs import jobs_over
 from grain.head import collapsing
 from grain.head.messages import AVOIDED
 from grain.head.needs.again import replaced
+from grain.queue.dispatchers import ROUSE
 from grain.queue.errors import QueueError
 from grain.queue.states import FINAL, next_memory
 from grain.resource import Cores, ResourceError, WTime, from_data
@@ -134,8 +135,16 @@ class DispatchLoop:
         with collapsing():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._ask_batch_systems)
+                await nursery.start(self._heed_commands)
                 await self._dispatch()
                 nursery.cancel_scope.cancel()
+
+    async def _heed_commands(self, task_status: trio.TaskStatus[None]) -> None:
+        """Look at once when a command says so, see `LiveDispatcher.rouse`."""
+        with trio.open_signal_receiver(ROUSE) as signals:
+            task_status.started()
+            async for _ in signals:
+                self._woken.set()
 
     async def _dispatch(self) -> None:
         for adopted in await self._blocking(self._desk.adopted):

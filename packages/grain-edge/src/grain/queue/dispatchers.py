@@ -8,6 +8,8 @@ stopped for a while, or sees an old list, needs no lock; it looks now and then a
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -36,6 +38,9 @@ QUIET_AFTER = 100.0
 """Seconds without a sign of life after which a process that watches a dispatcher starts another
 one: three signs are missing, or those that came are seen a minute late, as on NFS. The other one
 ends if it lives after all."""
+
+ROUSE = signal.SIGCONT
+"""The signal by which a dispatcher looks at its queue at once."""
 
 _KEPT = 10  # earlier dispatchers whose files stay
 
@@ -97,6 +102,16 @@ class LiveDispatcher(NamedTuple):
     number: int
     dispatcher: Dispatcher
     is_here: bool
+
+    def rouse(self) -> None:
+        """Have it look at the queue at once, and not only with its next look, if it is here.
+
+        To any process the signal means to go on, which it does: one of another version loses
+        nothing, and nor does another process that has its pid since.
+        """
+        if self.is_here:
+            with suppress(OSError):  # it has just ended, which the next command sees
+                os.kill(self.dispatcher.pid, ROUSE)
 
 
 class Dispatchers:

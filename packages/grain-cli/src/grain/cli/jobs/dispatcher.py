@@ -41,9 +41,10 @@ _LOCKS = "/dev/shm"  # noqa: S108 - a directory of this host; files there are ch
 def wake_dispatcher(queue: Queue, config: str | None) -> str:
     """Make sure that jobs are taken; return why that is not possible, as a sentence.
 
-    It starts a dispatcher if none runs. One on another host, which cannot be seen from here, is
-    watched by a process of its own until it gives a sign of life; if none comes, that starts one
-    here. Two that are started at once do no harm: the first ends when it sees the second.
+    It starts a dispatcher if none runs, and has one on this host look at once. One on another host,
+    which cannot be seen from here, is watched by a process of its own until it gives a sign of
+    life; if none comes, that starts one here. Two that are started at once do no harm: the first
+    ends when it sees the second.
 
     Args:
         config: the configuration file that was chosen; None for none.
@@ -59,7 +60,9 @@ def wake_dispatcher(queue: Queue, config: str | None) -> str:
                 if not is_starting(queue):
                     _start(queue, config)
                 return ""
-            if not alive.is_here:
+            if alive.is_here:
+                alive.rouse()
+            else:
                 watch_over(queue, config, alive)
     except click.ClickException as error:
         return f"no dispatcher could be started, so use `grain queue start` later: {error.message}"

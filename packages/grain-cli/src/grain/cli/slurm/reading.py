@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from grain.cli.slurm.here import Here
     from grain.queue.book import Book, Entry
+    from grain.queue.dispatchers import LiveDispatcher
     from grain.queue.records import Dependency
 
 T = TypeVar("T")
@@ -116,18 +117,19 @@ def takes_jobs(queue: Queue) -> bool:
     return False
 
 
-def _is_seen(queue: Queue) -> bool:
-    """Return True if a dispatcher runs for certain; its process can be seen from here."""
+def _seen(queue: Queue) -> LiveDispatcher | None:
+    """Return the dispatcher if one runs for certain, as its process can be seen from here."""
     from grain.queue.dispatchers import Dispatchers
 
     alive = Dispatchers(queue.files).alive()
-    return alive is not None and alive.is_here
+    return alive if alive is not None and alive.is_here else None
 
 
 def wake_dispatcher(queue: Queue) -> str:
-    """Start a dispatcher if none runs; return why that is not possible, as a sentence."""
+    """Start a dispatcher if none runs, or have it look at once; return why not, as a sentence."""
     with suppress(OSError):
-        if _is_seen(queue):
+        if (alive := _seen(queue)) is not None:
+            alive.rouse()
             return ""
     from grain.cli.jobs import dispatcher
 
@@ -141,7 +143,7 @@ def revive_dispatcher(queue: Queue) -> None:
     """Make sure that jobs are taken that wait, see `grain.cli.jobs.dispatcher`."""
     # Whatever fails: the files still tell how it stands with the jobs.
     with suppress(Exception):
-        if not _is_seen(queue):
+        if _seen(queue) is None:
             from grain.cli.jobs import dispatcher
 
             dispatcher.revive_dispatcher(queue, None)

@@ -438,7 +438,7 @@ class StartDecisions:
         self._table.waiting -= 1
         reservation = worker.reservation
         self._table.occupy(task, by, worker, now, held)
-        # Most tasks are no gangs, and an empty comprehension is a call.
+        # Only a gang has members, and even an empty comprehension is a call.
         seats = [self._table.seat(task, by, one, now) for one in members[1:]] if members else ()
         if self._queues.order[0][2] is not queue:
             # Only now: a new reservation of this worker must account for the run that begins.
