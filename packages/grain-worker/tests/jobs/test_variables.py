@@ -215,7 +215,7 @@ RIGHT = {
     "SLURM_NTASKS_PER_CORE": "1", "SLURM_NTASKS_PER_GPU": "1", "SLURM_NTASKS_PER_NODE": "2",
     "SLURM_NTASKS_PER_SOCKET": "2", "SLURM_OVERCOMMIT": "1", "SLURM_PRIO_PROCESS": "4",
     "SLURM_PROCID": "0", "SLURM_RESTART_COUNT": "1", "SLURM_SUBMIT_DIR": "/home/ann/in",
-    "SLURM_SUBMIT_HOST": "login1", "SLURM_TASK_PID": "", "SLURM_TASKS_PER_NODE": "2,1",
+    "SLURM_SUBMIT_HOST": "login1", "SLURM_TASK_PID": "", "SLURM_TASKS_PER_NODE": "2(x2)",
     "SLURM_THREADS_PER_CORE": "1", "SLURM_TOPOLOGY_ADDR": "n07",
     "SLURM_TOPOLOGY_ADDR_PATTERN": "node", "SLURMD_NODENAME": "n07", "SLURM_JOB_UID": "1001",
     "SLURM_JOB_GID": "100", "SLURM_JOB_USER": "ann", "ENVIRONMENT": "BATCH",
@@ -356,6 +356,33 @@ def test_ranks_are_spread_over_workers(options: dict[str, str], ranks: str, thre
 
     assert ranks == on_nodes(**options)["SLURM_TASKS_PER_NODE"]
     assert threads == threads_each(job, NODES)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ntasks", "per_node", "tasks"),
+    [
+        (2, "2", None, "1(x2)"),
+        (2, "3", None, "2,1"),
+        (1, "2", "2", "2"),
+        (2, "4", "2", "2(x2)"),
+        (2, "2", "1", "1(x2)"),
+        (2, "3", "2", "2(x2)"),
+        (2, "2", "2", "2(x2)"),
+        (1, "1", "2", "2"),
+        (1, "3", "3", "3"),
+    ],
+)
+def test_tasks_of_each_node_are_those_of_a_real_slurm(
+    nodes: int, ntasks: str, per_node: str | None, tasks: str
+) -> None:
+    """As Slurm 22.05.8 had them, with --nodes, --ntasks and --ntasks-per-node."""
+    options = {"submit-dir": "/", "ntasks": ntasks}
+    if per_node is not None:
+        options["ntasks-per-node"] = per_node
+    job = msgspec.structs.replace(JOB, options=options)
+    place = Place("n07", 4, "queue", NODES.others[: nodes - 1])
+
+    assert tasks == own_variables(job, 12, None, 1, place, {})["SLURM_TASKS_PER_NODE"]
 
 
 def test_the_workers_of_the_job_in_which_one_submits_do_not_leak_into_the_job() -> None:

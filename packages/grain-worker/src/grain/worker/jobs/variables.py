@@ -82,6 +82,16 @@ class _Attempt(NamedTuple):
         return self.job.options.get(name)
 
     @property
+    def tasks_each(self) -> list[int]:
+        """The tasks of each node: as many as were stated, as of Slurm 22.05, even if fewer are in all.
+
+        Where no number is stated for a node, it is the ranks that each has room for.
+        """
+        stated = self.option("ntasks-per-node")
+        hosts = self.place.hosts
+        return ranks_each(self.job, self.place) if stated is None else [int(stated)] * len(hosts)
+
+    @property
     def mebibytes(self) -> int | None:
         """The memory of a node in Slurm's units, unless it was stated for each CPU or GPU."""
         if any(self.option(name) for name in ("mem-per-cpu", "mem-per-gpu")):
@@ -166,7 +176,7 @@ _SLURM: dict[str, Callable[[_Attempt], object]] = {
     "SLURM_SHARDS_ON_NODE": _plain("shards"),
     "SLURM_SUBMIT_DIR": lambda a: a.job.options.get("submit-dir", a.job.directory),
     "SLURM_SUBMIT_HOST": lambda a: a.job.host,
-    "SLURM_TASKS_PER_NODE": lambda a: repeated(ranks_each(a.job, a.place)),
+    "SLURM_TASKS_PER_NODE": lambda a: repeated(a.tasks_each),
     # The process itself sets it (`grain.worker.guards.program`). That takes a fork(2) and a
     # millisecond, so only jobs of sbatch have it.
     "SLURM_TASK_PID": lambda a: None if a.option("submit-dir") is None else "",
