@@ -138,6 +138,12 @@ def test_an_outcome_counts_again_that_was_known_of_a_mission_given_up_since() ->
     assert "" == error
 
 
+def test_a_job_that_dies_while_its_worker_hands_it_back_has_crashed() -> None:
+    error, _ = run_seed(9410441)
+
+    assert "" == error
+
+
 def test_the_next_process_hears_who_cancelled_a_run_that_ends_late() -> None:
     error, _ = run_seed(9404406)
 

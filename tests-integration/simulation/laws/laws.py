@@ -457,8 +457,13 @@ class Laws:
         self.completed[run.lease.attempt] = outcome
 
     def on_crashed(self, run: SimulatedRun) -> None:
-        """Note a run that dies with its runner or worker."""
-        if run.ending:
+        """Note a run that dies with its runner or worker.
+
+        That of a job counts as crashed even while its worker hands it back, as it may have no
+        receipt of its end: its dispatcher follows the crash.
+        """
+        handed_back = run.worker.leave_by <= run.worker.now
+        if run.ending and not (handed_back and lasts(run.lease.mission)):
             self.ending.add(run.lease.attempt)
 
     def on_left(self, worker: SimulatedWorker, seconds: float) -> None:
