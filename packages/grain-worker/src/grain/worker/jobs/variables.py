@@ -83,7 +83,7 @@ class _Attempt(NamedTuple):
 
     @property
     def tasks_each(self) -> list[int]:
-        """The tasks of each node: as many as were stated, as of Slurm 22.05, even if fewer are in all.
+        """The tasks of each node: as many as were stated, even for fewer in all, as of Slurm 22.05.
 
         Where no number is stated for a node, it is the ranks that each has room for.
         """
