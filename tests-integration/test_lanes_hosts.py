@@ -56,7 +56,10 @@ async def call(executor, fn, *arguments):
 
 async def main():
     connect = GnawConnector(address, start=False).connect
-    async with RemoteExecutor(address, name="m", connect=connect) as executor:
+    events = []
+    async with RemoteExecutor(
+        address, name="m", connect=connect, on_event=events.append
+    ) as executor:
         await call(executor, mark, folder, 0)
         while not os.path.exists(folder + "/look"):
             await trio.sleep(0.05)
@@ -68,6 +71,7 @@ async def main():
         for number in range(number, number + 50):
             in_lane = await call(executor, mark, folder, number)
         print(in_lane, number, flush=True)
+    print([event.text for event in events if type(event).__name__ == "Remark"], flush=True)
 
 trio.run(main)
 """
@@ -213,6 +217,7 @@ async def test_a_runner_on_another_host_connects_by_the_network(site: Site) -> N
         site.let_go()
         assert ["True"] == await said(mission)
         in_lane, last = await said(mission)
+        assert ["[]"] == await said(mission)
 
     assert "True" == in_lane
     assert list(range(int(last) + 1)) == site.marks()
@@ -249,9 +254,11 @@ async def test_a_firewall_before_the_mission_lets_its_lanes_go_by_files(site: Si
         site.let_go()
         assert ["True"] == await said(mission)
         in_lane, last = await said(mission)
+        remarks = " ".join(await said(mission))
         await trio.to_thread.run_sync(mission.wait)
 
     assert [] == site.doors()
+    assert 1 == remarks.count(" cannot connect to this process")
     assert "True" == in_lane
     assert list(range(int(last) + 1)) == site.marks()
 

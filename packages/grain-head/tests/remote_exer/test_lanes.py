@@ -825,6 +825,26 @@ def test_calls_stay_held_until_runners_have_had_all_ways(mission: Mission) -> No
     assert set(tasks) == {one.task for one in mission.mail(Submit)}
 
 
+def test_the_first_worker_that_cannot_connect_by_the_network_is_named_once(
+    mission: Mission,
+) -> None:
+    """That its runner is on another host, and does not come within the kernel, is no news."""
+    unreachable = msgspec.msgpack.encode(LaneOutcome(unreachable=True))
+    named = []
+    mission.session.on_message(WorkerFacts("id-w", "w-2", "n2", {}), None)
+    mission.lanes.last_way = Way.BESIDE
+    mission.traffic.on_ended(0.02, 60)
+    flood(mission, 200)
+    mission.lanes.take_back(0.0)
+    for _ in range(3):
+        lane, *_ = mission.mail(Submit)
+        mission.start(lane.task)
+        mission.session.on_message(Resolved(lane.task, "value"), unreachable)
+        mission.lanes.on_news(0.0)
+        named.append(taken(mission.lanes.cut_off))
+    assert [[], ["w-2"], []] == named
+
+
 def test_what_is_reported_of_held_calls_covers_them_whatever_their_urgency() -> None:
     traffic = CallTraffic()
     for task, urgency in ((3, 0.0), (4, -1.0), (5, 2.0), (6, -3.0)):

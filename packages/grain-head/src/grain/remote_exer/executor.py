@@ -122,6 +122,15 @@ def large_words(function: Function, parts: list[tuple[str, int]]) -> str:
     )
 
 
+def cut_off_words(worker: str) -> str:
+    """Return the sentence on a worker whose runner cannot connect to the mission."""
+    return (
+        f"{worker or 'a worker'} cannot connect to this process, so brief calls and large values "
+        "take a slower way there; nothing is lost. Look for a firewall that refuses TCP "
+        "connections to this host, by any port, or name the network by GRAIN_INTERFACES"
+    )
+
+
 def _outlives(name: str, crashes: tuple[Crash, ...]) -> TaskOutlivesWorkers:
     """Return the error of a task that has outlived too many workers."""
     soft = tuple(crash for crash in crashes if crash.stopped_softly)
@@ -589,6 +598,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._session.now = trio.current_time()
         if self._run_log is not None:
             self._run_log.on_messages(taken(self._session.reports or []))
+        for worker in taken(self._lanes.cut_off):
+            self._on_event(Remark(cut_off_words(worker)))
         self._lane_door.close_closing()
         if self._session.to_head:
             self._link.wake()

@@ -61,6 +61,8 @@ class MissionLanes:
         way: the one by which runners come, as far as the ones before did not work.
         last_way: the last one that there is.
         closing: lanes whose channel is to be closed; to be emptied by `taken`.
+        cut_off: the name of the first worker whose runner could not connect by the network, for
+            the user; to be emptied by `taken`.
         invitation: returns the way for runners, or None if there is none yet. It is set by what
             has that.
         slice: as `grain.head.messages.SLICE`.
@@ -72,6 +74,8 @@ class MissionLanes:
         self.traffic: list[CallTraffic] = []
         self.way, self.last_way = Way.KERNEL, Way.NETWORK
         self.closing: list[Lane] = []
+        self.cut_off: list[str] = []
+        self._any_cut_off = False
         self.invitation: Callable[[], bytes | None] = lambda: None
         self.slice = SLICE
 
@@ -404,12 +408,7 @@ class MissionLanes:
             self._on_ended(lane, ended, payload, now)
         if not lane.open:
             if outcome.unreachable:
-                # It may come by the next way: calls stay held for the next lanes, which have
-                # another invitation. Many may have had the first.
-                if lane.way >= self.last_way:
-                    lane.traffic.on_unreachable(now)
-                else:
-                    self.way = max(self.way, Way(lane.way + 1))
+                self._on_unreachable(lane, over, now)
             elif over.ending == "crashed" and not (lane.waits and over.crashes):
                 lane.traffic.on_refused(now)
         # A lane that was never open was sent nothing that could have crashed it. If the runner's
@@ -435,6 +434,18 @@ class MissionLanes:
             else:
                 self._session.leave_lane(task)
         lane.calls.clear()
+
+    def _on_unreachable(self, lane: Lane, over: LaneOver, now: float) -> None:
+        """Have runners come by the next way, if there is one; tell of the first that cannot."""
+        if lane.way >= Way.NETWORK and not self._any_cut_off:
+            self._any_cut_off = True
+            self.cut_off.append(self._session.news.worker_name(over.worker))
+        # Calls stay held for the next lanes, which have another invitation. Many may have had the
+        # first.
+        if lane.way >= self.last_way:
+            lane.traffic.on_unreachable(now)
+        else:
+            self.way = max(self.way, Way(lane.way + 1))
 
     def _open_if_ready(self, lane: Lane, now: float) -> None:
         record = self._session.pending.get(lane.number)

@@ -128,6 +128,7 @@ class LaneOver(NamedTuple):
         lane: its number.
         ending, payload, crashes: as in `Resolution`.
         report: of its worker on the run that crashed; empty if there is none.
+        worker: the id of its worker; empty if it had none.
     """
 
     lane: int
@@ -135,3 +136,4 @@ class LaneOver(NamedTuple):
     payload: Payload
     crashes: tuple[Crash, ...]
     report: Report = b""
+    worker: str = ""

@@ -667,7 +667,8 @@ class MissionSession:
             self.requests.waiting[record.asked] -= not record.worker
             self._lanes -= 1
             self._waiting_lanes.discard(task)
-            self.lanes_over.append(LaneOver(task, ending, payload, crashes, report))
+            over = LaneOver(task, ending, payload, crashes, report, record.worker)
+            self.lanes_over.append(over)
             return
         began = self.running.pop(task, 0.0)
         if not record.worker:
