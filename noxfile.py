@@ -258,7 +258,7 @@ def check_types(session: nox.Session, version: str) -> None:
     """Run mypy over all sources at once, then over each package's tests."""
     install_all(session, *group("types"))
     # The tutorial's programs are for newcomers: they are run, not typed.
-    typed = ["disks.py", "factor.py", "xtb_conformers.py"]
+    typed = ["disks.py", "factor.py", "restarts.py", "xtb_conformers.py"]
     sources = [f"packages/{package}/src" for package in PACKAGES]
     others = ["tests-integration", "tools", *(f"docs/examples/{name}" for name in typed)]
     session.run("mypy", "--python-version", version, *sources, *others)
