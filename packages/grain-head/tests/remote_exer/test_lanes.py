@@ -845,6 +845,24 @@ def test_the_first_worker_that_cannot_connect_by_the_network_is_named_once(
     assert [[], ["w-2"], []] == named
 
 
+@pytest.mark.parametrize("late", [None, "its look", "the end of the lane"])
+def test_a_process_that_had_no_time_for_runners_blames_no_network(
+    mission: Mission, late: str | None
+) -> None:
+    unreachable = msgspec.msgpack.encode(LaneOutcome(unreachable=True))
+    mission.lanes.way = mission.lanes.last_way = Way.NETWORK
+    mission.traffic.on_ended(0.02, 60)
+    mission.lanes.look(99.5)
+    flood(mission, 200)
+    mission.lanes.take_back(100.0)
+    lane, *_ = mission.mail(Submit)
+    mission.start(lane.task, 100.0)
+    mission.lanes.look(104.0 if late == "its look" else 100.5)
+    mission.session.on_message(Resolved(lane.task, "value"), unreachable)
+    mission.lanes.on_news(104.0 if late else 101.0)
+    assert (late is None) == bool(mission.lanes.cut_off)
+
+
 def test_what_is_reported_of_held_calls_covers_them_whatever_their_urgency() -> None:
     traffic = CallTraffic()
     for task, urgency in ((3, 0.0), (4, -1.0), (5, 2.0), (6, -3.0)):

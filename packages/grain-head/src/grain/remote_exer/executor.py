@@ -17,6 +17,7 @@ import trio
 from msgspec import structs
 
 from grain.edge import DEFAULT
+from grain.edge.address import BridgeAddress, parse_address
 from grain.edge.version import own_versions
 from grain.eventlog.soft_stops import SOFT_STOPS
 from grain.eventlog.usage import decode_report
@@ -127,7 +128,8 @@ def cut_off_words(worker: str) -> str:
     return (
         f"{worker or 'a worker'} cannot connect to this process, so brief calls and large values "
         "take a slower way there; nothing is lost. Look for a firewall that refuses TCP "
-        "connections to this host, by any port, or name the network by GRAIN_INTERFACES"
+        "connections to this host, by any port (GRAIN_INTERFACES, if it is set, has to name a "
+        "network of both)"
     )
 
 
@@ -231,6 +233,8 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event, until_direct)
         self._lanes = MissionLanes(self._session)
         self._traffic = self._lanes.traffic
+        # An isolated worker has no address.
+        self._at_bridge = address != "" and isinstance(parse_address(address), BridgeAddress)
         self._lane_door = LaneDoor(self._lanes, self._link.wake, self._on_lanes, address)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
@@ -599,7 +603,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
         if self._run_log is not None:
             self._run_log.on_messages(taken(self._session.reports or []))
         for worker in taken(self._lanes.cut_off):
-            self._on_event(Remark(cut_off_words(worker)))
+            # At a bridge that is how it is meant; and the last runners find a door that is closed.
+            if self._lane_door.is_open and not self._at_bridge:
+                self._on_event(Remark(cut_off_words(worker)))
         self._lane_door.close_closing()
         if self._session.to_head:
             self._link.wake()

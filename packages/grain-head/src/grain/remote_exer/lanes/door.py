@@ -106,6 +106,11 @@ class LaneDoor:
             self._nursery.start_soon(self._keep, self._nursery, self._way)
         return None if self._door is None else self._door.invitation
 
+    @property
+    def is_open(self) -> bool:
+        """True while runners may connect."""
+        return self._nursery is not None
+
     def start(self) -> None:
         """Look after lanes, and calls that are held, from now on."""
         if self._nursery is not None and not self._tended:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from grain.remote_exer.lanes.traffic import Connection
     from grain.remote_exer.session import LaneOver, MissionSession, RemoteTask
 
+_STALL = 2.0
+"""Seconds between two looks in which this process may have answered no runner."""
+
 LINGER = 1.0
 """Seconds for which a lane waits for its next call."""
 
@@ -76,6 +79,8 @@ class MissionLanes:
         self.closing: list[Lane] = []
         self.cut_off: list[str] = []
         self._any_cut_off = False
+        # When it was last looked, and when that was late: the process had no time for runners.
+        self._looked, self._stalled = math.inf, -math.inf
         self.invitation: Callable[[], bytes | None] = lambda: None
         self.slice = SLICE
 
@@ -437,7 +442,9 @@ class MissionLanes:
 
     def _on_unreachable(self, lane: Lane, over: LaneOver, now: float) -> None:
         """Have runners come by the next way, if there is one; tell of the first that cannot."""
-        if lane.way >= Way.NETWORK and not self._any_cut_off:
+        # Since when it was asked for, as it was never open.
+        busy = now > self._looked + _STALL or lane.idle_since <= self._stalled
+        if lane.way >= Way.NETWORK and not (busy or self._any_cut_off):
             self._any_cut_off = True
             self.cut_off.append(self._session.news.worker_name(over.worker))
         # Calls stay held for the next lanes, which have another invitation. Many may have had the
@@ -480,6 +487,9 @@ class MissionLanes:
 
     def look(self, now: float) -> None:
         """Let time pass: give back what is idle, take back what waits for long, and report."""
+        if now > self._looked + _STALL:
+            self._stalled = now
+        self._looked = now
         self.close_idle(now)
         for traffic in self.traffic:
             traffic.on_look()
