@@ -75,6 +75,10 @@ def test_another_attempt_asks_for_more_of_what_was_too_little(
             "It had 16 GB, the most that its group may ask for.",
         ),
         (
+            after(OPT, 0.5, 1, 2, 3), too_little(4.0),
+            "It had 4 GB in attempt 5, which was the last.",
+        ),
+        (
             WTime(group="opt").after(30.0), too_slow(90.0),
             "It had 90 s, three times the limit that was estimated for its group.",
         ),

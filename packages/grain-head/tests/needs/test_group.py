@@ -32,17 +32,19 @@ def seen(*peaks: float, seconds: float = 100, amount: float = 32) -> LearningGro
     return group
 
 
-def run(group: LearningGroup, peak: float, seconds: float, lost: float = 1.0) -> list[float]:
+def run(
+    group: LearningGroup, peak: float, seconds: float, lost: float = 1.0, terms: Terms = TERMS
+) -> list[float]:
     """Run a task with as many attempts as it needs; return the amounts."""
-    asked = [group.amount(TERMS)]
+    asked = [group.amount(terms)]
     before = 0.0
     while asked[-1] < peak:
         group.on_exceeded(asked[-1], lost * seconds, after=before)
         before = asked[-1]
-        amount = group.amount_after(TERMS, asked[-1], len(asked) + 1)
+        amount = group.amount_after(terms, asked[-1], len(asked) + 1)
         assert amount is not None
         asked.append(amount)
-    group.on_finished(FinishedRun(peak, asked[-1], seconds), TERMS.maximum, before)
+    group.on_finished(FinishedRun(peak, asked[-1], seconds), terms.maximum, before)
     return asked
 
 
@@ -85,20 +87,26 @@ def test_it_says_what_it_asks_for_and_why() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.floats(0.01, 32), st.floats(1, 1e4), st.floats(0.01, 1)), max_size=120)
+    st.lists(st.tuples(st.floats(0.01, 32), st.floats(1, 1e4), st.floats(0.01, 1)), max_size=120),
+    st.sampled_from([math.inf, 64.0, 20.0, 4.0, 0.9]),
 )
 def test_learning_costs_no_more_than_the_maximum_its_first_runs_and_one_under_way(
-    tasks: list[tuple[float, float, float]],
+    tasks: list[tuple[float, float, float]], worker: float
 ) -> None:
+    terms = TERMS._replace(share=min(TERMS.share, worker), worker=worker)
     group = LearningGroup("opt")
     costs = []
+    whole = 0.0  # of attempts with all that a worker has, of tasks that need more
     for peak, seconds, lost in tasks:
         before = group.spent
-        asked = run(group, peak, seconds, lost)
+        asked = run(group, peak, seconds, lost, terms)
         assert max(asked) <= TERMS.maximum
         assert len(asked) <= 5
+        if max(asked) > worker:
+            assert peak > worker in asked
+            whole += worker * lost * seconds
         costs.append(group.spent - before)
-        allowed = group.fixed + sum(costs[:GUARDED]) + max(costs)
+        allowed = group.fixed + sum(costs[:GUARDED]) + max(costs) + whole
         assert group.spent <= allowed * (1 + 1e-9)
 
 
@@ -116,6 +124,16 @@ def test_while_it_has_cost_more_than_the_maximum_it_asks_for_that() -> None:
         "opt asks for 32 GB, its maximum: with less, its runs and their failed attempts have taken "
         "more memory in all (2.72 times)"
     )
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+def test_a_group_that_asks_for_its_maximum_has_a_whole_worker_before_it(obeys: bool) -> None:
+    group = LearningGroup("opt", finished=GUARDED, spent=2.0, fixed=1.0, obeys=obeys)
+    assert group.guarded
+    terms = TERMS._replace(worker=8)
+    assert 8 == group.amount(terms)
+    assert [8, 32, 32, None] == [group.amount_after(terms, had, 2) for had in (4, 8, 16, 32)]
+    assert group.explain(terms).startswith("opt asks for 8 GB, all that a worker has: ")
 
 
 def test_runs_too_short_to_be_timed_are_explained_all_the_same() -> None:

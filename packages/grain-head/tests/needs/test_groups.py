@@ -115,6 +115,26 @@ def test_a_row_names_a_maximum_that_no_worker_has() -> None:
     assert "Its maximum, 500 GB, is more than any worker here has (8)" in text
 
 
+def test_a_repeat_has_the_largest_worker_before_more_than_any_has() -> None:
+    needs = Needs()
+    needs.on_workers([Cores(2) & Memory(0.9)])
+    opt = Memory(32, group="opt")
+    half = LearnedMemory(needs, Cores(1) & opt, opt)
+    assert 0.45 == half.amount
+    half.on_ended(half.memory, MemoryUse(0.45, True), 1.0)
+    assert "; then 1.8, then 3.6, then 7.2, then 32. Its maximum, 32 GB" in needs.explain(
+        Cores(1) & opt
+    )
+    second = after(opt, 0.45)
+    assert "opt asks for 0.9 GB in attempt 2, as 0.45 GB were too little" == needs.explain(second)
+    whole = LearnedMemory(needs, second, second)
+    assert (0.9, False) == (whole.amount, whole.memory.last)
+    assert (
+        "opt asks for 1.8 GB in attempt 3, as 0.9 GB were too little. That is more than any "
+        "worker here has (0.9)"
+    ) == needs.explain(after(opt, 0.45, 0.9))
+
+
 @given(
     runs=st.lists(st.tuples(st.floats(0.0, 1e3), SIZES, AMOUNTS), max_size=12),
     asked=st.lists(st.tuples(AMOUNTS, st.none() | SIZES, st.none() | TRIED), max_size=6),

@@ -177,18 +177,21 @@ def test_a_few_large_needs_have_a_rung_of_their_own_and_a_dear_share_takes_it_aw
     assert ladder(needs, share=1000, maximum=32) == (10.0,)
 
 
-@given(NEEDS, AMOUNTS, AMOUNTS, AMOUNTS)
+@given(NEEDS, AMOUNTS, AMOUNTS, AMOUNTS, st.just(math.inf) | AMOUNTS)
 def test_five_attempts_at_most_each_with_more_than_the_last_up_to_the_maximum(
-    needs: list[RunNeed], share: float, first: float, maximum: float
+    needs: list[RunNeed], share: float, first: float, maximum: float, worker: float
 ) -> None:
-    amount: float | None = min(first, maximum)
+    amount: float | None = min(first, maximum, worker)
+    rungs = ladder(needs, share, maximum, worker)
     asked = []
     while amount is not None:
         asked.append(amount)
-        amount = next_amount(ladder(needs, share, maximum), amount, len(asked) + 1, maximum)
+        amount = next_amount(rungs, amount, len(asked) + 1, maximum, worker)
     assert len(asked) <= LAST_ATTEMPT
     assert asked == sorted(set(asked))
     assert asked[-1] == maximum
+    if worker < maximum:
+        assert worker in asked
 
 
 @pytest.mark.parametrize(
@@ -206,3 +209,21 @@ def test_after_a_failure_the_first_rung_a_quarter_above_it_else_double(
     failed: float, attempt: int, amount: float | None
 ) -> None:
     assert next_amount((1.0, 1.25, 4.0), failed, attempt, maximum=32) == amount
+
+
+@pytest.mark.parametrize(
+    ("failed", "attempt", "amount"),
+    [
+        (0.45, 2, 0.9),  # and not 1.8, which is the next rung
+        (0.1, 2, 0.2),  # no rung below it: doubled
+        (0.9, 3, 1.8),
+        (0.2, 4, 0.9),  # so that the fifth may have the maximum
+        (0.2, 5, 0.9),
+        (0.9, 5, 32),
+    ],
+)
+def test_a_whole_worker_comes_before_anything_above_it(
+    failed: float, attempt: int, amount: float
+) -> None:
+    rungs = (0.2, 1.8) if failed == 0.1 else (1.8,)
+    assert amount == next_amount(rungs, failed, attempt, maximum=32, worker=0.9)

@@ -111,6 +111,13 @@ def test_a_maximum_above_every_worker_is_named_and_keeps_no_first_attempt_waitin
     assert "Its maximum, 500 GB, is more than any worker here has (8)" in line
 
 
+def test_a_repeat_with_a_maximum_above_every_worker_has_a_whole_worker() -> None:
+    request = Cores(1) & Memory(32, group="opt")
+    played = play([Cores(2) & Memory(0.9)], [VirtualJob(request, 0.6, 10.0)], check=True)
+    assert 1 == played.scheduler.needs.groups["opt"].finished
+    assert {0: 2} == played.attempts
+
+
 def test_what_is_forgotten_is_learned_anew() -> None:
     scheduler = play(
         [Cores(4) & Memory(8)], [VirtualJob(Memory(group="opt"), 1.0, 9.0)] * 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -40,6 +41,9 @@ def larger(request: Resource, error: BaseException) -> Larger | str | None:
         last = any(isinstance(one, MemoryError) and noted_last(one) for one in errors)
         next_ = memory.after(failed, last=last)
         if next_ is None:
+            # It had a whole worker in the attempt before, and a larger one has come since.
+            if not last and failed < memory.most < math.inf:
+                return f"It had {failed:.3g} GB in attempt {memory.tried[0]}, which was the last."
             return f"It had {failed:.3g} GB, the most that its group may ask for."
         return Larger(replaced(request, next_), f"more memory than {failed:.3g} GB")
     time = request.get(WTime)

@@ -3,7 +3,8 @@
 A guard bounds what learning may cost. It compares the GB s of all attempts that have ended, those
 that failed included, with what the finished runs would have taken at the maximum. While they are
 more, the group asks for the maximum. So it takes at most what a fixed maximum would have taken,
-its first eight runs, and what is under way.
+its first eight runs, and what is under way. Where the maximum is more than any worker has, a task
+that needs more than these costs one attempt with a whole worker besides.
 """
 
 from __future__ import annotations
@@ -58,6 +59,11 @@ class Terms(NamedTuple):
     maximum: float
     size: float = 0.0
     worker: float = math.inf
+
+    @property
+    def most(self) -> float:
+        """The GB up to which an attempt can run here."""
+        return min(self.maximum, self.worker)
 
 
 @dataclass(slots=True)
@@ -211,7 +217,7 @@ class LearningGroup:
 
     def amount(self, terms: Terms) -> float:
         """Return the GB that a first attempt asks for: no more than a worker here has."""
-        most = min(terms.maximum, terms.worker)
+        most = terms.most
         if self.obeys or self.guarded:
             return most
         rungs = self.rungs(terms)
@@ -226,8 +232,10 @@ class LearningGroup:
             attempt: the number of the one to come; the second is 2.
         """
         if self.obeys or self.guarded:
+            if failed < terms.most:
+                return terms.most
             return terms.maximum if failed < terms.maximum else None
-        return next_amount(self.rungs(terms), failed, attempt, terms.maximum)
+        return next_amount(self.rungs(terms), failed, attempt, terms.maximum, terms.worker)
 
     def rungs(self, terms: Terms) -> tuple[float, ...]:
         """Return the ladder of a request, in GB; empty while nothing is known."""
@@ -244,14 +252,15 @@ class LearningGroup:
         """Return in one line what a first attempt asks for, and why."""
         asked = self.amount(terms)
         asks = f"{self.name} asks for {gigabytes(asked)} GB"
+        most = "its maximum" if asked >= terms.maximum else "all that a worker has"
         if self.obeys:
             return (
-                f"{asks}, its maximum: its programs use the same part of whatever they are given, "
+                f"{asks}, {most}: its programs use the same part of whatever they are given, "
                 "so nothing can be learned"
             )
         if self.guarded:
             return (
-                f"{asks}, its maximum: with less, its runs and their failed attempts have taken "
+                f"{asks}, {most}: with less, its runs and their failed attempts have taken "
                 "more memory in all"
             ) + (f" ({self.spent / self.fixed:.2f} times)" if self.fixed else "")
         rungs = self.rungs(terms)

@@ -114,13 +114,17 @@ class Needs:
         memory = learned(request)
         assert memory is not None
         assert memory.group is not None
+        terms = self.terms(request)
         attempt, failed = memory.tried
         if attempt > 1:
-            return (
-                f"{memory.group} asks for {gigabytes(self.amount(request))} GB in attempt "
-                f"{attempt}, as {gigabytes(failed)} GB were too little"
+            asked = self.amount(request)
+            text = (
+                f"{memory.group} asks for {gigabytes(asked)} GB in attempt {attempt}, as "
+                f"{gigabytes(failed)} GB were too little"
             )
-        terms = self.terms(request)
+            if asked > terms.worker:
+                text += f". That is more than any worker here has ({gigabytes(terms.worker)})"
+            return text
         text = self.group(memory.group).explain(terms)
         if terms.maximum > terms.worker:
             text += (

@@ -138,26 +138,32 @@ def alike_ladder(
 
 
 def next_amount(
-    rungs: Sequence[float], failed: float, attempt: int, maximum: float
+    rungs: Sequence[float], failed: float, attempt: int, maximum: float, worker: float = math.inf
 ) -> float | None:
     """Return the amount to ask for after an attempt that needed more than it had.
+
+    What is above every worker can only wait. So a whole worker comes before it, and early enough
+    for another attempt to have the maximum.
 
     Args:
         rungs: the ladder as it is now.
         failed: what the attempt had, in GB.
         attempt: the number of the attempt to come; the second is 2.
         maximum: the largest amount, in GB.
+        worker: GB of the largest worker; infinite if none is here.
 
     Returns:
         GB, more than ``failed``; None if that was the maximum already.
     """
     if failed >= maximum:
         return None
-    if attempt >= LAST_ATTEMPT:
-        return maximum
+    whole = failed < worker < maximum
+    most = worker if whole else maximum
+    if attempt >= LAST_ATTEMPT - whole:
+        return most
     at = bisect_left(rungs, STEP * failed)
     amount = rungs[at] if at < len(rungs) else DOUBLED * failed
-    return min(amount, maximum)
+    return min(amount, most)
 
 
 def in_effect(amount: float, worker: float) -> float:
