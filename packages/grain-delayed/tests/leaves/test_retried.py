@@ -346,6 +346,33 @@ async def test_a_leak_ends_after_the_most_with_all_attempts_listed(most: float |
         assert f"it needed more memory than {amount:g} GB" in listed
 
 
+async def test_an_attempt_with_more_than_there_is_is_not_announced(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @delayed
+    async def leaks() -> None:
+        error = MemoryError("it leaks")
+        error.memory_request = GVAR.res.M  # type: ignore[attr-defined]
+        raise error
+
+    async with mission(Cores(4) & Memory(16), config_file=False, cache=False):
+        with pytest.raises(MemoryError, match="it leaks") as caught:
+            await (leaks @ (Cores(2) & Memory(99, group="leak")))()
+
+    assert ["attempt 2 in 0.0 s, with more memory than 8 GB"] == [
+        line.partition("; ")[2] for line in capsys.readouterr().err.splitlines() if "; att" in line
+    ]
+    (note,) = notes(caught.value)
+    refused, *attempts = note.splitlines()
+    asked = "Cores(2) & Memory(99, group='leak')"
+    assert refused.startswith(f"It could not be tried again, with {asked}: ")
+    assert attempts == [
+        "The attempts:",
+        f"  attempt 1: MemoryError: it leaks, with {asked}; it needed more memory than 8 GB",
+        f"  attempt 2: MemoryError: it leaks, with {asked}; it needed more memory than 16 GB",
+    ]
+
+
 async def test_what_would_end_the_process(autojump_clock: MockClock) -> None:
     """A tasklet that called exit() is tried again if one asks for it."""
     aborted = 0

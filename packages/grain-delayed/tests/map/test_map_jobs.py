@@ -17,7 +17,7 @@ from grain.map.jobs import WAITING, JobEnd, Jobs, MapJob, _end_of
 from grain.map.output import OutputPrinter, tagged
 from grain.map.plan import MapOptions
 from grain.resource import Capacity
-from grain.worker.errors import ExternalTimeoutError, Failure
+from grain.worker.errors import ExternalMemoryError, ExternalTimeoutError, Failure, add_note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,6 +170,24 @@ async def test_what_became_of_a_warning_is_told_at_the_time_limit() -> None:
     assert ("ended at once by the warning SIGTERM: sleep 9", True) == (end.remark, end.timed_out)
 
 
+async def test_a_job_that_had_too_little_memory_says_why_it_is_not_tried_again() -> None:
+    async def ended() -> Completed:
+        failure = Failure(("eat",), "n1", returncode=-15, elapsed=2.0, exceeded=True,
+                          memory_request=0.9)  # fmt: skip
+        error = ExternalMemoryError(failure)
+        note = "It could not be tried again, with Memory(32): never here: ask for less, or run(...)"
+        add_note(error, f"{note}\nThe attempts:\n  attempt 1")
+        raise error
+
+    job = MapJob(1, ["eat"], "eat", Path.cwd(), None)
+    end = await _end_of(job, cast("Delayed[Completed]", ended()), 0.0)
+    assert end.remark == (
+        "eat: used 0.00 GB of 0.9 and was ended after 2 s. It could not be tried again, with "
+        "Memory(32): never here: ask for less by -r, or give more by --local"
+    )
+    assert ("too little memory", 15) == (end.kind, end.signal)
+
+
 @pytest.mark.parametrize(
     ("words", "status"),
     [
@@ -249,6 +267,7 @@ def test_every_line_of_an_output_is_tagged() -> None:
         (JobEnd("h", 1.0, 0, 40), "was ended by signal 40"),
         (JobEnd("h", 1.0, -1), "failed without an exit status"),
         (JobEnd("h", 1.0, -1, 15, timed_out=True), "was ended at its time limit"),
+        (JobEnd("h", 1.0, 0, 15, out_of_memory=True), "had too little memory"),
     ],
 )
 def test_the_end_of_a_job_reads_as_part_of_a_sentence(end: JobEnd, verdict: str) -> None:

@@ -30,11 +30,16 @@ def sentence_of(error: Exception) -> str | None:
         advice = "; make room there" if error.errno in FULL else ""
         return f"{name}{error.strerror}{advice}"
     if isinstance(error, Infeasible):
-        # What follows these words is advice for a program, which calls run().
-        problem, advice, _ = str(error).partition(": ask for less")
-        return f"{problem}{advice} by -r, or give more by --local" if advice else problem
+        return with_options(str(error))
     if isinstance(error, EdgeError):
         return f"{error}\nTo run only on this machine, without a scheduler, add -j N."
     if isinstance(error, (MapError, InputsError, ConfigError, ResourceError, OSError)):
         return str(error)
     return None
+
+
+def with_options(why: str) -> str:
+    """Return why no worker can run a job, with the options of ``grain map`` to change."""
+    # What follows these words is advice for a program, which calls run().
+    problem, advice, _ = why.partition(": ask for less")
+    return f"{problem}{advice} by -r, or give more by --local" if advice else problem

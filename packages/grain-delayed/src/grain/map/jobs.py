@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.delayed import Delayed, delayed
+from grain.map.errors import with_options
 from grain.map.failures import job_text, shortened
 from grain.map.job_log.entries import UNKNOWN, JobLogEntry
 from grain.map.output import tagged
@@ -86,6 +87,7 @@ class JobEnd:
     err: Output = b""
     remark: str = ""
     timed_out: bool = False
+    out_of_memory: bool = False
 
     @property
     def failed(self) -> bool:
@@ -97,6 +99,8 @@ class JobEnd:
         """The end as part of a sentence."""
         if self.timed_out:
             return "was ended at its time limit"
+        if self.out_of_memory:
+            return "had too little memory"
         if self.signal:
             return f"was ended by {signal_name(self.signal)}"
         if self.exitval == UNKNOWN:
@@ -108,6 +112,8 @@ class JobEnd:
         """The end in a word or two, by which failures are grouped."""
         if self.timed_out:
             return "time limit"
+        if self.out_of_memory:
+            return "too little memory"
         if self.signal:
             return signal_name(self.signal)
         return "no exit status" if self.exitval == UNKNOWN else f"exit {self.exitval}"
@@ -319,8 +325,12 @@ async def _reported_end(job: MapJob, waiting: Delayed[Completed], began: float) 
         if ended_by is None:
             lost = f"{error.reason}. {_INSTEAD}" if error.failure.errno else ""
             return JobEnd(error.host, runtime, UNKNOWN, 0, out, err, lost or str(error))
-        remark = str(error).splitlines()[0] if isinstance(error, ExternalMemoryError) else ""
-        return JobEnd(error.host, runtime, max(ended_by, 0), max(-ended_by, 0), out, err, remark)
+        of_memory = isinstance(error, ExternalMemoryError)
+        remark = _why_memory(error) if of_memory else ""
+        return JobEnd(
+            error.host, runtime, max(ended_by, 0), max(-ended_by, 0), out, err, remark,
+            out_of_memory=of_memory,
+        )  # fmt: skip
     except trio.TooSlowError:  # of the WTime that was asked for
         remark = f"ended at its time limit: {job.command}"
         runtime = time.time() - began
@@ -329,6 +339,12 @@ async def _reported_end(job: MapJob, waiting: Delayed[Completed], began: float) 
         name = type(error).__name__
         return JobEnd("?", time.time() - began, UNKNOWN, remark=f"{name}: {error}")
     return JobEnd(done.host, done.elapsed, 0, 0, *_outputs(done))
+
+
+def _why_memory(error: ExternalError) -> str:
+    """Return in a line that memory was too little, and why there was no attempt with more."""
+    lines = [str(error), *getattr(error, "__notes__", ())]
+    return ". ".join(with_options(line.splitlines()[0]).rstrip(".") for line in lines)
 
 
 def _outputs(end: Completed | ExternalError) -> tuple[Output, Output]:

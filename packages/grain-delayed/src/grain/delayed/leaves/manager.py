@@ -218,7 +218,9 @@ class LeafManager:
             if not isinstance(next_, NextAttempt):
                 _add_note(error, attempts.note(next_.note))
                 return ended
-            self._on_retry(call, attempts, error, next_, ZERO, f"of {retry.retries + 1} ")
+            line = self._on_retry(call, attempts, error, next_, ZERO, f"of {retry.retries + 1} ")
+            if line is not None:
+                self._report(line)
             await trio.sleep(next_.delay)
 
     def statistics(self, now: Statistics) -> Statistics:
@@ -290,7 +292,8 @@ class LeafManager:
             else:
                 return
 
-    def _submit(self, leaf: Leaf) -> None:
+    def _submit(self, leaf: Leaf) -> bool:
+        """Submit the next attempt of a leaf; return False if it is refused."""
         # First come, first served: just before its equals, and behind what is more urgent.
         urgency = leaf.urgency
         if leaf.attempts.keeps_its_place:
@@ -301,13 +304,15 @@ class LeafManager:
             task = self._mission.submit(
                 leaf.attempts.request, leaf.attempt(), leaf, urgency, leaf.first, avoid, leaf.past
             )
-            leaf.submitted(task)
         except Exception as error:  # of the request or the arguments: an outcome like any other
             self._more_failures += 1
             name, number = name_of(leaf.call.fn), 0  # it was not submitted
             text = partial(call_text, name, leaf.call.args, leaf.call.kwargs)
             count_failure(self._mission.failures, TaskFailed(number, error, "", text))
             self._ended(leaf, outcome.Error(error))
+            return False
+        leaf.submitted(task)
+        return True
 
     def _ended(self, leaf: Leaf, ended: Outcome) -> None:
         """Take the outcome of an attempt."""
@@ -323,9 +328,10 @@ class LeafManager:
     def _failed(self, leaf: Leaf, error: BaseException) -> None:
         attempts = leaf.attempts
         if isinstance(error, Infeasible) and leaf.error is not None:
-            # `retry_with` asked for more than there is. The failure that made it ask matters more.
+            # `retry_with`, or its group, asked for more than there is. The failure that made it ask
+            # matters more.
             note = f"It could not be tried again{asking(attempts.request)}: {error}"
-            _add_note(leaf.error, note)
+            _add_note(leaf.error, attempts.note(note, begun=False))
             self._resolve(leaf, outcome.Error(leaf.error))
             return
         by = self._mission.failed_by
@@ -345,14 +351,14 @@ class LeafManager:
         if next_.request == by:
             next_ = next_._replace(request=attempts.request)  # with all alternatives, as before
         limit = "" if leaf.retry is None else f"of {leaf.retry.retries + 1 + attempts.larger} "
-        self._on_retry(leaf.call, attempts, error, next_, by, limit)
+        line = self._on_retry(leaf.call, attempts, error, next_, by, limit)
         leaf.error = error
         leaf.past = one_more(leaf.past, how_failed(error), one_line(error))
         self._more_failures -= 1
         self._mission.on_retry(leaf.node.number)
         take_back(self._mission.failures, error)
         self._backing_off[leaf] = None
-        self._nursery.start_soon(self._submit_later, leaf, next_.delay)
+        self._nursery.start_soon(self._submit_later, leaf, next_.delay, line)
 
     def _next(self, leaf: Leaf, by: Resource, error: Exception) -> NextAttempt | GiveUp:
         """Decide about an attempt that failed; one that had too little memory or time gets more."""
@@ -376,26 +382,28 @@ class LeafManager:
         next_: NextAttempt,
         by: Resource,
         limit: str,
-    ) -> None:
-        """Count and report an attempt that failed and is followed by another."""
+    ) -> str | None:
+        """Count an attempt that failed and is followed by another; return the line to report."""
         changed = "" if next_.request == attempts.request else asking(next_.request)
         attempts.failed(error, next_, by)
         if next_.larger:
             changed = f", with {next_.larger}"
         name = name_of(call.fn)
-        line = self._retry_lines.line(
+        return self._retry_lines.line(
             name,
             error,
             f"{name} failed ({one_line(error)}); attempt {attempts.count} {limit}"
             f"in {next_.delay:.1f} s{changed}",
         )
-        if line is not None:
-            self._report(line)
 
-    async def _submit_later(self, leaf: Leaf, delay: float) -> None:
+    async def _submit_later(self, leaf: Leaf, delay: float, line: str | None) -> None:
+        """Submit the next attempt after some seconds; report it, if it is not refused at once."""
+        if line is not None and delay:
+            self._report(line)
         await trio.sleep(delay)
         del self._backing_off[leaf]
-        self._submit(leaf)
+        if self._submit(leaf) and line is not None and not delay:
+            self._report(line)
 
     async def _keep(self, leaves: list[Leaf]) -> None:
         assert self._cache is not None

@@ -211,17 +211,22 @@ class Attempts:
         """
         return self.count > 1 and self.request == self._original
 
-    def note(self, last: str = "") -> str:
+    def note(self, last: str = "", *, begun: bool = True) -> str:
         """Return the note for the exception of the last attempt; empty if it was the only one.
 
         Args:
             last: a sentence on the last attempt, which comes first.
+            begun: False if the present attempt was refused, and the exception is of that before it.
         """
         lines = [last] if last else []
-        if self._first:
-            lines.append(f"This was attempt {self.count}{asking(self.request)}. Before:")
-            left_out = self.count - 1 - len(self._first) - len(self._last)
-            lines += [*self._first, *[f"  and {left_out} more"] * bool(left_out), *self._last]
+        before = [*self._first, *self._last]
+        left_out = self.count - 1 - len(before)
+        if left_out:
+            before.insert(len(self._first), f"  and {left_out} more")
+        if begun and before:
+            lines += [f"This was attempt {self.count}{asking(self.request)}. Before:", *before]
+        elif len(before) > 1:
+            lines += ["The attempts:", *before]
         return "\n".join(lines)
 
 
