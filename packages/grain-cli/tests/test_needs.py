@@ -11,13 +11,12 @@ from click.testing import CliRunner, Result
 from grain.cli import main
 from grain.cli.status.needs import kept_rows
 from grain.edge.address import parse_address
+from grain.edge.questions import NeedRow
 from grain.facts.needs import FinishedRun, StoredGroup, encode, path_of, read
 from grain.files.whole import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from grain.edge.questions import NeedRow
 
 
 def grain(*words: str) -> Result:
@@ -81,6 +80,23 @@ def test_a_scheduler_that_runs_is_asked_and_the_file_stays(
     assert "no group's name matches 'opt'" in done.output
     assert ["opt"] == [one.pattern for one in fake.asked]
     assert 2 == len(read(kept))
+
+
+@pytest.mark.parametrize(
+    ("text", "runs", "line"),
+    [
+        ("opt asks for 2 GB: 1 of 2 runs", 2, "opt asks for 2 GB: 1 of 2 runs; 3 attempts had too"),
+        ("opt asks for 8 GB: 3 tasks had too little", 0, "opt asks for 8 GB: 3 tasks had too"),
+        ("", 0, "opt: no run has finished yet; 3 attempts had too little\n"),
+    ],
+)
+def test_attempts_that_had_too_little_are_counted(
+    address: str, answering: Any, text: str, runs: int, line: str
+) -> None:
+    with answering(address, needs=[NeedRow("opt", runs, 3, None, None, None, text)]):
+        done = CliRunner().invoke(main, ["needs", "--patience", "60"])
+    assert line in done.output
+    assert 1 == done.output.count("had too little")
 
 
 def test_without_a_file_no_scheduler_answers(address: str) -> None:

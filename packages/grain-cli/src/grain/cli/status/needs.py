@@ -119,10 +119,13 @@ def kept_rows(path: Path, forget: str, ask: Callable[[], list[NeedRow]]) -> list
 
 def _line(row: NeedRow) -> str:
     if row.text:
-        return clean(row.text)
-    if row.median is None or row.largest is None:
-        return f"{clean(row.group)}: no run has ended yet"
-    return (
-        f"{clean(row.group)}: {counted(row.runs, 'run')}, median {amount(row.median)} GB, largest "
-        f"{amount(row.largest)}{too_little(row.exceeded)}"
-    )
+        # Before the first run has finished, the text has these attempts.
+        line = row.text + (too_little(row.exceeded) if row.runs else "")
+    elif row.median is None or row.largest is None:
+        line = f"{row.group}: no run has finished yet{too_little(row.exceeded)}"
+    else:
+        line = (
+            f"{row.group}: {counted(row.runs, 'run')}, median {amount(row.median)} GB, largest "
+            f"{amount(row.largest)}{too_little(row.exceeded)}"
+        )
+    return clean(line)
