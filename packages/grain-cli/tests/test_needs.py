@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,6 +98,20 @@ def test_attempts_that_had_too_little_are_counted(
         done = CliRunner().invoke(main, ["needs", "--patience", "60"])
     assert line in done.output
     assert 1 == done.output.count("had too little")
+
+
+def test_different_maxima_are_named(address: str, answering: Any) -> None:
+    rows = [
+        NeedRow("opt", 2, 0, 1.0, 2.0, None, "", (8.0, inf)),
+        NeedRow("md", 2, 0, 1.0, 2.0, 2.4, "md asks"),
+    ]
+    with answering(address, needs=rows):
+        done = CliRunner().invoke(main, ["needs", "--patience", "60"])
+        data = CliRunner().invoke(main, ["needs", "--patience", "60", "--json"])
+    opt, md = done.output.splitlines()
+    assert "largest 2. Note: the group 'opt' has two maxima, 8 GB and that of the largest" in opt
+    assert "md asks" == md
+    assert [[8.0, None], []] == [one["maxima"] for one in json.loads(data.output)]
 
 
 def test_without_a_file_no_scheduler_answers(address: str) -> None:

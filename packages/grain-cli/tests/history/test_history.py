@@ -164,7 +164,7 @@ def test_memory_that_was_learned_is_explained_in_a_line_and_in_the_data() -> Non
         [row] = data("opt")["functions"]["optimise"]["learned"]
         assert row == {
             "group": "opt", "runs": 3, "exceeded": 1, "median": 2.0, "largest": 5.5, "asks": 2.4,
-            "text": text,
+            "text": text, "maxima": [],
         }  # fmt: skip
     [_, *rows] = csv.reader(io.StringIO(history("--csv", "opt").stdout))
     assert all("32.0" not in row for row in rows)

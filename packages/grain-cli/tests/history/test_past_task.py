@@ -176,14 +176,17 @@ def test_what_the_scheduler_knows_to_run_is_not_looked_up(address: str, answerin
 
 
 @pytest.mark.usefixtures("opt")
-def test_the_call_that_the_mission_remembers_stays(address: str, answering: Any) -> None:
-    ended = WhyAnswer(4, "ended", [], "opt", ended="error")
+def test_the_call_that_the_mission_remembers_stays_and_so_does_what_the_scheduler_knows(
+    address: str, answering: Any
+) -> None:
+    ended = WhyAnswer(4, "ended", ["its group has two maxima"], "opt", ended="error")
     call = CallAnswer("optimise('b.xyz')")
     with answering(address, why=ended, arguments=call, programs=NO_PROGRAMS):
         done = why("opt:4", patience=60)
 
     assert "it calls optimise('b.xyz')" in done.stdout
     assert "failed on n17 after 2 attempts" in done.stdout
+    assert "its group has two maxima" in done.stdout
 
 
 def test_a_task_on_several_workers_names_all_of_them(address: str) -> None:

@@ -89,7 +89,7 @@ def test_a_group_with_two_maxima_is_named_once() -> None:
     advice.on_request("g", Cores(1) & Memory(group="opt", size=3))
     advice.on_request("g", Cores(1) & Memory(8, group="other"))
     [line] = lines
-    assert "the group 'opt' has two maxima, 32 GB and 16 GB: each call keeps to its own" in line
+    assert "the group 'opt' has two maxima, 32 GB and 16 GB: each task keeps to its own" in line
 
 
 def test_memory_that_is_learned_bounds_a_request() -> None:

@@ -11,6 +11,7 @@ from grain.head.errors import BadMessage
 from grain.head.hub.reports import SUCCESSOR
 from grain.head.hub.state import PRINTS, PRINTS_SAVED
 from grain.head.messages import (
+    AckTasks,
     Blocked,
     Crash,
     Printed,
@@ -51,6 +52,29 @@ def test_a_retracted_task_is_over_when_its_run_has_ended(harness: HubHarness) ->
     harness.send(worker, harness.ended(lease, "cancelled"))
     assert [Retracted(1)] == harness.sent(mission, Retracted)
     assert [AckRuns((lease.attempt,))] == harness.sent(worker, AckRuns)
+
+
+def test_why_names_the_maxima_of_a_group_whatever_the_state_of_the_task(
+    harness: HubHarness,
+) -> None:
+    worker = harness.worker("w", 1, memory=16.0)
+    for name, most in (("a", 8), ("b", 16)):
+        learns = Request(1, {"Cores": 1, "Memory": {"M": most, "group": "opt"}})
+        harness.send(harness.synced(name), learns, Submit(1, 1, F), payload=b"args")
+
+    def named(mission: str, state: str) -> bool:
+        why = harness.hub.answer_why(mission, 1, harness.now)
+        assert state == why.state
+        return any("'opt' has two maxima, 8 GB and 16 GB" in reason for reason in why.reasons)
+
+    assert named("a", "running")
+    assert named("b", "waiting")
+    (lease,) = harness.sent(worker, Lease)
+    harness.send(worker, harness.ended(lease), payload=b"")
+    harness.send("a", AckTasks((1,)))
+    assert named("a", "ended")
+    (row,) = harness.hub.needs()
+    assert (8.0, 16.0) == row.maxima
 
 
 def test_a_mission_that_comes_late_takes_turns_with_one_that_has_thousands_of_tasks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from math import inf
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -113,6 +114,25 @@ def test_a_row_names_a_maximum_that_no_worker_has() -> None:
     memory.on_ended(memory.memory, MemoryUse(1.0), 9.0)
     text = needs.row("opt", Memory(500, group="opt")).text
     assert "Its maximum, 500 GB, is more than any worker here has (8)" in text
+
+
+def test_different_maxima_of_a_group_are_named_until_it_is_forgotten() -> None:
+    needs = Needs()
+    memory = LearnedMemory(needs, Cores(1) & OPT, OPT)
+    assert ((), "") == (needs.row("opt", None).maxima, needs.disagreement("opt"))
+    for most in (8, 8, 16, 8):
+        LearnedMemory(needs, Memory(most, group="opt"), Memory(most, group="opt"))
+    assert (inf, 8.0, 16.0) == needs.row("opt", None).maxima
+    assert needs.disagreement("opt").startswith(
+        "the group 'opt' has several maxima, that of the largest worker, 8 GB and 16 GB: each task"
+    )
+    for most in range(20, 120):
+        LearnedMemory(needs, Memory(most, group="opt"), Memory(most, group="opt"))
+    assert (116.0, 117.0, 118.0, 119.0) == needs.row("opt", None).maxima
+    needs.forget("opt")
+    assert "" == needs.disagreement("opt")
+    memory.renew()
+    assert (inf,) == needs.groups["opt"].maxima
 
 
 def test_a_repeat_has_the_largest_worker_before_more_than_any_has() -> None:

@@ -6,13 +6,13 @@ to write instead. The code goes on.
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from grain.resource import Cores, Host, Memory, Token, WTime, learned
+from grain.resource.figures import several_maxima
 from grain.worker.call import note_other_loop
 from grain.worker.errors import add_note_once
 
@@ -92,9 +92,8 @@ class Advice:
             most = self._most.setdefault(str(memory.group), memory.most)
             if most != memory.most and self._is_first("maxima", str(memory.group)):
                 self._report(
-                    f"warning: the group {memory.group!r} has two maxima, {_gb(most)} and "
-                    f"{_gb(memory.most)}: each call keeps to its own, and all learn from each "
-                    "other. State one, or give the functions groups of their own"
+                    f"warning: {several_maxima(str(memory.group), (most, memory.most))}. State "
+                    "one, or give the functions groups of their own"
                 )
         if all(map(_is_bounded, res.alternatives())):
             return
@@ -120,10 +119,6 @@ def _is_bounded(res: Resource) -> bool:
         return True
     others = set(res.parts()) - {kind._kind for kind in (Cores, Memory, WTime, Token, Host)}
     return bool(others) or (memory is not None and (memory.M > 0 or learned(res) is not None))
-
-
-def _gb(most: float) -> str:
-    return "that of the largest worker" if most == math.inf else f"{most:g} GB"
 
 
 def _in_brackets(res: Resource) -> str:

@@ -274,6 +274,8 @@ class NeedRow(Part, frozen=True):
         largest: the largest of these peaks.
         asks: what a first attempt asks for, in GB; None if no task of the group waits or runs.
         text: what it asks for, and why, in a line.
+        maxima: the last maxima that its requests have stated here, in GB, if they differ; infinite
+            for a request without one, which has that of the largest worker.
     """
 
     group: str
@@ -283,6 +285,7 @@ class NeedRow(Part, frozen=True):
     largest: float | None
     asks: float | None
     text: str
+    maxima: tuple[float, ...] = ()
 
 
 # ---- a task

@@ -154,6 +154,23 @@ def too_little(attempts: int) -> str:
     return f"; {counted(attempts, 'attempt')} had too little" if attempts else ""
 
 
+def several_maxima(group: str, maxima: Sequence[float]) -> str:
+    """Return that a group has several maxima, in GB; infinite for that of the largest worker.
+
+    >>> several_maxima("opt", (8.0, math.inf))
+    "the group 'opt' has two maxima, 8 GB and that of the largest worker: each task keeps to its \
+own, and all learn from each other"
+    """
+    *others, last = (
+        "that of the largest worker" if most == math.inf else f"{most:g} GB" for most in maxima
+    )
+    number = "two" if len(maxima) == 2 else "several"
+    return (
+        f"the group {group!r} has {number} maxima, {', '.join(others)} and {last}: each task keeps "
+        "to its own, and all learn from each other"
+    )
+
+
 def size_text(count: float) -> str:
     """Return a number of bytes in the unit that suits it.
 

@@ -13,7 +13,7 @@ import msgspec
 from grain.cli.options import config_option, json_option, load_config, patience_option
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean, print_json
-from grain.resource.figures import amount, counted, too_little
+from grain.resource.figures import amount, counted, several_maxima, too_little
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,4 +128,6 @@ def _line(row: NeedRow) -> str:
             f"{row.group}: {counted(row.runs, 'run')}, median {amount(row.median)} GB, largest "
             f"{amount(row.largest)}{too_little(row.exceeded)}"
         )
+    if row.maxima:
+        line += f". Note: {several_maxima(row.group, row.maxima)}"
     return clean(line)

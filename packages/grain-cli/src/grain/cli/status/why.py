@@ -142,10 +142,11 @@ def _explanation(config: Config, mission: str, number: int, patience: float) -> 
     logged = _logged(config, explanation.mission_id or mission, number)
     if logged is None or (explanation.ended is not None and logged.explanation.ended is None):
         return explanation  # the log may not have its end yet
-    if explanation.call is None:
-        return logged.explanation
+    found = logged.explanation
+    if explanation.ended is not None:  # what the scheduler knows of its group
+        found = replace(found, reasons=[*found.reasons, *explanation.reasons])
     # The mission may still know the arguments.
-    return replace(logged.explanation, call=explanation.call)
+    return found if explanation.call is None else replace(found, call=explanation.call)
 
 
 def _logged(config: Config, mission: str, number: int) -> Logged | None:

@@ -44,7 +44,7 @@ from grain.head.hub.tasks.runs import Runs
 from grain.head.hub.tasks.waiting import Waiting
 from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Started
-from grain.head.scheduler.explain import Explanation, explain, named
+from grain.head.scheduler.explain import Explanation, disagreements, explain, named
 from grain.head.scheduler.guard.starvation_guard import StarvationGuard
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.validation import check_message
@@ -399,7 +399,7 @@ class Hub:
             return Explanation(task, "running", ())
         run = known_run(self.registry, self.lanes, owner, task, now)
         if run is not None and run.state not in {"waiting", "running"}:
-            return Explanation(task, "ended", ())
+            return Explanation(task, "ended", self._of_ended(owner, task))
         held = owner.held_with(task)
         if held is not None:
             why = "it is brief, so its mission holds it: it goes with others like it"
@@ -412,6 +412,14 @@ class Hub:
             return Explanation(task, "unknown", ("it has not been submitted yet",))
         why = "it has ended or was cancelled; only the last tasks are remembered here"
         return Explanation(task, "unknown", (why,))
+
+    def _of_ended(self, owner: MissionRecord, number: int) -> tuple[str, ...]:
+        """Return what is known of the groups of a task that ended not long ago."""
+        for one in reversed(self.registry.ended_tasks):
+            task = one[0]
+            if task.mission is owner and task.number == number and task.queue is not None:
+                return tuple(disagreements(self.scheduler, task.queue))
+        return ()
 
     def _explain(self, task: TaskRecord, now: float) -> Explanation:
         lease = task.lease

@@ -38,6 +38,8 @@ CALM = 8
 """While amounts stay about the same they are found again less often, down to each eighth time."""
 _LEAST = 0.01
 """GB: no run asks for less, as the smallest program has as much."""
+_MAXIMA = 4
+"""So many maxima are remembered if requests of a group have stated different ones."""
 _LARGEST_RATIO = 1e50  # of two sizes
 _OBEDIENT = 4
 _ALIKE = 1.1
@@ -79,6 +81,7 @@ class LearningGroup:
         fixed: GB s that the finished runs would have taken at the maximum.
         obeys: True if the programs use a fixed part of whatever they are given, as those do that
             are told their memory. Their peaks teach nothing, so the group asks for the maximum.
+        maxima: the last maxima in GB that requests have stated, infinite for a request without one.
     """
 
     name: str
@@ -88,6 +91,7 @@ class LearningGroup:
     spent: float = 0.0
     fixed: float = 0.0
     obeys: bool = False
+    maxima: tuple[float, ...] = ()
     # Attempts that had too little, of tasks that have not finished yet. Of tasks that never come
     # back some may stay, until others push them out.
     _failed: deque[FinishedRun] = field(default_factory=lambda: deque(maxlen=LAST_RUNS))
@@ -110,6 +114,11 @@ class LearningGroup:
         self._peaks.extend(run.peak for run in self.runs)
 
     # ---- what happened
+
+    def on_stated(self, maximum: float) -> None:
+        """Remember the maximum of a request, as of `maxima`."""
+        if maximum not in self.maxima:
+            self.maxima = (*self.maxima, maximum)[-_MAXIMA:]
 
     def on_finished(self, run: FinishedRun, maximum: float, after: float = 0.0) -> bool:
         """Count a run that had enough memory; return True if amounts may be others now.

@@ -12,6 +12,7 @@ from grain.facts.needs import FinishedRun, usual
 from grain.head.needs.group import LearningGroup, Terms
 from grain.resource import Cores, Memory, learned
 from grain.resource.figures import amount as gigabytes
+from grain.resource.figures import several_maxima
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -107,7 +108,18 @@ class Needs:
             largest=largest,
             asks=None if request is None else group.amount(self.terms(request)),
             text="" if request is None else self.explain(request),
+            maxima=group.maxima if len(group.maxima) > 1 else (),
         )
+
+    def disagreement(self, name: str) -> str:
+        """Return in a sentence that requests of a group have several maxima; "" if they have one.
+
+        Those that no request has any more count until the group is forgotten.
+        """
+        group = self.groups.get(name)
+        if group is None or len(group.maxima) < 2:
+            return ""
+        return several_maxima(name, group.maxima)
 
     def explain(self, request: Resource) -> str:
         """Return in one line what a request in a group asks for, and why."""
@@ -165,6 +177,8 @@ class LearnedMemory:
         self.amount = self._asked = -1.0
         self.memory = memory
         self._workers: tuple[float, float] | None = None
+        self._learning = needs.group(self.group)
+        self._learning.on_stated(memory.most)
         self.renew()
 
     @property
@@ -175,7 +189,10 @@ class LearnedMemory:
     def renew(self) -> bool:
         """Set the amount to what the group needs now; return True if it is another one."""
         needs = self._needs
-        self._learning = needs.group(self.group)
+        learning = needs.group(self.group)
+        if learning is not self._learning:  # that was forgotten
+            self._learning = learning
+            learning.on_stated(self._stated.most)
         if self._workers is not needs.largest:
             self._workers = needs.largest
             self._terms = needs.terms(self._request)

@@ -60,10 +60,11 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         chosen = "" if by is None else f"by its alternative {by.request.ask()}, "
         held = scheduler.held_by(asked)
         since = f"on {asked.worker.name} with {held!r}, {chosen}for {now - asked.started:.0f} s"
-        return Explanation(task, "running", (since,))
+        return Explanation(task, "running", (since, *disagreements(scheduler, asked.queue)))
     queue = asked.queue
     reasons = [f"it asks for {queue.request.ask()}"]
     reasons += [scheduler.needs.explain(one.stated) for one in queue.alternatives if one.learned]
+    reasons += disagreements(scheduler, queue)
     if queue.interpreter:
         reasons.append(
             f"it needs {queue.interpreter}, as its function or an argument travels by value"
@@ -89,6 +90,12 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         alike.setdefault(_why_not(queue, worker, now), []).append(worker.name)
     reasons += [f"{named(workers)}: {why}" for why, workers in alike.items()]
     return Explanation(task, "waiting", tuple(reasons))
+
+
+def disagreements(scheduler: Scheduler, queue: TaskQueue) -> list[str]:
+    """Return a sentence for each group of a request whose tasks have different maxima."""
+    groups = {one.learned.group for one in queue.alternatives if one.learned}
+    return [text for group in sorted(groups) if (text := scheduler.needs.disagreement(group))]
 
 
 def closed_texts(scheduler: Scheduler, queue: TaskQueue, now: float) -> list[str]:
