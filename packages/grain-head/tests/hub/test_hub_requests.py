@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 
 import pytest
 
@@ -18,6 +19,7 @@ from grain.head.messages import (
     Request,
     Retract,
     Retracted,
+    SeveralMaxima,
     Submit,
     Synced,
     Trouble,
@@ -75,6 +77,32 @@ def test_why_names_the_maxima_of_a_group_whatever_the_state_of_the_task(
     assert named("a", "ended")
     (row,) = harness.hub.needs()
     assert (8.0, 16.0) == row.maxima
+
+
+def test_each_mission_is_told_once_that_others_state_another_maximum_for_a_group(
+    harness: HubHarness,
+) -> None:
+    def states(mission: str, number: int, most: int | None, **more: object) -> None:
+        memory = {"group": "opt", **({} if most is None else {"M": most}), **more}
+        harness.send(mission, Request(number, {"Cores": 1, "Memory": memory}))
+
+    def told(mission: str) -> list[tuple[float, ...]]:
+        return [one.maxima for one in harness.sent(mission, SeveralMaxima)]
+
+    for name in ("a", "b", "both", "other"):
+        harness.synced(name)
+    harness.send("other", Request(1, {"Cores": 1, "Memory": {"M": 4, "group": "md"}}))
+    states("a", 1, 8)
+    states("a", 2, 8, size=3)
+    states("both", 1, 8)
+    states("both", 2, 9)
+    assert [(8.0, 9.0)] == told("a")
+    assert [] == told("both")
+    states("b", 1, None)
+    states("b", 2, None, size=3)
+    assert [(8.0, 9.0, inf)] == told("b")
+    states("a", 3, 10)
+    assert [[]] * 4 == [told(name) for name in ("a", "b", "both", "other")]
 
 
 def test_a_mission_that_comes_late_takes_turns_with_one_that_has_thousands_of_tasks(

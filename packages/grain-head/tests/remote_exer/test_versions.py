@@ -1,4 +1,4 @@
-"""The versions of a mission: what it states of its tasks, and reports of workers."""
+"""The versions of a mission, what it states of its tasks, and what heads report once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import trio.testing
 
 from grain.edge.channel import memory_channels
 from grain.edge.version import INTERPRETER, Versions, own_versions
-from grain.head.events import OtherSoftware
-from grain.head.messages import OtherVersions, RegisterMission, Request, Submit
+from grain.head.events import OtherSoftware, Remark
+from grain.head.messages import OtherVersions, RegisterMission, Request, SeveralMaxima, Submit
 from grain.remote_exer import RemoteExecutor
 from grain.remote_exer.executor import differences
 from grain.resource import Cores
@@ -95,6 +95,25 @@ async def test_workers_of_other_versions_are_one_event_whichever_head_reports_th
 
     others = [event for event in events if isinstance(event, OtherSoftware)]
     assert [OtherSoftware("w1", "n1", "Python 2.7", INTERPRETER)] == others
+
+
+async def test_other_maxima_of_a_group_are_one_remark(
+    autojump_clock: MockClock,
+) -> None:
+    head = Head()
+    events: list[Event] = []
+    with trio.move_on_after(5):
+        async with RemoteExecutor(connect=head.connect, on_event=events.append) as executor:
+            executor.submit(Cores(1), call)
+            await head.channel.receive()
+            await head.channel.send([(SeveralMaxima("md", ()), None)])
+            for maxima in ((8.0, 16.0), (8.0, 9.0)):
+                await head.channel.send([(SeveralMaxima("opt", maxima), None)])
+            await head.channel.aclose()
+            await trio.sleep_forever()
+
+    (remark,) = [event for event in events if isinstance(event, Remark)]
+    assert remark.text.startswith("the group 'opt' has two maxima, 8 GB and 16 GB: each task")
 
 
 async def test_another_python_is_no_event_until_something_travels_by_value(

@@ -77,6 +77,7 @@ SENSE: Values = {
             {"WTime": {"T": 90.0}},
         ]
     ),
+    "tuple[float, ...]": st.just((8.0, math.inf)),
     "Attempt": st.tuples(st.sampled_from([1, 1, 2]), st.integers(0, 8)),
     "Any": st.sampled_from([b"", encode_report(RunReport(started=1.0, ended=2.0))]),
     "Report": st.sampled_from([b"", encode_report(RunReport(started=1.0, ended=2.0)), 0.125]),
@@ -120,6 +121,7 @@ ODD: Values = {
         ),
         max_size=3,
     ),
+    "tuple[float, ...]": st.lists(_odd_floats, max_size=3).map(tuple),
     "Attempt": st.tuples(st.sampled_from([1, 2, -1, 2**62]), _odd_numbers),
     "Any": st.sampled_from([None, 7, "", {"started": "x"}, b"h" * 400]),
     "Report": st.sampled_from([0.0, 0.2, b"", b"h" * 400]),

@@ -514,6 +514,18 @@ class OtherVersions(Message, frozen=True):
     versions: Versions
 
 
+class SeveralMaxima(Message, frozen=True):
+    """Missions have stated other maxima for a group than this one; once on each connection.
+
+    Attributes:
+        group: its name.
+        maxima: in GB, ascending; infinite for that of the largest worker.
+    """
+
+    group: str
+    maxima: tuple[float, ...]
+
+
 class WorkerFacts(Message, frozen=True):
     """A worker that has a task of this mission; it comes before the first `Started` that names it.
 
@@ -606,6 +618,7 @@ HEAD = (
     Trouble,
     LastAway,
     OtherVersions,
+    SeveralMaxima,
     WorkerFacts,
     WorkerEnded,
     Blocked,

@@ -43,7 +43,7 @@ from grain.head.events import (
     WorkersStopped,
 )
 from grain.head.functions import function_rows
-from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, Submit, Trouble
+from grain.head.messages import FUNCTIONS, LastAway, OtherVersions, SeveralMaxima, Submit, Trouble
 from grain.head.scheduler.outlived import had_most, lasts_too_long, unreached
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
@@ -52,7 +52,7 @@ from grain.remote_exer.lanes.door import LaneDoor
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, RemoteTask, Resolution, taken
 from grain.resource import from_data, to_data
-from grain.resource.figures import size_text
+from grain.resource.figures import several_maxima, size_text
 from grain.worker.call import call_text
 from grain.worker.errors import PayloadError
 from grain.worker.messages import DefineFunction
@@ -677,6 +677,9 @@ class RemoteExecutor(ExecutorBase[RemoteTask]):
             match news:
                 case OtherVersions():
                     self._report_versions(news)
+                case SeveralMaxima():
+                    text = several_maxima(news.group, news.maxima)
+                    self._on_event(Remark(f"{text}. Other missions are in it: state one maximum"))
                 case Trouble() | LastAway():
                     self._on_event(news)
                 case _:

@@ -53,6 +53,7 @@ from grain.head.messages import (
     RegisterMission,
     Request,
     Retract,
+    SeveralMaxima,
     Started,
     Submit,
     Synced,
@@ -61,6 +62,7 @@ from grain.head.messages import (
 from grain.head.scheduler.outlived import given_up, never_began
 from grain.head.scheduler.places import WHOLE, RunPlace
 from grain.head.validation import request_of
+from grain.resource import learned
 from grain.worker.messages import LANE, DefineFunction
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from grain.head.scheduler.state import TaskQueue
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
+_SEVERAL = 2  # maxima of a group that differ
 
 T = TypeVar("T")
 
@@ -183,11 +186,29 @@ class Missions:
 
     def _on_request(self, mission: MissionRecord, message: Request) -> None:
         on_link, number = mission.on_link, message.number
-        on_link.requests[number] = self._scheduler.queue(
+        queue = on_link.requests[number] = self._scheduler.queue(
             *(request_of(message.resources), message.priority, mission.number, message.interpreter)
         )
+        for one in queue.alternatives:
+            if (memory := learned(one.stated)) is not None and memory.group is not None:
+                self._on_maximum(on_link, memory.group, memory.most)
         if message.overtaken:
             on_link.overtaken[number] = on_link.carried[number] = message.overtaken
+
+    def _on_maximum(self, on_link: MissionOnLink, group: str, most: float) -> None:
+        """Tell missions once whose requests state another maximum for a group than others do.
+
+        A mission that states several itself knows: so two of its own are enough.
+        """
+        stated = on_link.maxima.setdefault(group, frozenset())
+        if len(stated) < _SEVERAL:
+            on_link.maxima[group] = stated | {most}
+        attached = [one for one in self.links.values() if group in one.on_link.maxima]
+        maxima = frozenset[float]().union(*(one.on_link.maxima[group] for one in attached))
+        for one in attached if len(maxima) >= _SEVERAL else ():
+            if len(one.on_link.maxima[group]) < _SEVERAL and group not in one.on_link.told:
+                one.on_link.told.add(group)
+                self._outgoing.post(one.link, SeveralMaxima(group, tuple(sorted(maxima))))
 
     def _on_told(self, mission: MissionRecord, message: Outlook | LaneReport, now: float) -> None:
         """Record what a mission tells for display."""

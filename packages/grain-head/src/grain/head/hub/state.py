@@ -133,6 +133,8 @@ class MissionOnLink:
         overtaken: by request, how often the oldest task was overtaken, as the mission knows it.
         carried: those of these for which it has yet to submit that task.
         reported: the versions of workers that were reported.
+        maxima: by group that learns its memory the first two maxima in GB that its requests state.
+        told: the groups of which it was told that other missions state different ones.
         workers: the ids of the workers that the mission was informed of.
         last_away: those that it was last said to wait for, and for nothing else.
         unfetched: what tasks of a lasting mission have left that were over, and not submitted
@@ -150,6 +152,8 @@ class MissionOnLink:
     overtaken: dict[int, int] = field(default_factory=dict)
     carried: dict[int, int] = field(default_factory=dict)
     reported: set[Versions] = field(default_factory=set)
+    maxima: dict[str, frozenset[float]] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
     workers: set[str] = field(default_factory=set)
     last_away: frozenset[str] = frozenset()
     unfetched: dict[int, tuple[TaskCourse, tuple[Crash, ...]]] = field(default_factory=dict)

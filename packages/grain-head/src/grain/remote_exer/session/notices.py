@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from grain.head.messages import LastAway, OtherVersions, Trouble, Unschedulable
+from grain.head.messages import LastAway, OtherVersions, SeveralMaxima, Trouble, Unschedulable
 
 if TYPE_CHECKING:
     from grain.edge.version import Versions
 
 K = TypeVar("K")
 M = TypeVar("M")
+
+
+_Notice = Unschedulable | OtherVersions | SeveralMaxima | Trouble | LastAway
 
 
 class _Holding(Generic[K, M]):
@@ -53,21 +56,23 @@ class Notices:
 
     Attributes:
         arrived: requests that cannot start, by number, with the reason; workers of other versions;
-            troubles of the head; and tasks whose workers are away. To be emptied by `taken`.
+            groups with several maxima; troubles of the head; and tasks whose workers are away. To
+            be emptied by `taken`.
     """
 
     def __init__(self) -> None:
-        self.arrived: list[Unschedulable | OtherVersions | Trouble | LastAway] = []
+        self.arrived: list[_Notice] = []
         self._stuck: _Holding[int, Unschedulable] = _Holding()
         self._troubles: _Holding[str, Trouble] = _Holding()
         self._versions: set[Versions] = set()
+        self._groups: set[str] = set()
 
     @property
     def stuck(self) -> dict[int, Unschedulable]:
         """The last message about each request that no worker can meet, by its number."""
         return self._stuck.now
 
-    def on_message(self, message: Unschedulable | OtherVersions | Trouble | LastAway) -> None:
+    def on_message(self, message: _Notice) -> None:
         """Handle a notice of the head."""
         match message:
             case Unschedulable():
@@ -76,6 +81,10 @@ class Notices:
                 if message.versions in self._versions:
                     return  # another head has said so
                 self._versions.add(message.versions)
+            case SeveralMaxima():
+                if message.group in self._groups or len(message.maxima) < 2:
+                    return  # a connection before has said so, or there is nothing to say
+                self._groups.add(message.group)
             case Trouble():
                 self._troubles.put(message.what, message, holds=bool(message.why))
                 if message.why and message.what in self._troubles.before:

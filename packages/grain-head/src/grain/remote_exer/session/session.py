@@ -38,6 +38,7 @@ from grain.head.messages import (
     Resolved,
     Retract,
     Retracted,
+    SeveralMaxima,
     Started,
     Submit,
     Synced,
@@ -598,7 +599,7 @@ class MissionSession:
                 self.notices.on_message(message)
             case Overtaken():
                 self.requests.on_overtaken(message)
-            case OtherVersions() | Trouble() | LastAway():
+            case OtherVersions() | SeveralMaxima() | Trouble() | LastAway():
                 self.notices.on_message(message)
             case Describe():
                 self.inquiries.questions.append(message)
