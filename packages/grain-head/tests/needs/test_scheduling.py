@@ -14,6 +14,7 @@ from grain.head.needs.groups import MemoryUse
 from grain.head.scheduler.explain import explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.resource import Cores, Gang, GPUs, Memory, Resource, WTime
+from grain_testkit.memory_groups import after
 from grain_testkit.scheduler_harness import check_scheduler
 from grain_testkit.virtual_runs import VirtualJob, play
 
@@ -95,6 +96,27 @@ def test_the_question_why_is_answered_with_what_was_learned() -> None:
     assert "opt asks for 8 GB, the share of its cores: no run of it has ended yet" in (
         explain(scheduler, 2, 1.0).reasons
     )
+
+
+def test_why_a_task_that_runs_got_its_amount_is_answered_too() -> None:
+    scheduler = Scheduler()
+    scheduler.on_worker_joined(1, "w", Cores(3) & Memory(8), 0.0)
+    opt = Memory(group="opt")
+    requests = [Cores(1) & opt, Cores(1) & after(opt, 0.5), Cores(1) & opt]
+    for number, request in enumerate(requests, 1):
+        scheduler.on_submitted(number, scheduler.queue(request))
+    assert 3 == len(scheduler.dispatch(0.0))
+
+    def why(task: int) -> str:
+        [line] = [one for one in explain(scheduler, task, 1.0).reasons if "opt asks" in one]
+        return line
+
+    asked = "opt asks for 2.67 GB, the share of its cores: no run of it has ended yet"
+    assert why(1).startswith(asked)
+    again = "it got 1 GB in attempt 2 of its group opt, as 0.5 GB were too little"
+    assert again in explain(scheduler, 2, 1.0).reasons
+    scheduler.on_finished(3, 9.0, use=MemoryUse(1.0))
+    assert why(1).startswith("it got 2.67 GB, as its group opt asked for then; now opt asks for ")
 
 
 def test_a_maximum_above_every_worker_is_named_and_keeps_no_first_attempt_waiting() -> None:

@@ -237,7 +237,7 @@ async def test_the_account_of_a_run_shows_the_same_figures_as_results_and_errors
 def test_a_report_has_the_memory_that_a_group_has_learned_also_on_several_workers() -> None:
     memory = Memory(32, group="opt", size=9).after(4.0)
     assert memory is not None
-    expected = LearnedAmount(group="opt", amount=8.0, attempt=2, size=9.0)
+    expected = LearnedAmount(group="opt", amount=8.0, attempt=2, size=9.0, after=4.0)
     own = Cores([3]) & memory.given(8.0)
     for res in (own, RootAllocation(own, ())):
         assert expected == RunAccount(res).report("host", "worker").learned

@@ -93,7 +93,10 @@ def learned(*, size: float = 0.0) -> list[AnyLine]:
                 host="n17", started=start, ended=start + 60, exceeded=exceeded,
                 failure=RunFailure("ExternalMemoryError" if exceeded else ""),
                 usage=Usage(user=9, peak_memory=peak, measured_by="polling", programs=1),
-                learned=LearnedAmount(group="opt", amount=amount, attempt=attempt, size=size),
+                learned=LearnedAmount(
+                    group="opt", amount=amount, attempt=attempt, size=size,
+                    after=4.0 if attempt > 1 else 0.0,
+                ),
             ),
         ]  # fmt: skip
     return lines

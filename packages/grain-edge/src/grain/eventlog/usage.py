@@ -128,12 +128,14 @@ class LearnedAmount(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         attempt: its number among those of its task that had too little, and the next; 1 is the
             first.
         size: of the problem, in any unit; 0 if none was stated.
+        after: GB that were too little for the attempt before; 0 for a first attempt.
     """
 
     group: str
     amount: Amount
     attempt: Count = 1
     size: Amount = 0.0
+    after: Amount = 0.0
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

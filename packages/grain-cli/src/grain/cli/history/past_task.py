@@ -227,7 +227,14 @@ def _verdict(past: PastTask) -> str:
 def _taken(last: Run) -> str:
     """Return a clause with the alternative that a run had, or the memory that was learned."""
     if last.learned is not None and last.alternative is None:
-        return f", and got {amount(last.learned.amount)} GB of memory"
+        learned = last.learned
+        got = f", and got {amount(learned.amount)} GB of memory"
+        if not learned.after:
+            return f"{got}, as its group {learned.group} asked for then"
+        return (
+            f"{got} in attempt {learned.attempt} of its group {learned.group}, as "
+            f"{amount(learned.after)} GB were too little"
+        )
     if last.alternative is None or last.started is None:
         return ""
     amounts = " & ".join(f"{kind}({number:g})" for kind, number in last.request.items())

@@ -121,6 +121,20 @@ class Needs:
             return ""
         return several_maxima(name, group.maxima)
 
+    def explain_given(self, request: Resource, given: Memory) -> str:
+        """Return in one line what a run of a request in a group has got, and why."""
+        attempt, failed = given.tried
+        got = f"it got {gigabytes(given.M)} GB"
+        if attempt > 1:
+            return (
+                f"{got} in attempt {attempt} of its group {given.group}, as {gigabytes(failed)} GB "
+                "were too little"
+            )
+        now = self.explain(request)
+        if given.M == given.given(self.amount(request)).M:
+            return now
+        return f"{got}, as its group {given.group} asked for then; now {now}"
+
     def explain(self, request: Resource) -> str:
         """Return in one line what a request in a group asks for, and why."""
         memory = learned(request)

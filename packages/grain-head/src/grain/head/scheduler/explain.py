@@ -12,7 +12,7 @@ import msgspec
 from grain.head.scheduler.cluster import unowned
 from grain.head.scheduler.places import WHOLE
 from grain.head.scheduler.state import TaskQueue
-from grain.resource import ZERO
+from grain.resource import ZERO, learned
 from grain.resource.figures import counted
 
 if TYPE_CHECKING:
@@ -60,7 +60,13 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         chosen = "" if by is None else f"by its alternative {by.request.ask()}, "
         held = scheduler.held_by(asked)
         since = f"on {asked.worker.name} with {held!r}, {chosen}for {now - asked.started:.0f} s"
-        return Explanation(task, "running", (since, *disagreements(scheduler, asked.queue)))
+        reasons = [since]
+        had = asked.queue.alternatives[0] if by is None else by
+        memory = learned(asked.held)
+        if had.learned is not None and memory is not None:
+            reasons.append(scheduler.needs.explain_given(had.stated, memory))
+        reasons += disagreements(scheduler, asked.queue)
+        return Explanation(task, "running", tuple(reasons))
     queue = asked.queue
     reasons = [f"it asks for {queue.request.ask()}"]
     reasons += [scheduler.needs.explain(one.stated) for one in queue.alternatives if one.learned]

@@ -360,8 +360,9 @@ def learned_amount(res: Resource) -> LearnedAmount | None:
     memory = learned(res)
     if memory is None or memory.group is None:
         return None
+    attempt, after = memory.tried
     return LearnedAmount(
-        group=memory.group, amount=memory.M, attempt=memory.tried[0], size=memory.size or 0.0
+        group=memory.group, amount=memory.M, attempt=attempt, size=memory.size or 0.0, after=after
     )
 
 

@@ -563,9 +563,11 @@ def _learned_amount(lease: Lease) -> LearnedAmount | None:
     memory = lease.res.get("Memory")
     if not isinstance(memory, dict) or "group" not in memory or lease.gang is not None:
         return None
+    attempt, after = memory.get("tried", (1, 0.0))
     return LearnedAmount(
         group=memory["group"],
         amount=float(memory.get("M", 0.0)),
-        attempt=memory.get("tried", (1, 0.0))[0],
+        attempt=attempt,
         size=memory.get("size", 0.0),
+        after=after,
     )
