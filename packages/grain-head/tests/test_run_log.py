@@ -8,6 +8,7 @@ import pytest
 
 from grain.eventlog import schema
 from grain.eventlog.schema import CachedResults, RunEnded, TaskStarted, WorkerJoined, WorkerLeft
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import LearnedAmount, RunMember, RunReport, Usage, encode_report
 from grain.head.errors import TaskCrashed
 from grain.head.log_words import amounts, one_line
@@ -215,6 +216,18 @@ def test_a_run_whose_end_was_never_reported_ends_when_the_next_begins(
     log.on_message(Started("id-w2", (1,)))
     log.ended(1, None)
     assert [("returned", "w1", 1, False), ("value", "w2", 2, True)] == ends(written)
+
+
+def test_a_run_that_was_handed_back_names_a_soft_stop_of_its_program(
+    log: RunLog, written: Recorder
+) -> None:
+    for worker, interruption in (("id-w1", "stopped"), ("id-w2", "")):
+        log.on_message(Started(worker, (1,)))
+        log.on_message(Started("", (1,), interruption=interruption))  # type: ignore[arg-type]
+    log.ended(1, None)
+    assert [("returned", STOPPED_SOFTLY), ("returned", ""), ("value", "")] == [
+        (one.outcome, one.failure.message) for one in written.of(RunEnded)
+    ]
 
 
 def test_the_crash_by_which_a_task_is_given_up_is_its_end_and_no_other_line(

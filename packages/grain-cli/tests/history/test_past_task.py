@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from grain.cli import main
 from grain.edge.questions import CallAnswer, ProgramsAnswer, WhyAnswer
+from grain.eventlog.causes import RunFailure
 from grain.eventlog.schema import BriefTasks, RunEnded, TaskStarted, TaskSubmitted
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import MemberUsage, RunMember, Usage
 from grain_testkit.small_log import BEGAN, END, HEADER, body, learned, write
 
@@ -188,6 +190,19 @@ def test_the_call_that_the_mission_remembers_stays_and_so_does_what_the_schedule
     assert "it calls optimise('b.xyz')" in done.stdout
     assert "failed on n17 after 2 attempts" in done.stdout
     assert "its group has two maxima" in done.stdout
+
+
+@pytest.mark.usefixtures("address")
+def test_an_attempt_that_stopped_softly_is_named_when_the_task_has_ended() -> None:
+    soft = RunEnded(
+        time=BEGAN + 70, task=77, outcome="returned", worker="w0", started=BEGAN + 61,
+        ended=BEGAN + 69, failure=RunFailure(message=STOPPED_SOFTLY), final=False,
+    )  # fmt: skip
+    done = RunEnded(time=BEGAN + 90, task=77, outcome="value", worker="w1", attempt=2)
+    write(HEADER, [TaskSubmitted(time=BEGAN + 60, task=77, function="f"), soft, done, END])
+
+    [line] = [line for line in lines("opt:77") if line.startswith("before that")]
+    assert f"it was handed back on w0 after 8 s: {STOPPED_SOFTLY}" in line
 
 
 def test_a_task_on_several_workers_names_all_of_them(address: str) -> None:

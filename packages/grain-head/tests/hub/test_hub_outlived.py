@@ -287,6 +287,8 @@ def test_a_run_sees_how_those_before_it_ended(harness: HubHarness) -> None:
     ] == [lease.past for lease in leases]
     assert leases[1].past is not None
     assert leases[1].past.stopped_softly
+    again = [one.interruption for one in harness.sent("m", Started) if not one.worker]
+    assert ["stopped", "", "", "", "", ""] == again
 
 
 def test_a_run_that_stopped_softly_does_not_count_as_one_that_outlived_its_worker(

@@ -361,12 +361,14 @@ class Started(Message, frozen=True):
     Attributes:
         alternative: by which of the alternatives of their request, counted from 0.
         over: True if their run is over, and they wait there until nothing is left of their gang.
+        interruption: of those that wait again, for what their worker has ended the run.
     """
 
     worker: str
     tasks: tuple[int, ...]
     alternative: int = 0
     over: bool = False
+    interruption: Interruption = ""
 
 
 class Seated(Message, frozen=True):

@@ -34,6 +34,7 @@ import trio
 
 from grain.eventlog import schema
 from grain.eventlog.causes import NO_FAILURE, RunFailure
+from grain.eventlog.soft_stops import STOPPED_SOFTLY
 from grain.eventlog.usage import RunMember, RunReport, decode_report
 from grain.head.log_words import RequestWords, amounts, cores_held, one_line
 from grain.head.messages import Crashed, Seated, Started, WorkerEnded, WorkerFacts
@@ -122,6 +123,7 @@ class CurrentRun(msgspec.Struct, eq=False):
         others: the ids of the further workers that it has at once.
         crash: how the run ended, if it has crashed.
         report: of its worker on it, likewise.
+        stopped_softly: True if a program of it has stopped softly, after a warning.
     """
 
     attempt: int = 0
@@ -132,6 +134,7 @@ class CurrentRun(msgspec.Struct, eq=False):
     others: tuple[str, ...] = ()
     crash: Crash | None = None
     report: Report | RunReport = b""
+    stopped_softly: bool = False
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -268,6 +271,8 @@ class RunLog:
         """Note what a message of the scheduler reports; most report nothing that counts here."""
         match message:
             case Started(over=False):
+                if message.interruption == "stopped":
+                    self._on_soft_stop(message.tasks)
                 self.started(message.tasks, message.worker, self.now, message.alternative)
             case Seated():
                 self.seated(message.task, message.workers)
@@ -324,6 +329,13 @@ class RunLog:
             alternative: by which of the alternatives of their request, counted from 0.
         """
         self._starts.append((now, worker, tasks, alternative))
+
+    def _on_soft_stop(self, tasks: Sequence[int]) -> None:
+        """Note that programs of runs have stopped softly, which are handed back."""
+        self._look_at_starts()
+        for task in tasks:
+            if (run := self._runs.get(task)) is not None:
+                run.stopped_softly = True
 
     def seated(self, task: int, workers: tuple[str, ...]) -> None:
         """Note the other workers of a task, by their ids; they may have changed unseen."""
@@ -571,7 +583,10 @@ class RunLog:
         """Note a run that came to nothing, after which its task waits again."""
         outcome: Literal["lost", "returned", "crashed"] = "returned"
         crash, run.crash = run.crash, None
-        message = "" if crash is None else one_line(crash.how)
+        message = STOPPED_SOFTLY if run.stopped_softly else ""
+        run.stopped_softly = False
+        if crash is not None:
+            message = one_line(crash.how)
         report, run.report = _read(run.report, now), b""
         began, ended = self._log.time_of(run.began), now
         if run.worker in self._left and report is None:

@@ -140,7 +140,7 @@ class Outcomes:
             # Its mission has brought some of them while this run, or the rest of a gang, went on.
             self.resolve(task, "crashed")
         elif task.claimed:
-            self._waiting.enqueue_again(task, now)
+            self._waiting.enqueue_again(task, now, interruption)
         elif not task.crashes:  # else it is dormant, until the mission gets the crashes
             del task.mission.tasks[task.number]
             self._go_on(task.mission, task.number)

@@ -22,6 +22,7 @@ from grain.worker.messages import LANE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from grain.eventlog.soft_stops import Interruption
     from grain.head.hub.registry import Registry
     from grain.head.hub.reports import MissionReports
     from grain.head.hub.state import MissionRecord, TaskRecord
@@ -128,10 +129,11 @@ class Waiting:
             self.withdraw(task)
             self.hold_back(task, ITS_SEATS)
 
-    def enqueue_again(self, task: TaskRecord, now: float) -> None:
+    def enqueue_again(self, task: TaskRecord, now: float, interruption: Interruption = "") -> None:
         """Let a task wait whose run came to nothing, and inform its mission."""
         named = self._named.pop(task, "")
-        self._registry.outgoing.post(task.mission.link, Started(named, (task.number,)))
+        again = Started(named, (task.number,), interruption=interruption)
+        self._registry.outgoing.post(task.mission.link, again)
         if named:
             self.hold_back(task, named)
         else:
