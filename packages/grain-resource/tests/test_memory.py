@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -115,6 +116,13 @@ def after(most: float, *failed: float) -> Memory:
     return memory
 
 
+class Scalar:
+    """A number of another library, as one of NumPy."""
+
+    def __index__(self) -> int:
+        return 4
+
+
 class TestGroups:
     """Requests whose amount is learned."""
 
@@ -129,6 +137,12 @@ class TestGroups:
             assert isinstance(back, Memory)
             assert (back, back.most, back.tried) == (request, request.most, request.tried)
         assert from_text(Memory(32, group="opt", size=12).ask()) == Memory(32, group="opt", size=12)
+
+    @pytest.mark.parametrize("size", [4, 4.0, Fraction(4), Decimal(4), Scalar()])
+    def test_its_size_is_any_real_number(self, size: Any) -> None:
+        request = Memory(32, group="opt", size=size)
+        assert (4.0, float) == (request.size, type(request.size))
+        assert {"Memory": {"M": 32, "group": "opt", "size": 4.0}} == to_data(request)
 
     def test_its_amount_is_the_most_of_any_attempt(self) -> None:
         assert Memory(32, group="opt").most == 32
@@ -172,10 +186,12 @@ class TestGroups:
             (
                 {"group": "opt", "size": 10**400},
                 ValueError,
-                "Memory(size=inf): the size of a problem is a positive number",
+                "Memory(size=...): this number is beyond 1.8e+308: state the size",
             ),
             ({"group": "opt", "size": math.nan}, ValueError, "the size of a problem is a positive"),
             ({"group": "opt", "size": "12"}, TypeError, "the size of a problem is a number"),
+            ({"group": "opt", "size": True}, TypeError, "the size of a problem is a number"),
+            ({"group": "opt", "size": [4]}, TypeError, "the size of a problem is a number"),
             ({"M": 8, "size": 3}, ValueError, 'as in Memory(32, group="opt", size=120)'),
             ({"group": ""}, ValueError, "a group is a name, without blanks around it"),
             ({"group": 3}, TypeError, "a group is a name, a str"),

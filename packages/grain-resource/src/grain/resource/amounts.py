@@ -10,6 +10,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping
+from sys import float_info
 from typing import TYPE_CHECKING, Any, Literal
 
 from grain.resource.base import Resource, with_usage
@@ -76,7 +77,7 @@ class Memory(Amount):
             memory of the largest worker is the most.
         group: the name of the group.
         size: the size of this problem in any unit, such as its number of atoms, if the memory of
-            the group's tasks grows with it; positive.
+            the group's tasks grows with it; a positive number.
 
     Attributes:
         M: GB; ``m`` is the same value. None for a request that names a group and no amount.
@@ -268,12 +269,17 @@ def _units(M: object) -> int:  # noqa: N803 - the user's name for it
 
 
 def _size(size: object, group: str | None) -> float:
-    if isinstance(size, bool) or not isinstance(size, int | float):
-        raise TypeError(f"Memory(size={size!r}): the size of a problem is a number")
     try:
-        number = float(size)
-    except OverflowError:  # an int beyond all floats
-        number = math.inf
+        # A text is not a number, though `float` reads one.
+        given: Any = None if isinstance(size, str | bytes | bool) else size
+        number = float(given)
+    except (TypeError, ValueError):
+        raise TypeError(f"Memory(size={size!r}): the size of a problem is a number") from None
+    except OverflowError:
+        raise ValueError(
+            f"Memory(size=...): this number is beyond {float_info.max:.1e}: state the size of the "
+            "problem in a larger unit"
+        ) from None
     if not 0 < number < math.inf:
         raise ValueError(
             f"Memory(size={number:g}): the size of a problem is a positive number, as its atoms"
