@@ -120,8 +120,21 @@ def test_without_a_file_no_scheduler_answers(address: str) -> None:
     assert "no scheduler answers at" in done.output
 
 
-def test_a_damaged_file_is_named(kept: Path) -> None:
-    kept.write_text("{")
-    done = grain()
+@pytest.mark.parametrize("words", [[], ["--forget", "*"]])
+@pytest.mark.parametrize(
+    ("content", "mode", "why"),
+    [
+        ("{", 0o600, "{}: it is damaged"),
+        ('{"version": 2}', 0o600, "{}: it is of version 2"),
+        ("", 0o602, "every user may write to {}"),
+    ],
+)
+def test_a_file_that_is_of_no_use_is_named_with_what_to_do(
+    kept: Path, content: str, mode: int, why: str, words: list[str]
+) -> None:
+    kept.write_text(content)
+    kept.chmod(mode)
+    done = grain(*words)
     assert 1 == done.exit_code
-    assert f"{kept}: it is damaged" in done.output
+    assert why.format(kept) in done.output
+    assert "Move the file elsewhere if you want what it has, and else remove it" in done.output

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
     from grain.edge.questions import NeedRow
 
+_REMEDY = (
+    "The next scheduler puts this file aside, and groups learn their memory again. Move the file "
+    "elsewhere if you want what it has, and else remove it"
+)
+
 
 @click.command()
 @json_option
@@ -104,7 +109,9 @@ def kept_rows(path: Path, forget: str, ask: Callable[[], list[NeedRow]]) -> list
             groups = kept_needs.forget(path, lambda name: fnmatchcase(name, forget))
         else:
             groups = kept_needs.read(path)
-    except (kept_needs.Unreadable, OSError) as error:
+    except kept_needs.Unreadable as error:
+        raise click.ClickException(f"{error}. {_REMEDY}") from None
+    except OSError as error:
         raise click.ClickException(str(error)) from None
     if groups and forget:
         with suppress(NobodyThere):
