@@ -611,6 +611,9 @@ def test_the_output_says_that_memory_ran_out_and_nothing_of_other_ends() -> None
         "been OOM Killed.\n"
     )
     assert [last_line(one, 7, "n1") for one in ended] == [ran_out, "", "", "", ""]
+    by_grain = Ended(how="memory", at=0.0, message="used 2 GB of 1 and was ended")
+    why = "grain: error: used 2 GB of 1 and was ended\n"
+    assert last_line(by_grain, 7, "n1") == why + ran_out
     again = last_line(Ended(how="cancelled", at=0.0), 7, "n1", again=True)
     assert again.endswith(" DUE TO JOB REQUEUE ***\n")
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -372,6 +373,8 @@ async def test_a_program_with_more_than_its_amount_is_ended_and_says_so() -> Non
     assert raised.value.used > 0.2
     assert raised.value.memory_request == 0.2
     assert "Grain ended it" in raised.value.evidence
+    brief = ExternalMemoryError(replace(raised.value.failure, elapsed=0.4))
+    assert brief.reason.endswith("and was ended after 0.4 s")
 
 
 async def test_the_amount_is_enforced_by_itself_where_it_is_learned() -> None:

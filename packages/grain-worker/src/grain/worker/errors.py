@@ -25,6 +25,7 @@ from msgspec.structs import replace
 import grain
 from grain.edge.version import replaced_code
 from grain.eventlog.causes import NO_FAILURE, RunFailure, cut, decisive_line_of
+from grain.resource.figures import span
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -311,7 +312,7 @@ class ExternalMemoryError(ExternalError, MemoryError):
         asked, limit = failure.memory_request, failure.memory_limit
         if failure.exceeded:
             return f"used {self.used:.2f} GB of {asked or 0:.3g} and was ended" + (
-                f" after {failure.elapsed:.0f} s" if failure.elapsed is not None else ""
+                f" after {span(failure.elapsed)}" if failure.elapsed is not None else ""
             )
         facts = [
             f"peak memory {self.peak_memory or 0.0:.2f} GB",

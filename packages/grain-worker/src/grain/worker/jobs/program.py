@@ -133,11 +133,11 @@ def output_trouble(outputs: Iterable[Path], *, failed: bool) -> str:
 
 
 def last_line(ended: Ended, number: int, host: str, *, again: bool = False) -> str:
-    """Return the line by which the output of an attempt says that it was ended, or never began.
+    """Return the end of the output of an attempt that says that it was ended, or never began.
 
     It is "" if neither is so.
 
-    Some tools look for it, in the words of Slurm (for memory, those of 23.02 and later).
+    Some tools look for its last line, in the words of Slurm (for memory, those of 23.02 and later).
 
     Args:
         number: that no other job or task has.
@@ -146,9 +146,11 @@ def last_line(ended: Ended, number: int, host: str, *, again: bool = False) -> s
     """
     if ended.how == "memory":
         step = f"StepId={number}.batch"
+        # Before the words of Slurm, which has no others: Grain may have ended it, not the kernel.
+        why = f"grain: error: {printable(ended.message)}\n" if ended.message else ""
         return (
-            f"grain: error: Detected 1 oom_kill event in {step}. Some of the step tasks have been "
-            "OOM Killed.\n"
+            f"{why}grain: error: Detected 1 oom_kill event in {step}. Some of the step tasks have "
+            "been OOM Killed.\n"
         )
     if ended.how == "start" and ended.message:
         return f"grain: error: {printable(ended.message)}\n"
