@@ -19,6 +19,17 @@ AMOUNTS = st.none() | st.floats(1e-6, 1e302)  # GB, as many as `Memory` takes
 TRIED = st.tuples(st.integers(2, LAST_ATTEMPT), SIZES)
 
 
+def test_the_guard_counts_what_the_maximum_would_have_taken_on_the_workers_here() -> None:
+    needs = Needs()
+    needs.on_workers([Cores(1) & Memory(8)])
+    opt = Memory(500, group="opt")
+    memory = LearnedMemory(needs, opt, opt)
+    for _ in range(8):
+        memory.on_ended(memory.memory, MemoryUse(8.0, True), 9.0)
+        memory.on_ended(memory.memory, MemoryUse(8.0), 9.0)
+    assert needs.groups["opt"].guarded
+
+
 def test_nothing_known_a_task_asks_for_its_part_of_the_worker_with_most_memory() -> None:
     needs = Needs()
     assert 1.0 == needs.amount(OPT)

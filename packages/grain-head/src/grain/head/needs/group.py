@@ -125,7 +125,7 @@ class LearningGroup:
 
         Args:
             run: it.
-            maximum: of its request, in GB.
+            maximum: of its request and of the workers, in GB.
             after: the GB that were too little for the attempt before it; 0 for a first attempt.
         """
         if after:

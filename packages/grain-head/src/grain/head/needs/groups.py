@@ -176,7 +176,17 @@ class LearnedMemory:
     """
 
     __slots__ = (
-        *("_after", "_asked", "_learning", "_maximum", "_needs", "_request", "_size", "_stated"),
+        *(
+            "_after",
+            "_asked",
+            "_learning",
+            "_maximum",
+            "_most",
+            "_needs",
+            "_request",
+            "_size",
+            "_stated",
+        ),
         *("_terms", "_workers", "amount", "group", "memory"),
     )
 
@@ -210,7 +220,7 @@ class LearnedMemory:
         if self._workers is not needs.largest:
             self._workers = needs.largest
             self._terms = needs.terms(self._request)
-            self._maximum = self._terms.maximum
+            self._maximum, self._most = self._terms.maximum, self._terms.most
         asked = _next(self._learning, self._terms, self._stated)
         last = asked >= self._maximum
         if asked == self._asked and last is self.memory.last:  # most often
@@ -240,7 +250,8 @@ class LearnedMemory:
         if use.exceeded:
             return self._learning.on_exceeded(amount, seconds, self._size, self._after)
         run = FinishedRun(use.peak, amount, seconds, self._size)
-        return self._learning.on_finished(run, self._maximum, self._after)
+        # What no worker has would never have been taken.
+        return self._learning.on_finished(run, self._most, self._after)
 
 
 def _next(group: LearningGroup, terms: Terms, memory: Memory) -> float:
