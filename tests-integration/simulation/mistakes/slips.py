@@ -389,7 +389,7 @@ SLIPS: dict[str, Slip] = {
     "a mission does not learn that its task waits again": Slip(
         Waiting,
         "enqueue_again",
-        "self._registry.outgoing.post(task.mission.link, Started(named, (task.number,)))",
+        "self._registry.outgoing.post(task.mission.link, again)",
         "pass",
     ),
     "runs that never began are blamed": Slip(Runs, "on_run_lost", "how if ran else None", "how"),

@@ -176,18 +176,8 @@ class LearnedMemory:
     """
 
     __slots__ = (
-        *(
-            "_after",
-            "_asked",
-            "_learning",
-            "_maximum",
-            "_most",
-            "_needs",
-            "_request",
-            "_size",
-            "_stated",
-        ),
-        *("_terms", "_workers", "amount", "group", "memory"),
+        *("_after", "_asked", "_learning", "_maximum", "_most", "_needs", "_request", "_size"),
+        *("_stated", "_terms", "_workers", "amount", "group", "memory"),
     )
 
     def __init__(self, needs: Needs, request: Resource, memory: Memory) -> None:
